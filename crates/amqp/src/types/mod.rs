@@ -1,0 +1,20 @@
+//! The nouns of the standard, one file a part: values (part 1), performatives (part 2), messages, termini
+//! and outcomes (part 3), transactions (part 4), security (part 5). Plain owned structs: only the transfer,
+//! flow and disposition of the hot path have borrowed twins, in `codec::fast`.
+
+mod message;
+mod performative;
+mod security;
+mod terminus;
+mod transaction;
+mod value;
+
+pub use message::{Body, DeliveryState, Header, Message, MessageId, Modified, Outcome, Properties, Received};
+pub use performative::{
+    Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, ReceiverSettleMode, Role,
+    SenderSettleMode, Transfer, condition,
+};
+pub use security::{SaslCode, SaslFrame, SaslInit, SaslOutcome};
+pub use terminus::{Lifetime, Source, Target, TerminusDurability, TerminusExpiryPolicy};
+pub use transaction::{Coordinator, Declare, Declared, Discharge, TransactionalState};
+pub use value::{Fields, Symbol, Value};

@@ -1,0 +1,42 @@
+//! Part 4, Transactions: the types; the machine comes with stored addresses.
+
+use super::{Outcome, Symbol};
+
+/// 4.5.1
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Coordinator {
+    /// `amqp:local-transactions` and others
+    pub capabilities: Vec<Symbol>,
+}
+
+/// 4.5.2
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Declare {
+    /// distributed transactions only
+    pub global_id: Option<Vec<u8>>,
+}
+
+/// 4.5.3
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Discharge {
+    /// transaction
+    pub txn_id: Vec<u8>,
+    /// roll back
+    pub fail: bool,
+}
+
+/// 4.5.5
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Declared {
+    /// transaction
+    pub txn_id: Vec<u8>,
+}
+
+/// 4.5.8
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransactionalState {
+    /// transaction
+    pub txn_id: Vec<u8>,
+    /// provisional
+    pub outcome: Option<Outcome>,
+}
