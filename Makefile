@@ -1,0 +1,90 @@
+# The only task runner. `make help` lists what there is; continuous integration runs `make check`.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+STAMPS := .cache/setup
+CARGO := cargo
+# The binding is left out of `cargo test`: it holds no logic, and its tests are the Python ones.
+CRATES := --workspace --exclude enmasse-binding
+SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
+
+# Narrow a run:  make test T=tests/plan    make test-rust C=router    make run ARGS="--amqp-port 0"
+T ?= tests
+C ?=
+ARGS ?=
+
+.PHONY: help setup build run test test-rust test-python check check-all bench docs
+.PHONY: setup-dev setup-interop format fmt lint types layers tidy lock clean
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: build ## Python environment and native core: leaves .venv/bin/enmasse
+
+setup-dev: $(STAMPS)/dev build
+
+setup-interop: $(STAMPS)/interop build
+
+$(STAMPS)/%: $(SETUP_INPUTS)
+	@scripts/setup.sh $*
+	@mkdir -p $(STAMPS) && touch $@
+
+build: $(STAMPS)/run ## compile the native core (release profile, the one of the tests) into .venv
+	@$(BIN)/maturin develop --release --locked --uv --quiet
+
+run: setup ## start the platform on loopback and pass a first message through it
+	@$(BIN)/python scripts/run.py $(ARGS)
+
+test: test-rust test-python ## all tests but the slow ones
+
+test-rust: ## Rust tests; C=router narrows to one crate
+	$(CARGO) test --release --locked $(if $(C),-p enmasse-$(C),$(CRATES))
+
+test-python: setup-dev ## Python tests; T=tests/plan narrows to a part
+	$(BIN)/pytest -m "not slow" $(T) $(ARGS)
+
+check: setup-dev format lint types layers tidy test ## all that continuous integration runs
+
+format: $(STAMPS)/dev ## formatting, both languages (`make fmt` mends it)
+	$(CARGO) fmt --all --check
+	$(BIN)/ruff format --check .
+
+fmt: $(STAMPS)/dev ## rewrite the files as `format` wants them
+	$(CARGO) fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(STAMPS)/dev ## clippy and ruff, warnings denied
+	$(CARGO) clippy --release --locked --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff check .
+
+types: setup-dev ## mypy strict, and the stub of the native module against the module
+	$(BIN)/mypy
+	$(BIN)/stubtest enmasse._native --mypy-config-file pyproject.toml
+
+layers: $(STAMPS)/dev ## who may import whom
+	PYTHONPATH=python $(BIN)/lint-imports --no-cache
+
+tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
+	$(BIN)/pytest -q tests/test_tidy.py tests/test_docs.py
+
+check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
+	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 $(CARGO) test --release --locked $(CRATES)
+	$(BIN)/pytest $(T) $(ARGS)
+
+bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
+	$(CARGO) build --release --locked -p enmasse-forwarder
+	$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(STAMPS)/dev ## build the documentation into site/
+	$(BIN)/zensical build --clean
+
+lock: $(STAMPS)/dev ## resolve the Python dependencies anew
+	$(BIN)/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements.lock
+
+clean: ## remove what was built, but not the data of `enmasse up`
+	rm -rf .venv .cache site target

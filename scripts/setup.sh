@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|dev|interop
+#   run      Python environment and build tools: enough for `make run`
+#   dev      run + linters, pytest and its clients, Node.js: enough for `make test` and `make check`
+#   interop  dev + JDK, Maven and Go: enough for `make check-all`
+# Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+level=${1:-run}
+python=${PYTHON:-python3}
+rust_minimum=1.90
+go_minimum=1.23
+packages=()
+
+have() { command -v "$1" >/dev/null 2>&1; }
+stop() { echo "setup: $*" >&2; exit 1; }
+# at_least A B: version A is B or newer
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
+# need COMMAND PACKAGE...: asks for the packages when the command is not there
+need() { local command=$1; shift; have "$command" || packages+=("$@"); }
+
+install_packages() {
+  [ ${#packages[@]} -gt 0 ] || return 0
+  local line="apt-get install -y --no-install-recommends ${packages[*]}"
+  have apt-get || stop "missing: ${packages[*]} (Debian names); install them with this system's package manager"
+  [ "$(id -u)" = 0 ] || stop "missing: ${packages[*]}; run: sudo $line"
+  echo "setup: $line"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && $line -qq >/dev/null || stop "could not install: ${packages[*]}"
+}
+
+system() {
+  have "$python" || packages+=(python3 python3-venv)
+  if have "$python" && ! "$python" -c 'import ensurepip' 2>/dev/null; then packages+=(python3-venv); fi
+  need cc gcc libc6-dev
+  if [ "$level" != run ]; then
+    # qpid-proton compiles C: OpenSSL for its TLS, Cyrus for its SCRAM.
+    need g++ g++
+    need pkg-config pkg-config
+    need node nodejs
+    need npm npm
+    [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
+    [ -e /usr/include/sasl/sasl.h ] || packages+=(libsasl2-dev)
+    ls /usr/lib/*/sasl2/libscram.so >/dev/null 2>&1 || packages+=(libsasl2-modules)
+    "$python" -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+      2>/dev/null || packages+=(python3-dev)
+  fi
+  if [ "$level" = interop ]; then
+    need javac default-jdk-headless
+    need mvn maven
+  fi
+  install_packages
+}
+
+toolchains() {
+  local seen
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+    || stop "Python 3.11 or newer is needed, $python is $("$python" -V 2>&1); name another one: make PYTHON=python3.12 ..."
+  have cargo || stop "missing: Rust $rust_minimum or newer; install it with rustup (https://rustup.rs)"
+  seen=$(rustc --version | cut -d' ' -f2)
+  at_least "$seen" "$rust_minimum" || stop "Rust $rust_minimum or newer is needed, this is $seen; run: rustup update stable"
+  if [ "$level" = interop ]; then
+    have go || stop "missing: Go $go_minimum or newer (https://go.dev/dl)"
+    seen=$(go env GOVERSION | sed 's/^go//')
+    at_least "$seen" "$go_minimum" || stop "Go $go_minimum or newer is needed, this is $seen (https://go.dev/dl)"
+  fi
+}
+
+environment() {
+  local uv=.venv/bin/uv
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  [ -x $uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
+  local what=(-r pyproject.toml "maturin>=1.16,<2")
+  [ "$level" = run ] || what=(-r pyproject.toml --extra dev)
+  $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
+}
+
+case $level in run | dev | interop) ;; *) stop "unknown level '$level': run, dev or interop" ;; esac
+system
+toolchains
+environment
