@@ -1,0 +1,221 @@
+//! What a connection tells its driver, and what the driver hands to it.
+
+use thiserror::Error as ThisError;
+
+use crate::types::{
+    Attach, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SenderSettleMode, Source, Symbol,
+    Target,
+};
+
+/// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until the call of
+/// `poll_event` that follows its `Detach`, or until `refuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// A session of one connection. Reused once the session is gone: valid from `Begin` (or `begin`) until the
+/// call of `poll_event` that follows its `End`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u32);
+
+/// Something the driver has to know. Borrows from the input only.
+#[derive(Debug, PartialEq)]
+pub enum Event<'a> {
+    /// client: what the server offers; answer with `sasl_init`
+    SaslMechanisms(Vec<Symbol>),
+    /// server: answer with `sasl_challenge` or `sasl_outcome`; nothing is read until then
+    SaslInit(SaslInit),
+    /// client: answer with `sasl_response`; nothing is read until then
+    SaslChallenge(Vec<u8>),
+    /// server: answer with `sasl_challenge` or `sasl_outcome`; nothing is read until then
+    SaslResponse(Vec<u8>),
+    /// client: the verdict; unless it is `Ok`, `Closed` follows
+    SaslOutcome(SaslOutcome),
+    /// The peer's `open`. A server answers with `open` or `close`; nothing is read until then.
+    Open(Box<Open>),
+    /// The peer began a session (already answered), or answered ours.
+    Begin(SessionId),
+    /// The peer wants a link: answer with `accept` or `refuse`; nothing is read until then.
+    Attach {
+        /// the new link
+        link: LinkId,
+        /// where it lives
+        session: SessionId,
+        /// as the peer sent it; its `role` is the peer's
+        attach: Box<Attach>,
+    },
+    /// The peer answered our `attach`. A null terminus of the peer's side means that `Detach` follows (2.6.3).
+    Attached {
+        /// the link that `attach` returned
+        link: LinkId,
+        /// as the peer sent it
+        attach: Box<Attach>,
+    },
+    /// Bytes of a delivery.
+    Transfer(Incoming<'a>),
+    /// A sending link may send this much; also when its session may send again after a full stop.
+    Credit {
+        /// a sending link
+        link: LinkId,
+        /// deliveries, from now
+        credit: u32,
+        /// the receiver wants what there is now, and then `drained` (2.6.7)
+        drain: bool,
+    },
+    /// The sender of a receiving link told its state.
+    Flow {
+        /// a receiving link
+        link: LinkId,
+        /// what is left of the granted credit; 0 after a drain
+        credit: u32,
+        /// deliveries waiting at the sender, if it said so
+        available: Option<u32>,
+        /// this answers `drain`
+        drain: bool,
+        /// link state properties
+        properties: Fields,
+    },
+    /// What became of deliveries we sent: answer with `take_settled` of the same range.
+    Disposition {
+        /// the session of the deliveries
+        session: SessionId,
+        /// first delivery id
+        first: u32,
+        /// last delivery id (serial number arithmetic)
+        last: u32,
+        /// the receiver has forgotten them already
+        settled: bool,
+        /// the outcome; a source's default outcome, else released, where the peer settled without one
+        outcome: Outcome,
+    },
+    /// A link is over, whoever began it (already answered). Call `take_unsettled`; then the id is gone.
+    Detach {
+        /// the link
+        link: LinkId,
+        /// its terminus is gone too
+        closed: bool,
+        /// why, by the peer or by this machine
+        error: Option<Error>,
+    },
+    /// A session is over (already answered); `Detach` came before for each of its links.
+    End {
+        /// the session
+        session: SessionId,
+        /// why, by the peer or by this machine
+        error: Option<Error>,
+    },
+    /// The last event. Write the output, end the stream; `links` and `take_unsettled` tell what was left.
+    Closed {
+        /// why
+        error: Option<Error>,
+        /// who ended it
+        by: ClosedBy,
+    },
+}
+
+/// Who ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// the peer's `close`, protocol header or SASL outcome
+    Peer,
+    /// our `close`, or a violation that this machine answered with one
+    Local,
+    /// the peer was silent, or too slow to shake hands
+    Timeout,
+}
+
+/// A piece of a delivery that arrived: one frame's worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Incoming<'a> {
+    /// a receiving link
+    pub link: LinkId,
+    /// for `settle`
+    pub delivery_id: u32,
+    /// the first piece of its delivery
+    pub first: bool,
+    /// more pieces come
+    pub more: bool,
+    /// the delivery is void: forget its pieces, settle nothing (2.6.14)
+    pub aborted: bool,
+    /// the sender wants no outcome
+    pub settled: bool,
+    /// 0 for AMQP messages; as the first piece said
+    pub message_format: u32,
+    /// bytes of the message
+    pub payload: &'a [u8],
+    /// the sender's tag, on the first piece; else empty
+    pub tag: &'a [u8],
+    /// the sender's delivery state, still encoded (a transaction's, part 4)
+    pub state: Option<&'a [u8]>,
+}
+
+/// A piece of a delivery to send: any number of bytes, split into frames by the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Comes back from `take_settled`; `None`: sent settled. Counts on the first piece.
+    pub token: Option<u64>,
+    /// 0 for AMQP messages; counts on the first piece
+    pub message_format: u32,
+    /// the first piece of its delivery
+    pub first: bool,
+    /// more pieces come
+    pub more: bool,
+    /// the delivery is void; not with `first`
+    pub aborted: bool,
+    /// bytes of the message
+    pub payload: &'a [u8],
+}
+
+/// Why `transfer` took nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+pub enum SendError {
+    /// not attached, or not a sending link
+    #[error("the link is not attached as a sender")]
+    NotAttached,
+    /// the receiver granted no more; `Credit` tells when it does
+    #[error("the link has no credit")]
+    NoCredit,
+    /// the session's window is closed; `Credit` tells when it opens
+    #[error("the session's window is closed")]
+    WindowClosed,
+    /// `Config::unsettled_max` deliveries wait for their outcome
+    #[error("too many deliveries of the session are unsettled")]
+    Unsettled,
+    /// larger than the receiver's `max-message-size`; abort the delivery if it has begun
+    #[error("the message is larger than the receiver takes")]
+    TooLarge,
+    /// a first piece within a delivery, a later one outside, or an unsettled one on a settled link
+    #[error("the piece does not continue what was sent before")]
+    OutOfOrder,
+}
+
+/// Why `begin` or `attach` did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+pub enum UseError {
+    /// the AMQP layer has not begun, or is over
+    #[error("the connection or session is not open")]
+    NotOpen,
+    /// `channel-max` or `handle-max` of the peer is reached
+    #[error("the peer takes no more sessions or links")]
+    Limit,
+}
+
+/// Our half of a link that the peer attached; name, handle and role are filled in by the machine.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct AttachReply {
+    /// the source as it is (the peer's own, with what the driver chose)
+    pub source: Option<Box<Source>>,
+    /// the target as it is
+    pub target: Option<Box<Target>>,
+    /// in force from now
+    pub snd_settle_mode: SenderSettleMode,
+    /// in force from now
+    pub rcv_settle_mode: ReceiverSettleMode,
+    /// bytes of the largest message we take on a receiving link; `None` or 0: no limit
+    pub max_message_size: Option<u64>,
+    /// extensions offered
+    pub offered_capabilities: Vec<Symbol>,
+    /// extensions wanted
+    pub desired_capabilities: Vec<Symbol>,
+    /// link properties
+    pub properties: Fields,
+}
