@@ -1,1 +1,3 @@
-//! EnMasse router.
+//! EnMasse router: forwarding between links, without I/O.
+
+pub mod core;

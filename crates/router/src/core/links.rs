@@ -1,0 +1,70 @@
+//! What the router says to links, and what links say to the router.
+
+use enmasse_amqp::types::{Error, Outcome};
+
+use super::PortId;
+
+/// The links behind the ports, as the router sees them. Nothing is ever said about a port after its
+/// [`Router::detach`](super::Router::detach), and no call may come back into the router.
+pub trait Links {
+    /// Hands a delivery, or the next part of one, to a consumer. `false`: no room now; the router then counts the
+    /// consumer as having no credit, keeps the part, and offers it again after the next
+    /// [`Router::credit`](super::Router::credit). A consumer of another shard is always `true`: what then finds no
+    /// room there comes back through [`Router::refused`](super::Router::refused).
+    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool;
+
+    /// The outcome of an unsettled delivery: exactly one each, unless its producer detached or aborted it. It may
+    /// come before the last part of a delivery; what still arrives of it is thrown away.
+    fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome);
+
+    /// `count` more deliveries of this producer wait no longer: its window moves on. Said once a turn.
+    fn taken(&mut self, producer: PortId, count: u32);
+
+    /// Whether the address has a consumer. Said at attach and at every change, never to anonymous producers.
+    fn open(&mut self, producer: PortId, open: bool);
+
+    /// Payload of this producer waits beyond [`HOLD_BYTES`](super::HOLD_BYTES): stop reading it, or go on.
+    fn hold(&mut self, producer: PortId, hold: bool);
+
+    /// A drain asked for in [`Router::credit`](super::Router::credit) is done: nothing waits that credit is left for.
+    fn drained(&mut self, consumer: PortId);
+
+    /// The address is gone: the link is to be closed. The port is detached already.
+    fn close(&mut self, port: PortId, error: &Error);
+}
+
+/// A delivery on its way to a consumer, or one part of a long one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery<'a> {
+    /// names it in [`Router::outcome`](super::Router::outcome); `None`: settled. The same on all parts
+    pub token: Option<u64>,
+    /// 2.8.11
+    pub message_format: u32,
+    /// it begins here
+    pub first: bool,
+    /// it does not end here
+    pub more: bool,
+    /// it ends here and is void (2.6.14); the token means nothing any more
+    pub aborted: bool,
+    /// bytes of the message
+    pub payload: &'a [u8],
+}
+
+/// A delivery coming from a producer, or one part of a long one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// names it in [`Links::settle`]
+    pub delivery_id: u32,
+    /// nobody waits for its outcome; the first part counts
+    pub settled: bool,
+    /// 2.8.11; the first part counts
+    pub message_format: u32,
+    /// it begins here
+    pub first: bool,
+    /// it does not end here
+    pub more: bool,
+    /// it ends here and is void (2.6.14)
+    pub aborted: bool,
+    /// bytes of the message
+    pub payload: &'a [u8],
+}
