@@ -1,0 +1,1 @@
+"""What all else stands on: errors, settings, clock, ids, logs, tasks. Imports nothing above."""

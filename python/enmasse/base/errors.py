@@ -1,0 +1,181 @@
+"""The eight errors, sorted by who must act, and the one table of their codes.
+
+Whatever goes wrong on purpose is one of these. Each edge (HTTP, AMQP, the command line) turns them
+into its own vocabulary in one table of its own; nothing inside is translated twice. The Rust side
+has the same eight, and `enmasse.native` turns those into these.
+
+    Invalid      the caller must change the request
+    Denied       the caller must be someone else
+    Missing      it is not there
+    Conflict     read again, then retry
+    Exhausted    slow down: a stated limit was reached
+    Unavailable  wait: nothing is wrong with the request
+    PeerError    the remote broke a protocol
+    Misuse       our own caller broke a contract: a bug
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+
+class Code(StrEnum):
+    """Every error code and what it stands for. A code is never reused.
+
+    The first digit is the kind of error: 1 Invalid, 2 Denied, 3 Missing, 4 Conflict, 5 Exhausted,
+    6 Unavailable, 7 PeerError, 8 Misuse.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    REQUEST_INVALID = "E1000", "the request cannot be carried out as it stands"
+    DOCUMENT_UNREADABLE = "E1001", "the text is not a YAML or JSON document"
+    KIND_UNKNOWN = "E1002", "the document's kind or apiVersion is not served"
+    FIELD_INVALID = "E1003", "a field is missing, unknown or has a value that is not allowed"
+    FIELD_IMMUTABLE = "E1004", "a field that cannot change was changed"
+    SPACE_ABSENT = "E1005", "the resource names an address space that does not exist"
+    SETTING_INVALID = "E1006", "a setting is unknown or has a value that is not allowed"
+    SPACE_EXPOSED = "E1007", "a space without authentication would be open to the network"
+    DATA_TOO_NEW = "E1008", "the data folder was written by a newer version"
+    SELECTOR_UNSUPPORTED = "E1009", "selectors are not supported by this server"
+    URL_INVALID = "E1010", "the URL does not name an AMQP server"
+
+    ACCESS_DENIED = "E2000", "this identity may not do that"
+    TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
+    HOST_REFUSED = "E2002", "the Host header names another server"
+
+    NOT_FOUND = "E3000", "it does not exist"
+    RESOURCE_MISSING = "E3001", "there is no resource of that name"
+    PATH_MISSING = "E3002", "there is nothing at that path"
+    CONNECTION_MISSING = "E3003", "there is no connection of that number"
+    SERVER_MISSING = "E3004", "no running server was found"
+
+    STATE_CONFLICT = "E4000", "the state it was based on has changed"
+    VERSION_CONFLICT = "E4001", "the resource has changed since it was read"
+    ALREADY_EXISTS = "E4002", "a resource of that name exists"
+    ADDRESS_TAKEN = "E4003", "another resource of the space has that address or user name"
+    DATA_LOCKED = "E4004", "another process uses the data folder"
+    VERSION_EXPIRED = "E4005", "the watch begins before the oldest change that is kept"
+
+    LIMIT_REACHED = "E5000", "a stated limit was reached"
+    REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
+
+    NOT_AVAILABLE = "E6000", "it cannot be reached at present"
+    PORT_TAKEN = "E6001", "the address or port cannot be listened on"
+    SERVER_UNREACHABLE = "E6002", "the server does not answer"
+    SHUTTING_DOWN = "E6003", "the process is stopping"
+
+    PROTOCOL_BROKEN = "E7000", "the remote broke the protocol"
+
+    INTERNAL = "E8000", "a bug in EnMasse"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a request: the field's path, and what is wrong and the mend."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class EnMasseError(Exception):
+    """Something that went wrong, said once.
+
+    `message` is one line that names what and, where there is one, the mend. `faults` lists the
+    fields at fault. `context` holds what a log wants beside it and never a secret.
+    """
+
+    kind: ClassVar[str] = "Misuse"
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        faults: Sequence[Fault] = (),
+        retry_after_s: float | None = None,
+        **context: Any,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.faults = tuple(faults)
+        self.retry_after_s = retry_after_s
+        self.context = context
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Invalid(EnMasseError):
+    """The caller must change the request."""
+
+    kind = "Invalid"
+
+
+class Denied(EnMasseError):
+    """The caller must be someone else."""
+
+    kind = "Denied"
+
+
+class Missing(EnMasseError):
+    """It is not there."""
+
+    kind = "Missing"
+
+
+class Conflict(EnMasseError):
+    """The caller must read again, then retry."""
+
+    kind = "Conflict"
+
+
+class Exhausted(EnMasseError):
+    """The caller must slow down: a stated limit was reached."""
+
+    kind = "Exhausted"
+
+
+class Unavailable(EnMasseError):
+    """The caller must wait, `retry_after_s` where known: nothing is wrong with the request."""
+
+    kind = "Unavailable"
+
+
+class PeerError(EnMasseError):
+    """The remote broke a protocol; the message names the section."""
+
+    kind = "PeerError"
+
+
+class Misuse(EnMasseError):
+    """Our own caller broke a contract: a bug."""
+
+    kind = "Misuse"
+
+
+KINDS: dict[str, type[EnMasseError]] = {
+    error.kind: error
+    for error in (
+        Invalid,
+        Denied,
+        Missing,
+        Conflict,
+        Exhausted,
+        Unavailable,
+        PeerError,
+        Misuse,
+    )
+}
+"""The eight by name, as the native side names them."""

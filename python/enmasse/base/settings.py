@@ -1,0 +1,145 @@
+"""What an operator chooses at start: one frozen tree, loaded once.
+
+A value comes from the first of: a command-line option, an `ENMASSE_*` variable, the TOML file that
+`--config` or `ENMASSE_CONFIG` names, the default. An unknown key is refused. What a tenant chooses
+is a resource's field and is not here; nothing else is configurable.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from enmasse.base.errors import Code, Fault, Invalid
+
+ENV_PREFIX = "ENMASSE_"
+CONFIG_VARIABLE = "ENMASSE_CONFIG"
+
+
+def default_data_dir() -> Path:
+    """Return `$XDG_DATA_HOME/enmasse`, by default `~/.local/share/enmasse`."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "enmasse"
+
+
+def _port(value: object) -> object:
+    """Turn `off` into None and digits into a number; the rest is for the validator to refuse."""
+    if value is None or value == "off":
+        return None
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("must be a port (1 to 65535), 0 for a free one, or `off`")
+    return value
+
+
+Port = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_port)]
+"""A listener's port: 0 takes a free one, None (`off`) has no listener."""
+
+
+class Settings(BaseModel):
+    """Everything `enmasse up` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    data: Path = Field(default_factory=default_data_dir)
+    """Folder of everything that outlives the process. One process at a time may use it."""
+
+    host: str = "127.0.0.1"
+    """Address every listener binds. Loopback, because the first space has no authentication."""
+
+    insecure: bool = False
+    """Allow spaces without authentication, and PLAIN without TLS, beyond loopback."""
+
+    amqp_port: Port = 5672
+    """AMQP 1.0 over TCP. The port registered for AMQP."""
+
+    amqps_port: Port = 5671
+    """AMQP 1.0 over TLS. The port registered for AMQP over TLS."""
+
+    ws_port: Port = 8081
+    """AMQP 1.0 over WebSocket."""
+
+    wss_port: Port = 8443
+    """AMQP 1.0 over WebSocket over TLS."""
+
+    http_port: Port = 8080
+    """The HTTP API, `/metrics` and the health pages."""
+
+    workers: int = Field(default=0, ge=0, le=256)
+    """Threads that carry messages. 0 is one for each core the process may use."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log record that is written."""
+
+
+Origin = Literal["option", "environment", "file", "default"]
+
+
+def load(
+    options: Mapping[str, Any],
+    environment: Mapping[str, str],
+    config: Path | None = None,
+) -> tuple[Settings, dict[str, Origin]]:
+    """Return the settings, and for each one where its value came from.
+
+    `options` are command-line values by field name; None means not given. `config` is the TOML
+    file; without it the file that `ENMASSE_CONFIG` names, if any.
+
+    Raises: Invalid naming every setting that is unknown or has a value that is not allowed.
+    """
+    if config is None and environment.get(CONFIG_VARIABLE):
+        config = Path(environment[CONFIG_VARIABLE])
+    layers: list[tuple[Origin, dict[str, Any]]] = [
+        ("file", _from_file(config) if config else {}),
+        ("environment", _from_environment(environment)),
+        ("option", {name: value for name, value in options.items() if value is not None}),
+    ]
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = dict.fromkeys(Settings.model_fields, "default")
+    for origin, layer in layers:
+        values |= layer
+        origins |= dict.fromkeys(layer, origin)
+    try:
+        return Settings(**values), origins
+    except ValidationError as error:
+        raise _invalid(error, origins) from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        key.removeprefix(ENV_PREFIX).lower(): value
+        for key, value in environment.items()
+        if key.startswith(ENV_PREFIX)
+        and key.removeprefix(ENV_PREFIX).lower() in Settings.model_fields
+    }
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Invalid(
+            Code.SETTING_INVALID, f"cannot read the settings file {path}: {error.strerror}"
+        ) from None
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Invalid(Code.SETTING_INVALID, f"{path} is not TOML: {error}") from None
+    return {key.replace("-", "_"): value for key, value in table.items()}
+
+
+def _invalid(error: ValidationError, origins: Mapping[str, Origin]) -> Invalid:
+    faults = []
+    for detail in error.errors(include_url=False):
+        name = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden":
+            message = f"unknown; known are {', '.join(Settings.model_fields)}"
+        else:
+            message = f"{detail['msg'].removeprefix('Value error, ')} (from {origins[name]})"
+        faults.append(Fault(name.replace("_", "-"), message))
+    summary = "; ".join(f"setting {fault}" for fault in faults)
+    return Invalid(Code.SETTING_INVALID, summary, faults=faults)

@@ -1,0 +1,67 @@
+"""Logs: one JSON object a line off a terminal, and no secret in any."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from enmasse.base import log
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    out = io.StringIO()
+    log.configure("info", out)
+    yield out
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def records(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_record_is_one_json_line(stream: io.StringIO) -> None:
+    structlog.get_logger("enmasse.test").info("address ready", address="orders")
+    (record,) = records(stream)
+    assert record["event"] == "address ready"
+    assert record["address"] == "orders"
+    assert record["level"] == "info"
+    assert record["logger"] == "enmasse.test"
+    assert "timestamp" in record
+
+
+def test_records_below_the_level_are_left_out(stream: io.StringIO) -> None:
+    structlog.get_logger("enmasse.test").debug("unseen")
+    assert records(stream) == []
+
+
+def test_the_standard_library_passes_through_the_same_chain(stream: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").warning("odd request from %s", "peer")
+    (record,) = records(stream)
+    assert record["event"] == "odd request from peer"
+    assert record["level"] == "warning"
+
+
+def test_an_exception_keeps_its_trace_on_the_same_line(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        structlog.get_logger("enmasse.test").exception("failed")
+    (record,) = records(stream)
+    assert "ValueError: broken" in str(record["exception"])
+
+
+def test_secrets_are_never_written(stream: io.StringIO) -> None:
+    logger = structlog.get_logger("enmasse.test")
+    logger.info("login", password="hunter2", request={"Authorization": "Bearer abc", "path": "/"})
+    assert "hunter2" not in stream.getvalue()
+    assert "abc" not in stream.getvalue()
+    (record,) = records(stream)
+    assert record["request"] == {"Authorization": "***", "path": "/"}

@@ -1,0 +1,79 @@
+"""Where settings come from, and which are refused."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from enmasse.base.errors import Invalid
+from enmasse.base.settings import Settings, default_data_dir, load
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    settings, origins = load({}, {})
+    ports = {name: getattr(settings, f"{name}_port") for name in ("amqp", "amqps", "ws", "wss")}
+    assert ports == {"amqp": 5672, "amqps": 5671, "ws": 8081, "wss": 8443}
+    assert settings.http_port == 8080
+    assert settings.host == "127.0.0.1"
+    assert settings.data == default_data_dir()
+    assert set(origins.values()) == {"default"}
+
+
+def test_option_goes_before_variable_before_file(tmp_path: Path) -> None:
+    file = tmp_path / "enmasse.toml"
+    file.write_text('amqp-port = 1\nws-port = 2\nhost = "::1"\nhttp_port = 3\n')
+    environment = {"ENMASSE_WS_PORT": "20", "ENMASSE_HTTP_PORT": "30"}
+    settings, origins = load({"http_port": "300", "data": None}, environment, file)
+    assert (settings.amqp_port, settings.ws_port, settings.http_port) == (1, 20, 300)
+    assert settings.host == "::1"
+    assert origins["amqp_port"] == "file"
+    assert origins["ws_port"] == "environment"
+    assert origins["http_port"] == "option"
+    assert origins["data"] == "default"
+
+
+def test_a_variable_may_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "enmasse.toml"
+    file.write_text("workers = 3\n")
+    settings, _ = load({}, {"ENMASSE_CONFIG": str(file)})
+    assert settings.workers == 3
+
+
+@pytest.mark.parametrize(("text", "port"), [("off", None), ("0", 0), ("65535", 65535)])
+def test_a_port_is_a_number_or_off(text: str, port: int | None) -> None:
+    assert load({"amqp_port": text}, {})[0].amqp_port == port
+
+
+@pytest.mark.parametrize("text", ["65536", "-1", "http", "", "1.5"])
+def test_another_port_is_refused_by_name(text: str) -> None:
+    with pytest.raises(Invalid, match=r"setting amqp-port: .*\(from option\)"):
+        load({"amqp_port": text}, {})
+
+
+def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "enmasse.toml"
+    file.write_text("amqp-prot = 1\n")
+    with pytest.raises(Invalid, match="setting amqp-prot: unknown; known are data, host"):
+        load({}, {}, file)
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot read the settings file"):
+        load({}, {}, tmp_path / "absent.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("=")
+    with pytest.raises(Invalid, match="is not TOML"):
+        load({}, {}, broken)
+
+
+def test_variables_of_other_programs_are_left_alone() -> None:
+    assert load({}, {"ENMASSE_BENCH_SERVER": "x"})[0] == Settings()
+
+
+def test_settings_cannot_be_changed_later() -> None:
+    with pytest.raises(ValidationError):
+        load({}, {})[0].host = "0.0.0.0"  # type: ignore[misc]
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
