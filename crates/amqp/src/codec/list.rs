@@ -1,0 +1,141 @@
+//! Composite types (part 1, 1.4): described lists whose trailing fields may be left out and whose nulls mean
+//! the default. A field that cannot be read is named in the error.
+
+use super::MAX_DEPTH;
+use super::error::{Blame, DecodeError, Fault};
+use super::reader::{Reader, code};
+use super::value::value;
+use crate::types::{Fields, Symbol};
+
+/// The fields of one composite value, read in order.
+pub(super) struct ListReader<'a> {
+    fields: Reader<'a>,
+    left: usize,
+    owner: &'static str,
+}
+
+impl<'a> ListReader<'a> {
+    /// Takes the list that follows the descriptor of an `owner`.
+    #[inline]
+    pub(super) fn open(reader: &mut Reader<'a>, owner: &'static str) -> Result<Self, DecodeError> {
+        match reader.list() {
+            Ok((left, fields)) => Ok(Self { fields, left, owner }),
+            Err(fault) => Err(fault.on(owner, "")),
+        }
+    }
+
+    /// The next field; `None` if it is null or was left out.
+    #[inline(always)]
+    pub(super) fn optional<T, E: Blame>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        if self.fields.null() {
+            return Ok(None);
+        }
+        match read(&mut self.fields) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(error.on(self.owner, field)),
+        }
+    }
+
+    /// The next field, which is mandatory.
+    #[inline(always)]
+    pub(super) fn required<T, E: Blame>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
+    ) -> Result<T, DecodeError> {
+        match self.optional(field, read)? {
+            Some(value) => Ok(value),
+            None => Err(Fault::Missing.on(self.owner, field)),
+        }
+    }
+
+    /// A boolean that is false by default.
+    #[inline(always)]
+    pub(super) fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        Ok(self.optional(field, Reader::bool)?.unwrap_or(false))
+    }
+
+    /// A string.
+    pub(super) fn string(&mut self, field: &'static str) -> Result<Option<String>, DecodeError> {
+        Ok(self.optional(field, Reader::string)?.map(str::to_owned))
+    }
+
+    /// A symbol.
+    pub(super) fn symbol(&mut self, field: &'static str) -> Result<Option<Symbol>, DecodeError> {
+        Ok(self.optional(field, Reader::symbol)?.map(Symbol::from))
+    }
+
+    /// Bytes.
+    pub(super) fn binary(&mut self, field: &'static str) -> Result<Option<Vec<u8>>, DecodeError> {
+        Ok(self.optional(field, Reader::binary)?.map(<[u8]>::to_vec))
+    }
+
+    /// A map with symbols as keys, empty by default.
+    pub(super) fn fields(&mut self, field: &'static str) -> Result<Fields, DecodeError> {
+        Ok(self.optional(field, fields)?.unwrap_or_default())
+    }
+
+    /// A `multiple` field of symbols, empty by default.
+    pub(super) fn symbols(&mut self, field: &'static str) -> Result<Vec<Symbol>, DecodeError> {
+        Ok(self.optional(field, symbols)?.unwrap_or_default())
+    }
+
+    /// Ends the list. Fields beyond those known are stepped over; bytes beyond the last field are an error.
+    #[inline]
+    pub(super) fn finish(mut self) -> Result<(), DecodeError> {
+        if self.left == 0 && self.fields.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..self.left {
+            self.fields.skip().map_err(|fault| fault.on(self.owner, "(a field unknown here)"))?;
+        }
+        if self.fields.is_empty() { Ok(()) } else { Err(Fault::Leftover.on(self.owner, "")) }
+    }
+}
+
+/// A map with symbols as keys. Strings are let pass as keys, since clients exist that send them.
+pub(super) fn fields(reader: &mut Reader<'_>) -> Result<Fields, Fault> {
+    let (count, mut entries) = reader.map()?;
+    let mut fields = Fields::new();
+    for _ in 0..count / 2 {
+        let key = match entries.peek()? {
+            code::STRING_8 | code::STRING_32 => {
+                let key = entries.string()?;
+                if !key.is_ascii() {
+                    return Err(Fault::NotAscii);
+                }
+                key
+            }
+            code::SYM_8 | code::SYM_32 => entries.symbol()?,
+            found => return Err(Fault::Expected { wanted: "symbol as a key", found }),
+        };
+        fields.push((Symbol::from(key), value(&mut entries, MAX_DEPTH - 1)?));
+    }
+    if entries.is_empty() { Ok(fields) } else { Err(Fault::Leftover) }
+}
+
+/// One symbol, or an array of them (`multiple="true"`, part 1, 1.4).
+pub(super) fn symbols(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, Fault> {
+    if matches!(reader.peek()?, code::SYM_8 | code::SYM_32) {
+        return Ok(vec![Symbol::from(reader.symbol()?)]);
+    }
+    let mut array = reader.array()?;
+    let mut symbols = Vec::new();
+    for _ in 0..array.count {
+        let bytes = match (array.descriptor, array.code) {
+            (None, code::SYM_8) => array.elements.variable_8()?,
+            (None, code::SYM_32) => array.elements.variable_32()?,
+            (_, found) => return Err(Fault::Expected { wanted: "an array of symbols", found }),
+        };
+        symbols.push(Symbol::from(super::reader::ascii(bytes)?));
+    }
+    if array.elements.is_empty() { Ok(symbols) } else { Err(Fault::Leftover) }
+}

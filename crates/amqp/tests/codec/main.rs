@@ -1,0 +1,3 @@
+//! The codec against bytes: every type, every performative, hostile input.
+
+mod performatives;
