@@ -1,0 +1,41 @@
+"""The kinds of resource: their schema, their validation and their status. No I/O.
+
+A document comes in as text or plain data (`load`, `parse`) and becomes a frozen model or an
+`Invalid` that names every field at fault. What depends on other resources (does the space exist, is
+the address taken) is decided in `enmasse.control`, not here.
+"""
+
+from enmasse.resources.address import Address, AddressSpec
+from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
+from enmasse.resources.documents import KINDS, invalid, load, parse
+from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
+from enmasse.resources.model import (
+    API_VERSION,
+    DEFAULT_NAMESPACE,
+    Condition,
+    Key,
+    Metadata,
+    Resource,
+    Status,
+)
+
+__all__ = [
+    "API_VERSION",
+    "DEFAULT_NAMESPACE",
+    "KINDS",
+    "Address",
+    "AddressSpace",
+    "AddressSpaceSpec",
+    "AddressSpec",
+    "Condition",
+    "Key",
+    "MessagingUser",
+    "MessagingUserSpec",
+    "Metadata",
+    "Resource",
+    "Status",
+    "Verifier",
+    "invalid",
+    "load",
+    "parse",
+]

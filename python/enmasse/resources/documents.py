@@ -1,0 +1,150 @@
+"""From text to resources: YAML or JSON, several documents in one text, `kind: List` unfolded."""
+
+import contextlib
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from enmasse.base.errors import Code, EnMasseError, Fault, Invalid
+from enmasse.resources import faults
+from enmasse.resources.address import Address
+from enmasse.resources.address_space import AddressSpace
+from enmasse.resources.messaging_user import STORED, MessagingUser
+from enmasse.resources.model import API_VERSION, Resource
+
+KINDS: dict[str, type[Resource]] = {
+    model.__name__: model for model in (AddressSpace, Address, MessagingUser)
+}
+"""Every kind, in the order in which resources of a file are applied."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _StrictLoader(_Loader):  # type: ignore[misc]
+    """A safe YAML loader that refuses a key given twice in one mapping instead of dropping one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} is given twice", key.start_mark
+                )
+            seen.add(key.value)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+def load(text: str, source: str) -> list[Resource]:
+    """Return the resources of a YAML or JSON text; `source` names it in errors.
+
+    Raises: Invalid for the first document that is not a valid resource. The message names the
+        source, the document, and every field at fault.
+    """
+    resources = []
+    for number, data in enumerate(_documents(text, source), start=1):
+        try:
+            resources.extend(parse(item) for item in _items(data))
+        except EnMasseError as error:
+            message = f"{source}, document {number}: {error.message}"
+            raise Invalid(error.code, message, faults=error.faults) from None
+    return resources
+
+
+def parse(data: object, *, stored: bool = False) -> Resource:
+    """Return the resource that plain data stands for.
+
+    `stored` is for what a store gives back, which carries a status and what only the server
+    writes. In anything else a status is passed over.
+
+    Raises: Invalid naming every field at fault.
+    """
+    if not isinstance(data, Mapping):
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "not a resource: a mapping with `kind` is wanted")
+    model = _model(data)
+    if not stored:
+        data = _without_server_fields(data)
+    try:
+        return model.model_validate(data, by_alias=True, by_name=False, context={STORED: stored})
+    except ValidationError as error:
+        raise invalid(model.__name__, _name(data), faults.of(error, model)) from None
+
+
+def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
+    """Return the error for a resource with faults, said in one line."""
+    subject = f"{kind} {name}" if name else kind
+    summary = "; ".join(str(fault) for fault in found)
+    return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found)
+
+
+def _documents(text: str, source: str) -> Iterator[object]:
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(text)
+                return
+            # YAML in flow style begins alike; its parser says what is wrong.
+        for document in yaml.load_all(text, Loader=_StrictLoader):
+            if document is not None:
+                yield document
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise _unreadable(source + where, getattr(error, "problem", None)) from None
+    except ValueError as error:  # a date or number that has the form of one and is none
+        raise _unreadable(source, str(error)) from None
+    except RecursionError:
+        raise _unreadable(source, "it is nested too deeply") from None
+
+
+def _unreadable(where: str, problem: str | None) -> Invalid:
+    return Invalid(
+        Code.DOCUMENT_UNREADABLE, f"{where}: not a YAML document: {problem or 'unreadable'}"
+    )
+
+
+def _items(data: object) -> Iterator[object]:
+    if isinstance(data, list):
+        yield from data
+    elif isinstance(data, Mapping) and isinstance(data.get("items"), list):
+        yield from data["items"]
+    else:
+        yield data
+
+
+def _model(data: Mapping[Any, Any]) -> type[Resource]:
+    kind = data.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        hint = faults.nearest(str(kind or ""), list(KINDS))
+        problem = "is required" if kind is None else f"{kind!r} is not served"
+        fault = Fault("kind", f"{problem}; {hint}")
+        raise Invalid(Code.KIND_UNKNOWN, str(fault), faults=[fault])
+    model = KINDS[kind]
+    version = data.get("apiVersion")
+    if version not in model.api_versions:
+        problem = "is required" if version is None else f"{version!r} is not served"
+        fault = Fault("apiVersion", f"{problem}; write {API_VERSION}")
+        raise Invalid(Code.KIND_UNKNOWN, f"{kind} {_name(data)}: {fault}", faults=[fault])
+    return model
+
+
+def _name(data: Mapping[Any, Any]) -> str:
+    metadata = data.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+
+
+def _without_server_fields(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Drop what a document read from a server carries and a request cannot say."""
+    kept = {name: value for name, value in data.items() if name != "status"}
+    kept["apiVersion"] = API_VERSION
+    if isinstance(metadata := kept.get("metadata"), Mapping):
+        kept["metadata"] = {
+            name: value
+            for name, value in metadata.items()
+            if name not in ("managedFields", "selfLink")
+        }
+    return kept

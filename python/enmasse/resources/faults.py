@@ -1,0 +1,101 @@
+"""From the validator's findings to faults that name the field, what is wrong, and the mend."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from enmasse.base.errors import Fault
+
+_PLAIN = {
+    "string_type": "must be text (in YAML, quote numbers and yes/no)",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+}
+
+
+def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+    """Return the faults of a document that `model` refused, in the order of the model's fields."""
+    return [
+        Fault(_path(detail["loc"]), _message(detail, model))
+        for detail in error.errors(include_url=False)
+    ]
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return ` did you mean ...` for the most similar known name, else what is known."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+
+
+def _path(location: Sequence[int | str]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return path
+
+
+def _message(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
+    location: Sequence[int | str] = detail["loc"]
+    kind: str = detail["type"]
+    if kind == "extra_forbidden":
+        known = [
+            _alias(parent, name) for parent in _at(model, location) for name in _fields(parent)
+        ]
+        return f"unknown field; {nearest(str(location[-1]), known)}"
+    if kind == "missing":
+        return f"is required{_meaning(model, location)}"
+    if kind == "literal_error":
+        return f"must be {detail['ctx']['expected']}"
+    if kind == "too_short":
+        return "must not be empty"
+    message = _PLAIN.get(kind) or str(detail["msg"])
+    return message.removeprefix("Value error, ")
+
+
+def _fields(model: type[BaseModel]) -> Sequence[str]:
+    return list(model.model_fields)
+
+
+def _alias(model: type[BaseModel], name: str) -> str:
+    return model.model_fields[name].alias or name
+
+
+def _meaning(model: type[BaseModel], location: Sequence[int | str]) -> str:
+    for parent in _at(model, location):
+        for name, field in parent.model_fields.items():
+            if _alias(parent, name) == location[-1] and field.description:
+                return f": {field.description.splitlines()[0].rstrip('.')}"
+    return ""
+
+
+def _at(model: type[BaseModel], location: Sequence[int | str]) -> list[type[BaseModel]]:
+    """Return the models that the parent of `location` may be an instance of."""
+    models = [model]
+    for part in location[:-1]:
+        if isinstance(part, int):
+            continue
+        models = [
+            inner
+            for parent in models
+            for name, field in parent.model_fields.items()
+            if _alias(parent, name) == part
+            for inner in _models_in(field.annotation)
+        ]
+    return models
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]

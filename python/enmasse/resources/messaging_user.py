@@ -1,0 +1,172 @@
+"""MessagingUser: who may connect to an address space, and what they may do there.
+
+A password comes in and never goes out: before a user is stored, `enmasse.auth` replaces it by SCRAM
+verifiers, and `public()` leaves those out of everything a client can read.
+"""
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from enmasse.resources.model import API_VERSION, Metadata, Model, Resource, name_in_space
+
+STORED = "stored"
+"""Validation context under which a document may carry what only the server writes."""
+
+PASSWORD_BYTES_MAX = 1024
+"""Longest password. Far above what anyone types; the cost of hashing must have a bound."""
+
+PATTERN_LEVELS_MAX = 64
+"""Most levels of a pattern; the node matches in time proportional to them."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation in which kubectl keeps a copy of the document, password included."""
+
+Operation = Literal["send", "recv", "view", "manage"]
+
+_USERNAME = re.compile(r"[a-z0-9]([a-z0-9_@.:-]*[a-z0-9])?")
+_AUTHENTICATION_TYPES = ("password", "serviceaccount", "federated")
+
+
+def _username(value: str) -> str:
+    if len(value) > 255 or not _USERNAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not allowed: use at most 255 lower-case letters, digits and _ @ . : -,"
+            " beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def _served_type(value: str) -> str:
+    if value not in _AUTHENTICATION_TYPES:
+        raise ValueError(f"{value!r} is not a type of authentication; this node serves password")
+    if value != "password":
+        raise ValueError(f"{value!r} cannot be served by this node; it serves password")
+    return value
+
+
+def _password(value: str) -> str:
+    try:
+        secret = base64.b64decode(value, validate=True)
+        secret.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        # The value itself is never repeated: this text reaches logs and terminals.
+        raise ValueError(
+            "must be the base64 of the password's UTF-8 text, as `printf %s PASSWORD | base64`"
+            " prints it"
+        ) from None
+    if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
+        raise ValueError(f"must stand for 1 to {PASSWORD_BYTES_MAX} bytes")
+    return value
+
+
+def _pattern(value: str) -> str:
+    levels = value.split("/")
+    if not value or len(levels) > PATTERN_LEVELS_MAX:
+        raise ValueError(f"{value!r} is not a pattern: 1 to {PATTERN_LEVELS_MAX} levels are wanted")
+    starred = [level for level in (*levels[:-1], levels[-1].removesuffix("*")) if "*" in level]
+    if any(level != "*" for level in starred):
+        raise ValueError(
+            f"{value!r} is not a pattern: `*` stands for one whole level between slashes, or ends"
+            " the pattern (`orders*` is every name that begins so)"
+        )
+    return value
+
+
+class Verifier(Model):
+    """What the server keeps of a password, for one hash (RFC 5802, 3). Binary parts are base64."""
+
+    mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    salt: str
+    iterations: int
+    stored_key: str
+    server_key: str
+
+
+class PasswordAuthentication(Model):
+    """How a user proves who they are."""
+
+    type: Annotated[str, AfterValidator(_served_type)]
+    """`password`."""
+
+    password: Annotated[str, AfterValidator(_password)] | None = Field(default=None, repr=False)
+    """The password, base64. Write-only: it is never stored and never returned."""
+
+    verifiers: tuple[Verifier, ...] = Field(default=(), repr=False)
+    """What is kept of the password. Written by the server alone."""
+
+    @field_validator("verifiers")
+    @classmethod
+    def _from_the_store_only(
+        cls, value: tuple[Verifier, ...], info: ValidationInfo
+    ) -> tuple[Verifier, ...]:
+        if value and not (info.context or {}).get(STORED):
+            raise ValueError("is written by the server: give a password")
+        return value
+
+
+class Authorization(Model):
+    """Some operations on some addresses."""
+
+    addresses: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    """Names or patterns: `*` or `+` is one level, `#` any number, `ord*` what begins so, `*` all.
+    None: all."""
+
+    operations: Annotated[tuple[Operation, ...], Field(min_length=1)]
+    """Any of send, recv, view, manage. View and manage are always for the whole space."""
+
+
+class MessagingUserMetadata(Metadata):
+    """Metadata of a user."""
+
+    name: Annotated[str, AfterValidator(name_in_space)]
+    """`<space>.<user>`; the first part names the address space."""
+
+
+class MessagingUserSpec(Model):
+    """Who a user is and what they may do."""
+
+    username: Annotated[str, AfterValidator(_username)]
+    """The name the user logs in with."""
+
+    authentication: PasswordAuthentication
+    """How the user proves who they are: type and password."""
+
+    authorization: tuple[Authorization, ...] = ()
+    """What the user may do. None: nothing."""
+
+
+class MessagingUser(Resource):
+    """A declared user of one address space."""
+
+    plural: ClassVar[str] = "messagingusers"
+    immutable: ClassVar[tuple[str, ...]] = ("username",)
+    api_versions: ClassVar[tuple[str, ...]] = (API_VERSION, "user.enmasse.io/v1beta1")
+
+    kind: Literal["MessagingUser"] = Field(default="MessagingUser")
+    metadata: MessagingUserMetadata
+    spec: MessagingUserSpec
+
+    def with_verifiers(self, verifiers: tuple[Verifier, ...]) -> Self:
+        """Return the user as it may be stored: the password gone, from kubectl's copy too."""
+        authentication = self.spec.authentication.model_copy(
+            update={"password": None, "verifiers": verifiers}
+        )
+        spec = self.spec.model_copy(update={"authentication": authentication})
+        annotations = dict(self.metadata.annotations)
+        annotations.pop(LAST_APPLIED, None)
+        return self.model_copy(update={"spec": spec}).with_metadata(annotations=annotations)
+
+    def public(self) -> Self:
+        """Return the user without verifiers, which a thief could try passwords against."""
+        return self.with_verifiers(())
+
+    def document(self) -> dict[str, Any]:
+        """Return plain data; no verifiers are left out rather than shown as none."""
+        data = super().document()
+        if not self.spec.authentication.verifiers:
+            del data["spec"]["authentication"]["verifiers"]
+        return data

@@ -1,0 +1,91 @@
+"""Resources in, Plan out, against the vectors that the node reads too."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from enmasse.plan import compile, is_open
+from enmasse.resources import Key, MessagingUser, Resource, parse
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+
+def stored(name: str) -> list[Any]:
+    text = (VECTORS / "resources" / f"{name}.yaml").read_text()
+    return [parse(document, stored=True) for document in yaml.safe_load_all(text)]
+
+
+def test_the_plan_is_the_golden_one() -> None:
+    compiled = compile(stored("shop"), version=12)
+    golden = json.loads((VECTORS / "plans" / "shop.json").read_text())
+    assert json.loads(compiled.plan.json_text()) == golden
+
+
+def test_the_order_of_the_resources_does_not_matter() -> None:
+    resources = stored("shop")
+    expected = compile(resources, version=1)
+    for seed in range(20):
+        random.Random(seed).shuffle(resources)
+        assert compile(resources, version=1) == expected
+
+
+def test_nothing_declared_is_an_empty_plan() -> None:
+    assert json.loads(compile([], version=3).plan.json_text()) == {"version": 3, "spaces": []}
+
+
+def test_what_is_left_out_is_named_with_the_reason() -> None:
+    left_out = compile(stored("shop"), version=1).left_out
+    taken = left_out[Key("Address", "north", "shop.again")]
+    assert taken.reason == "AddressTaken"
+    assert "'orders' is already declared by shop.orders" in taken.message
+    lost = left_out[Key("Address", "default", "shop.lost")]
+    assert lost.reason == "SpaceMissing"
+    assert "'shop' does not exist in namespace 'default'" in lost.message
+    assert len(left_out) == 2
+
+
+def test_of_two_users_of_one_name_the_older_is_let_in() -> None:
+    resources = stored("shop")
+    alice = next(resource for resource in resources if resource.metadata.name == "shop.alice")
+    twin = alice.with_metadata(name="shop.a-twin", creation_timestamp="2026-01-02T00:00:00Z")
+    compiled = compile([*resources, twin], version=1)
+    assert compiled.left_out[twin.key].reason == "UserNameTaken"
+    assert compiled.plan == compile(resources, version=1).plan
+
+
+@pytest.mark.parametrize(
+    ("service", "with_user", "open_"),
+    [
+        (None, False, True),
+        (None, True, False),
+        ({"type": "none"}, True, True),
+        ({"type": "standard"}, False, False),
+        ({"name": "none"}, False, True),
+        ({"name": "standard-authservice"}, False, False),
+        ({}, False, True),
+    ],
+)
+def test_who_may_come_in(service: dict[str, str] | None, with_user: bool, open_: bool) -> None:
+    spec = {"type": "standard"} | ({} if service is None else {"authenticationService": service})
+    space: Any = parse(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "AddressSpace",
+            "metadata": {"name": "shop", "namespace": "north"},
+            "spec": spec,
+        }
+    )
+    users = [
+        resource
+        for resource in stored("shop")
+        if isinstance(resource, MessagingUser) and resource.metadata.name == "shop.alice"
+    ]
+    resources: list[Resource] = [space, *users] if with_user else [space]
+    (planned,) = compile(resources, version=1).plan.spaces
+    assert planned.authentication.anonymous is open_
+    assert is_open(space, users if with_user else []) is open_
+    assert bool(planned.users) is (with_user and not open_)

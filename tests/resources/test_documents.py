@@ -1,0 +1,157 @@
+"""Documents in, resources out: what is read, what is refused and how that is said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enmasse.base.errors import EnMasseError, Invalid
+from enmasse.resources import KINDS, Address, AddressSpace, MessagingUser, load, parse
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "resources"
+REFUSED = yaml.safe_load((VECTORS / "refused.yaml").read_text())
+
+ORDERS = """
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {name: default.orders}
+spec: {address: orders, type: anycast}
+"""
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=[case["why"] for case in REFUSED])
+def test_a_refused_document_names_the_field_and_the_mend(case: dict[str, Any]) -> None:
+    with pytest.raises(Invalid) as refusal:
+        parse(case["document"])
+    messages = {fault.field: fault.message for fault in refusal.value.faults}
+    assert case["field"] in messages
+    assert case["says"] in messages[case["field"]]
+    assert "\n" not in refusal.value.message
+
+
+def test_every_fault_is_told_at_once_and_the_type_first() -> None:
+    document = yaml.safe_load(ORDERS)
+    document["spec"] = {"type": "queue", "messageTtl": {"maximum": 1}}
+    with pytest.raises(Invalid) as refusal:
+        parse(document)
+    fields = [fault.field for fault in refusal.value.faults]
+    assert fields == ["spec.type", "spec.address", "spec.messageTtl"]
+    assert refusal.value.message.startswith("Address default.orders: spec.type: 'queue' cannot be")
+
+
+def test_several_documents_of_one_file_are_read_in_order() -> None:
+    space = "apiVersion: enmasse.io/v1beta1\nkind: AddressSpace\nmetadata: {name: default}\n"
+    text = f"---\n{space}spec: {{type: standard}}\n---\n{ORDERS}---\n"
+    resources = load(text, "file")
+    assert [type(resource) for resource in resources] == [AddressSpace, Address]
+
+
+def test_json_and_lists_are_read_too() -> None:
+    one = yaml.safe_load(ORDERS)
+    assert load(json.dumps(one), "file") == load(ORDERS, "file")
+    unfolded = load(json.dumps({"apiVersion": "v1", "kind": "List", "items": [one, one]}), "file")
+    assert [resource.metadata.name for resource in unfolded] == ["default.orders"] * 2
+    assert len(load(json.dumps([one]), "file")) == 1
+    assert load("{kind: Address, apiVersion: enmasse.io/v1beta1, metadata: {name: a.b},"
+                " spec: {type: anycast, address: b}}", "file")[0].space == "a"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kind: [", "orders.yaml, line 2: not a YAML document"),
+        ("kind: Address\nkind: Address", "orders.yaml, line 2: not a YAML document: key 'kind'"),
+        ("just text", "orders.yaml, document 1: not a resource"),
+        ("a: 2026-99-99", "orders.yaml: not a YAML document: month must be in 1..12"),
+        ("[" * 100_000, "orders.yaml: not a YAML document: it is nested too deeply"),
+        ("!!python/object:os.system {}", "orders.yaml, line 1: not a YAML document"),
+        (ORDERS + "---\nkind: Adress", "orders.yaml, document 2: kind: 'Adress' is not served"),
+        (ORDERS.replace("anycast", "any"), "document 1: Address default.orders: spec.type: 'any'"),
+    ],
+)
+def test_an_unreadable_text_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        load(text, "orders.yaml")
+    assert says in refusal.value.message
+
+
+def test_yaml_merge_keys_and_complex_keys_do_no_harm() -> None:
+    merged = "base: &b {type: anycast}\nspec: {<<: *b, address: orders}\n"
+    with pytest.raises(Invalid, match="kind: is required"):
+        load(merged, "file")
+    with pytest.raises(Invalid):
+        load("? [a, b]\n: c\n", "file")
+
+
+def test_what_only_the_server_writes_is_passed_over() -> None:
+    document = yaml.safe_load(ORDERS)
+    document["status"] = {"anything": 1}
+    document["metadata"] |= {"managedFields": [{}], "selfLink": "/x"}
+    assert parse(document) == parse(yaml.safe_load(ORDERS))
+
+
+def test_a_stored_document_comes_back_as_it_was() -> None:
+    for resource in load_stored("shop.yaml"):
+        assert parse(resource.document(), stored=True) == resource
+
+
+def test_every_kind_is_known_by_its_name() -> None:
+    for name, model in KINDS.items():
+        assert model.model_fields["kind"].default == name
+        assert model.plural == name.lower() + ("es" if name.endswith("s") else "s")
+
+
+def load_stored(file: str) -> list[Any]:
+    return [parse(item, stored=True) for item in yaml.safe_load_all((VECTORS / file).read_text())]
+
+
+def test_a_user_may_come_with_the_originals_group() -> None:
+    document = {
+        "apiVersion": "user.enmasse.io/v1beta1",
+        "kind": "MessagingUser",
+        "metadata": {"name": "shop.alice"},
+        "spec": {
+            "username": "alice",
+            "authentication": {"type": "password", "password": "c2VjcmV0"},
+            "authorization": [{"addresses": ["*", "or*", "#/x", "a/+/b"], "operations": ["send"]}],
+        },
+    }
+    user = parse(document)
+    assert isinstance(user, MessagingUser)
+    assert user.api_version == "enmasse.io/v1beta1"
+    document["kind"] = "Address"
+    with pytest.raises(Invalid, match="write enmasse.io/v1beta1"):
+        parse(document)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(spec=json_values, metadata=json_values, kind=st.sampled_from([*KINDS, "Nothing"]))
+def test_no_document_breaks_the_parser(spec: Any, metadata: Any, kind: str) -> None:
+    document = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+    try:
+        assert parse(document).kind == kind
+    except EnMasseError as error:
+        assert error.faults
+
+
+@given(st.text())
+def test_no_text_breaks_the_reader(text: str) -> None:
+    try:
+        assert isinstance(load(text, "file"), list)
+    except Invalid as error:
+        assert error.message.startswith("file")

@@ -1,0 +1,54 @@
+"""Secrets of users: in, never out."""
+
+import pytest
+
+from enmasse.base.errors import Invalid
+from enmasse.resources import MessagingUser, Verifier, parse
+from enmasse.resources.messaging_user import LAST_APPLIED
+
+VERIFIER = Verifier(
+    mechanism="SCRAM-SHA-256", salt="c2FsdA==", iterations=4096, stored_key="a", server_key="b"
+)
+
+
+def alice(password: str = "c2VjcmV0") -> MessagingUser:
+    user = parse(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "MessagingUser",
+            "metadata": {
+                "name": "shop.alice",
+                "annotations": {LAST_APPLIED: f'{{"password": "{password}"}}', "team": "north"},
+            },
+            "spec": {
+                "username": "alice",
+                "authentication": {"type": "password", "password": password},
+            },
+        }
+    )
+    assert isinstance(user, MessagingUser)
+    return user
+
+
+def test_a_stored_user_has_no_trace_of_the_password() -> None:
+    stored = alice().with_verifiers((VERIFIER,))
+    assert "c2VjcmV0" not in stored.model_dump_json()
+    assert stored.metadata.annotations == {"team": "north"}
+    assert stored.spec.authentication.verifiers == (VERIFIER,)
+
+
+def test_a_public_user_has_no_verifiers_either() -> None:
+    public = alice().with_verifiers((VERIFIER,)).public()
+    assert public.document()["spec"]["authentication"] == {"type": "password"}
+
+
+def test_no_secret_is_shown_by_repr() -> None:
+    assert "c2VjcmV0" not in repr(alice().spec)
+    assert "a2V5" not in repr(alice().with_verifiers((VERIFIER,)).spec)
+
+
+def test_a_refused_password_is_not_repeated() -> None:
+    with pytest.raises(Invalid) as refusal:
+        alice("hunter2 is not base64")
+    assert "hunter2" not in str(refusal.value)
+    assert "hunter2" not in repr(refusal.value.faults)
