@@ -14,21 +14,26 @@ mod error;
 pub mod fast;
 pub mod frame;
 mod list;
+mod message;
 mod performative;
 mod reader;
 mod sasl;
+pub mod scan;
 mod state;
 mod terminus;
+mod transaction;
 mod value;
 mod writer;
 
 pub use error::DecodeError;
+pub use message::{decode_message, encode_message};
 pub use performative::{
     decode_performative, encode_attach, encode_begin, encode_close, encode_detach, encode_end, encode_flow,
     encode_open, encode_performative,
 };
 pub use sasl::{decode_sasl, encode_sasl};
 pub use state::{decode_state, encode_state};
+pub use transaction::{decode_transaction_control, encode_transaction_control};
 pub use value::{decode_value, encode_value};
 
 /// How deep lists, maps, arrays and described values may nest in one value; deeper is a decode error.

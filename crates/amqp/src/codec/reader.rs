@@ -201,6 +201,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    pub(super) fn uuid(&mut self) -> Result<[u8; 16], Fault> {
+        match self.byte()? {
+            code::UUID => self.bytes(),
+            found => Err(Fault::Expected { wanted: "uuid", found }),
+        }
+    }
+
     #[inline]
     pub(super) fn binary(&mut self) -> Result<&'a [u8], Fault> {
         match self.byte()? {

@@ -68,7 +68,7 @@ pub struct Properties {
 }
 
 /// 3.2.6 to 3.2.8
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub enum Body {
     /// one or more data sections
     Data(Vec<Vec<u8>>),
@@ -77,11 +77,12 @@ pub enum Body {
     /// one amqp-value section
     Value(Value),
     /// no body section: not allowed by the standard, yet met
+    #[default]
     Empty,
 }
 
 /// A whole message, decoded (format 0, 3.2).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Message {
     /// 3.2.1
     pub header: Option<Header>,

@@ -16,5 +16,5 @@ pub use performative::{
 };
 pub use security::{SaslCode, SaslFrame, SaslInit, SaslOutcome};
 pub use terminus::{Lifetime, Source, Target, TerminusDurability, TerminusExpiryPolicy};
-pub use transaction::{Coordinator, Declare, Declared, Discharge, TransactionalState};
+pub use transaction::{Coordinator, Declare, Declared, Discharge, TransactionControl, TransactionalState};
 pub use value::{Fields, Symbol, Value};

@@ -68,6 +68,17 @@ pub struct Source {
     pub capabilities: Vec<Symbol>,
 }
 
+impl Source {
+    /// The value of the filter called `name`, whether it is described or not (3.5.8).
+    #[must_use]
+    pub fn filter_value(&self, name: &str) -> Option<&Value> {
+        self.filter.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| match value {
+            Value::Described(pair) => &pair.1,
+            plain => plain,
+        })
+    }
+}
+
 /// 3.5.4, or the coordinator of part 4 (4.5.1) in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
@@ -106,13 +117,4 @@ impl Target {
             capabilities: Vec::new(),
         }
     }
-}
-
-/// A filter's value by its name, described or not (3.5.8).
-#[must_use]
-pub fn filter<'a>(source: &'a Source, name: &str) -> Option<&'a Value> {
-    source.filter.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| match value {
-        Value::Described(pair) => &pair.1,
-        plain => plain,
-    })
 }

@@ -25,6 +25,15 @@ pub struct Discharge {
     pub fail: bool,
 }
 
+/// What a client sends to a coordinator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TransactionControl {
+    /// begin
+    Declare(Declare),
+    /// commit or roll back
+    Discharge(Discharge),
+}
+
 /// 4.5.5
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Declared {

@@ -1,3 +1,4 @@
 //! The codec against bytes: every type, every performative, hostile input.
 
+mod messages;
 mod performatives;

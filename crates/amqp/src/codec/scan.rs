@@ -1,0 +1,114 @@
+//! Finds things in an encoded message without decoding it: no allocation, every bound checked.
+
+use std::ops::Range;
+
+use super::descriptor;
+use super::error::Fault;
+use super::reader::Reader;
+
+/// One section of a message (3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section<'a> {
+    /// number of its descriptor: 0x70 (header) to 0x78 (footer) in what the standard knows
+    pub code: u64,
+    /// its place in the message, descriptor included
+    pub range: Range<usize>,
+    /// its value, encoded
+    pub value: &'a [u8],
+}
+
+/// Why the sections end before the message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// the section goes on beyond the bytes: the rest may be in frames that are still to come
+    Cut,
+    /// the bytes are no section
+    Malformed,
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        if fault == Fault::Truncated { Self::Cut } else { Self::Malformed }
+    }
+}
+
+/// The sections of a message, in the order of the bytes. Ends after the first that is broken.
+#[derive(Clone, Debug)]
+pub struct Sections<'a> {
+    rest: Reader<'a>,
+    at: usize,
+}
+
+/// The sections of `message`.
+#[inline]
+#[must_use]
+pub fn sections(message: &[u8]) -> Sections<'_> {
+    Sections { rest: Reader::new(message), at: 0 }
+}
+
+impl<'a> Sections<'a> {
+    #[inline]
+    fn section(&mut self) -> Result<Section<'a>, Fault> {
+        let before = self.rest.rest().len();
+        // A section described by an unknown symbol is stepped over like one with an unknown number.
+        let code = self.rest.descriptor()?.number().unwrap_or(u64::MAX);
+        let value = self.rest.skip()?;
+        let start = self.at;
+        self.at += before - self.rest.rest().len();
+        Ok(Section { code, range: start..self.at, value })
+    }
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Result<Section<'a>, Broken>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let section = self.section().map_err(Broken::from);
+        if section.is_err() {
+            self.rest = Reader::new(&[]);
+        }
+        Some(section)
+    }
+}
+
+/// The `to` of a message, if it has one and it is within these bytes.
+#[inline]
+#[must_use]
+pub fn to(message: &[u8]) -> Option<&str> {
+    find_to(message).ok().flatten()
+}
+
+/// As [`to`], telling a message without `to` from one whose frame ends before its properties do.
+///
+/// # Errors
+/// [`Broken`]: the bytes end before the properties or the body, or are no message.
+pub fn find_to(message: &[u8]) -> Result<Option<&str>, Broken> {
+    let mut reader = Reader::new(message);
+    while !reader.is_empty() {
+        match reader.descriptor()?.number() {
+            Some(descriptor::PROPERTIES) => {
+                let properties = reader.skip()?;
+                return properties_to(properties).map_err(|_| Broken::Malformed);
+            }
+            // Nothing but the footer comes after the body.
+            Some(descriptor::DATA | descriptor::AMQP_SEQUENCE | descriptor::AMQP_VALUE) => return Ok(None),
+            _ => reader.skip()?,
+        };
+    }
+    Ok(None)
+}
+
+/// The third field of the properties section (3.2.4).
+fn properties_to(properties: &[u8]) -> Result<Option<&str>, Fault> {
+    let (count, mut fields) = Reader::new(properties).list()?;
+    if count < 3 {
+        return Ok(None);
+    }
+    fields.skip()?;
+    fields.skip()?;
+    if fields.null() { Ok(None) } else { fields.string().map(Some) }
+}
