@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 level=${1:-run}
 python=${PYTHON:-python3}
 rust_minimum=1.90
-go_minimum=1.23
+go_minimum=1.25
 packages=()
 
 have() { command -v "$1" >/dev/null 2>&1; }
