@@ -1,0 +1,282 @@
+//! The Plan: what the control plane hands to a node, as plain data.
+//!
+//! The JSON form is camelCase, knows no other members than these, and is described by
+//! `vectors/plans/schema.json`; the golden examples beside it are read by the tests of both planes. Parsing checks
+//! the shape only; [`crate::table::Table::compile`] checks the sense (names that collide, keys of a wrong length).
+
+use serde::{Deserialize, Serialize};
+
+/// Everything a node serves. Applying a plan twice is the same as applying it once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Plan {
+    /// grows with every change; a node refuses a plan older than its own
+    pub version: u64,
+    /// the address spaces, in any order
+    pub spaces: Vec<Space>,
+}
+
+/// One address space: a tenant's own world of names and users.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Space {
+    /// identity; a space deleted and made again has another
+    pub uid: String,
+    /// what it answers to: the last is its full name (`NAME.NAMESPACE`), unique in the plan; the others (`NAME`)
+    /// count only where no other space has them
+    pub names: Vec<String>,
+    /// who may come in
+    pub authentication: Authentication,
+    /// the users, for authentication of type `standard`
+    #[serde(default)]
+    pub users: Vec<User>,
+    /// bounds of the whole space
+    #[serde(default)]
+    pub limits: SpaceLimits,
+    /// the addresses, in any order
+    pub addresses: Vec<Address>,
+}
+
+/// Who may come into a space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Authentication {
+    /// how a user name and password are checked
+    #[serde(rename = "type")]
+    pub kind: AuthenticationType,
+    /// also without a name: mechanism ANONYMOUS and connections without a SASL header
+    pub anonymous: bool,
+    /// SASL mechanisms offered beside ANONYMOUS, best first
+    pub mechanisms: Vec<String>,
+}
+
+/// How a user name and password are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AuthenticationType {
+    /// not at all: any password will do and everybody has every right
+    None,
+    /// against the verifiers of the plan's users
+    Standard,
+}
+
+/// Somebody who may log in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct User {
+    /// as typed at login, without any `@space`
+    pub name: String,
+    /// one for each hash function
+    #[serde(default)]
+    pub verifiers: Vec<Verifier>,
+    /// what the user may do; nothing listed, nothing allowed
+    #[serde(default)]
+    pub rights: Vec<Right>,
+}
+
+/// What is kept of a password (RFC 5802): binary members are standard base64.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Verifier {
+    /// `SCRAM-SHA-256`, `SCRAM-SHA-512` or `SCRAM-SHA-1`
+    pub mechanism: String,
+    /// 8 to 128 bytes
+    pub salt: String,
+    /// rounds of PBKDF2, 4,096 to 1,000,000
+    pub iterations: u32,
+    /// H(ClientKey)
+    pub stored_key: String,
+    /// ServerKey
+    pub server_key: String,
+}
+
+impl std::fmt::Debug for Verifier {
+    /// Shows no key: a plan in a log would invite guessing passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier")
+            .field("mechanism", &self.mechanism)
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Leave to do some operations on the addresses that a pattern covers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Right {
+    /// a name or a pattern; see [`crate::table::pattern::Pattern`]
+    pub pattern: String,
+    /// at least one
+    pub operations: Vec<Operation>,
+}
+
+/// What one may do. `view` and `manage` are for the whole space, whatever the pattern of the right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Operation {
+    /// send messages to the address
+    Send,
+    /// receive messages from the address
+    Recv,
+    /// see the space's addresses and figures
+    View,
+    /// change the space's addresses
+    Manage,
+}
+
+/// Bounds of a space; `null` is no bound of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SpaceLimits {
+    /// connections at one time, on this node
+    #[serde(default)]
+    pub connections: Option<u32>,
+    /// links at one time, on this node, all connections together
+    #[serde(default)]
+    pub links: Option<u32>,
+}
+
+/// One declared address. The members from `durability` on belong to stored addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Address {
+    /// identity; an address deleted and made again has another
+    pub uid: String,
+    /// what clients use: 1 to 1,024 bytes, no white space, no `*`, no `+` or `#` as a whole level, not beginning
+    /// with `_!`; the single exception is `#`, the open name space
+    pub name: String,
+    /// semantics
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// bounds of each link and message
+    #[serde(default)]
+    pub limits: AddressLimits,
+    /// where accepted messages are kept
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// how long messages live
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Ttl>,
+    /// how often and when a message is tried again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redelivery: Option<Redelivery>,
+    /// name of the address for messages that failed for good
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadletter: Option<String>,
+    /// name of the address for messages that lived too long
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<String>,
+    /// makes a topic a stream
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// partitions of a stream
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+    /// messages sent twice are stored once
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_detection: Option<DuplicateDetection>,
+}
+
+/// The semantics of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AddressType {
+    /// direct, to one of the consumers
+    Anycast,
+    /// direct, to every consumer
+    Multicast,
+    /// stored, to one of the consumers
+    Queue,
+    /// stored, to every subscription
+    Topic,
+    /// a named place in a topic
+    Subscription,
+    /// messages that failed or lived too long
+    Deadletter,
+}
+
+/// Bounds of an address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct AddressLimits {
+    /// most credit a producer's link holds, in deliveries, 1 to 100,000
+    #[serde(default = "AddressLimits::default_link_capacity")]
+    pub link_capacity: u32,
+    /// largest message in bytes; `null`: no bound
+    #[serde(default)]
+    pub message_size: Option<u64>,
+}
+
+impl AddressLimits {
+    const fn default_link_capacity() -> u32 {
+        1000
+    }
+}
+
+impl Default for AddressLimits {
+    fn default() -> Self {
+        Self { link_capacity: Self::default_link_capacity(), message_size: None }
+    }
+}
+
+/// Where accepted messages are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Durability {
+    /// on disk before they are accepted
+    Disk,
+    /// in memory: a restart loses them
+    Memory,
+}
+
+/// How long messages live, in milliseconds; a message's own time is brought between the two.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Ttl {
+    /// shortest life
+    #[serde(default)]
+    pub minimum_ms: Option<u64>,
+    /// longest life
+    #[serde(default)]
+    pub maximum_ms: Option<u64>,
+}
+
+/// How often and when a message is tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Redelivery {
+    /// attempts in all; `null`: no bound
+    #[serde(default)]
+    pub attempts: Option<u32>,
+    /// wait before the second attempt
+    #[serde(default)]
+    pub delay_ms: Option<u64>,
+    /// each wait is this many times the one before
+    #[serde(default)]
+    pub delay_multiplier: Option<f64>,
+    /// longest wait
+    #[serde(default)]
+    pub delay_maximum_ms: Option<u64>,
+}
+
+/// How much a stream keeps; what is older or more is dropped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Retention {
+    /// bytes of each partition
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// age of a message
+    #[serde(default)]
+    pub age_ms: Option<u64>,
+}
+
+/// Remembers message ids, so that a message sent twice is stored once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct DuplicateDetection {
+    /// most ids remembered
+    pub ids: u32,
+    /// how long an id is remembered
+    pub window_ms: u64,
+}

@@ -1,0 +1,1 @@
+//! Everything that one worker thread owns.

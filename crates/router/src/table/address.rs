@@ -1,0 +1,81 @@
+//! One declared address, as links see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::{AddressKey, SpaceKey};
+
+/// The semantics of an address that the node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AddressKind {
+    /// each message to one of the consumers
+    Anycast,
+    /// each message to every consumer
+    Multicast,
+}
+
+impl AddressKind {
+    /// Whether an address of this kind also covers the names below it (`sensors` covers `sensors/7`) and may be
+    /// received from with wildcards.
+    #[must_use]
+    pub const fn covers_below(self) -> bool {
+        matches!(self, Self::Multicast)
+    }
+}
+
+/// A declared address. The same entry serves every table in which nothing of it changed.
+#[derive(Debug)]
+pub struct AddressEntry {
+    /// stays for the same uid, never used again for another
+    pub key: AddressKey,
+    /// the space it belongs to
+    pub space: SpaceKey,
+    /// identity given by the control plane
+    pub uid: Box<str>,
+    /// what clients use
+    pub name: Arc<str>,
+    /// semantics
+    pub kind: AddressKind,
+    /// most credit a producer's link holds, in deliveries
+    pub link_capacity: u32,
+    /// largest message in bytes
+    pub message_size: Option<u64>,
+    /// the shard that decides for this address
+    pub home: Home,
+}
+
+impl AddressEntry {
+    /// Whether nothing but the home differs.
+    pub(super) fn same_settings(&self, other: &Self) -> bool {
+        self.link_capacity == other.link_capacity && self.message_size == other.message_size
+    }
+}
+
+/// Which shard decides for an address: nobody at first, then for good the shard of its first link. Shared by all
+/// entries that ever stood for the address, so that a new table cannot give it a second home.
+#[derive(Clone, Debug)]
+pub struct Home(Arc<AtomicU16>);
+
+impl Home {
+    const NOBODY: u16 = u16::MAX;
+
+    pub(super) fn new() -> Self {
+        Self(Arc::new(AtomicU16::new(Self::NOBODY)))
+    }
+
+    /// The shard, if there is one already.
+    #[must_use]
+    pub fn get(&self) -> Option<u16> {
+        // Relaxed: the number carries no other memory with it; commands between shards travel in their rings.
+        Some(self.0.load(Ordering::Relaxed)).filter(|shard| *shard != Self::NOBODY)
+    }
+
+    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home that holds from now on.
+    #[must_use]
+    pub fn claim(&self, shard: u16) -> u16 {
+        match self.0.compare_exchange(Self::NOBODY, shard, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => shard,
+            Err(earlier) => earlier,
+        }
+    }
+}

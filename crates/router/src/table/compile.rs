@@ -1,0 +1,287 @@
+//! From a Plan to a Table: every check that the shape of the JSON cannot make.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use enmasse_amqp::sasl::{Mechanism, Verifier};
+
+use super::pattern::{Pattern, is_wildcard};
+use super::rights::{Right, Rights};
+use super::space::{Authentication, Space, User};
+use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
+use crate::plan::{self, AddressType, AuthenticationType, Plan};
+
+/// Most credit that an address may give to one link.
+const LINK_CAPACITY_MAX: u32 = 100_000;
+/// RFC 5802, section 5.1 asks for at least 4,096; the upper bound keeps one PLAIN login within about a second.
+const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
+const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
+const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
+
+/// Why a plan makes no sense. A plan is taken whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("plan: {path}: {problem}")]
+pub struct PlanError {
+    /// the member, such as `spaces[0].addresses[3].name`
+    pub path: String,
+    /// what is wrong with it and what would be right
+    pub problem: String,
+}
+
+type Checked<T> = Result<T, PlanError>;
+
+fn wrong<T>(path: impl Into<String>, problem: impl Into<String>) -> Checked<T> {
+    Err(PlanError { path: path.into(), problem: problem.into() })
+}
+
+impl Table {
+    /// Compiles a plan into the table that follows `previous`. A space or an address of a uid that `previous` knows keeps
+    /// its key and its home; keys are never used again.
+    ///
+    /// # Errors
+    /// Names the first member that makes no sense; `previous` then stays in force.
+    pub fn compile(plan: &Plan, previous: &Self) -> Result<Self, PlanError> {
+        if plan.version < previous.version {
+            let problem = format!("{} is older than the plan in force, {}", plan.version, previous.version);
+            return wrong("version", problem);
+        }
+        let mut next = previous.next;
+        let known: HashMap<&str, &Space> = previous.spaces().map(|space| (space.uid(), space)).collect();
+        let mut spaces = HashMap::with_capacity(plan.spaces.len());
+        let mut uids = HashSet::new();
+        for (place, space) in plan.spaces.iter().enumerate() {
+            let path = format!("spaces[{place}]");
+            if space.uid.is_empty() || !uids.insert(&*space.uid) {
+                return wrong(format!("{path}.uid"), "is empty or another space's; every space has its own");
+            }
+            let compiled = compile_space(space, &path, known.get(&*space.uid).copied(), &mut next)?;
+            spaces.insert(compiled.key, compiled);
+        }
+        let names = answer_to(plan, spaces.values())?;
+        Ok(Self { version: plan.version, spaces, names, next, secret: previous.secret })
+    }
+}
+
+/// Which name leads to which space: full names always, others where only one space has them.
+fn answer_to<'s>(plan: &Plan, spaces: impl Iterator<Item = &'s Space>) -> Checked<HashMap<Box<str>, SpaceKey>> {
+    let keys: HashMap<&str, SpaceKey> = spaces.map(|space| (space.uid(), space.key)).collect();
+    let mut full = HashMap::new();
+    let mut short: HashMap<Box<str>, Option<SpaceKey>> = HashMap::new();
+    for (place, space) in plan.spaces.iter().enumerate() {
+        let path = format!("spaces[{place}].names");
+        let key = keys[&*space.uid];
+        let Some((last, others)) = space.names.split_last() else {
+            return wrong(path, "is empty; a space has at least its full name, NAME.NAMESPACE");
+        };
+        if space.names.iter().any(|name| name.is_empty() || name.contains(['@', ' ', '/'])) {
+            return wrong(path, "holds a name that is empty or contains '@', '/' or a space");
+        }
+        if full.insert(lower(last), key).is_some() {
+            return wrong(path, format!("ends with {last:?}, the full name of another space"));
+        }
+        for name in others {
+            let claimed = short.entry(lower(name)).or_insert(Some(key));
+            *claimed = claimed.filter(|claimant| *claimant == key);
+        }
+    }
+    for (name, key) in short {
+        if let (Some(key), false) = (key, full.contains_key(&name)) {
+            full.insert(name, key);
+        }
+    }
+    Ok(full)
+}
+
+fn lower(name: &str) -> Box<str> {
+    name.to_ascii_lowercase().into()
+}
+
+fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &mut NextKeys) -> Checked<Space> {
+    let key = known.map_or_else(|| SpaceKey(take(&mut next.space)), Space::key);
+    let earlier: HashMap<&str, &Arc<AddressEntry>> =
+        known.iter().flat_map(|space| space.addresses()).map(|entry| (&*entry.uid, entry)).collect();
+    let mut addresses: HashMap<Arc<str>, Arc<AddressEntry>> = HashMap::with_capacity(space.addresses.len());
+    let mut uids = HashSet::with_capacity(space.addresses.len());
+    for (place, address) in space.addresses.iter().enumerate() {
+        let path = || format!("{path}.addresses[{place}]");
+        if address.uid.is_empty() || !uids.insert(&*address.uid) {
+            return wrong(path() + ".uid", "is empty or another address's; every address has its own");
+        }
+        let kind = check_address(address).map_err(|(member, problem)| PlanError { path: path() + member, problem })?;
+        let entry = carry_over(address, kind, key, earlier.get(&*address.uid).copied(), next);
+        if addresses.insert(Arc::clone(&entry.name), entry).is_some() {
+            return wrong(path() + ".name", format!("{:?} is declared twice in this space", address.name));
+        }
+    }
+    let covering = addresses.values().filter(|entry| entry.kind.covers_below());
+    let levels_max = covering.map(|entry| entry.name.split('/').count()).max().unwrap_or(0);
+    Ok(Space {
+        key,
+        uid: space.uid.as_str().into(),
+        names: space.names.iter().map(|name| name.as_str().into()).collect(),
+        authentication: compile_authentication(&space.authentication, &format!("{path}.authentication"))?,
+        users: compile_users(&space.users, path)?,
+        limits: space.limits.clone(),
+        addresses,
+        levels_max,
+    })
+}
+
+fn take(counter: &mut u32) -> u32 {
+    let key = *counter;
+    *counter += 1;
+    key
+}
+
+/// Checks one address; an error is the member and its problem (the path is put together only then).
+fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, String)> {
+    let kind = match address.kind {
+        AddressType::Anycast => AddressKind::Anycast,
+        AddressType::Multicast => AddressKind::Multicast,
+        other => return Err((".type", format!("{other:?} is not served by this node; use anycast or multicast"))),
+    };
+    let name = &address.name;
+    let bad_name = |problem: &str| Err((".name", format!("{name:?} {problem}")));
+    if !NAME_BYTES.contains(&name.len()) {
+        return bad_name("is not 1 to 1,024 bytes long");
+    }
+    if name != "#" && (is_wildcard(name) || name.contains('*')) {
+        return bad_name("contains a wildcard; only the name # alone, the open name space, may");
+    }
+    if name.starts_with("_!") || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return bad_name("begins with _! or contains white space or control characters");
+    }
+    if !(1..=LINK_CAPACITY_MAX).contains(&address.limits.link_capacity) {
+        return Err((".limits.linkCapacity", format!("is not 1 to {LINK_CAPACITY_MAX}")));
+    }
+    if address.limits.message_size == Some(0) {
+        return Err((".limits.messageSize", "is 0; leave it out for no bound".into()));
+    }
+    match stored_member(address) {
+        Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
+        None => Ok(kind),
+    }
+}
+
+/// The first member given that only a stored address may have.
+fn stored_member(address: &plan::Address) -> Option<&'static str> {
+    let given = [
+        (".durability", address.durability.is_some()),
+        (".ttl", address.ttl.is_some()),
+        (".redelivery", address.redelivery.is_some()),
+        (".deadletter", address.deadletter.is_some()),
+        (".expiry", address.expiry.is_some()),
+        (".retention", address.retention.is_some()),
+        (".partitions", address.partitions.is_some()),
+        (".duplicateDetection", address.duplicate_detection.is_some()),
+    ];
+    given.into_iter().find_map(|(member, given)| given.then_some(member))
+}
+
+/// The entry of an address: the earlier one if nothing changed; with its key and home if only settings changed. Another
+/// name or kind under the same uid is another address.
+fn carry_over(
+    address: &plan::Address,
+    kind: AddressKind,
+    space: SpaceKey,
+    earlier: Option<&Arc<AddressEntry>>,
+    next: &mut NextKeys,
+) -> Arc<AddressEntry> {
+    let earlier = earlier.filter(|entry| *entry.name == *address.name && entry.kind == kind);
+    let (key, home) = match earlier {
+        Some(entry) => (entry.key, entry.home.clone()),
+        None => (AddressKey(take(&mut next.address)), Home::new()),
+    };
+    let entry = AddressEntry {
+        key,
+        space,
+        uid: address.uid.as_str().into(),
+        name: address.name.as_str().into(),
+        kind,
+        link_capacity: address.limits.link_capacity,
+        message_size: address.limits.message_size,
+        home,
+    };
+    match earlier.filter(|earlier| earlier.same_settings(&entry)) {
+        Some(unchanged) => Arc::clone(unchanged),
+        None => Arc::new(entry),
+    }
+}
+
+fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Authentication> {
+    let open = plan.kind == AuthenticationType::None;
+    let mut mechanisms = Vec::new();
+    for (place, name) in plan.mechanisms.iter().enumerate() {
+        let path = format!("{path}.mechanisms[{place}]");
+        match Mechanism::from_name(name) {
+            None => return wrong(path, format!("{name:?} is not known; leave it out")),
+            Some(Mechanism::Anonymous) if !plan.anonymous => {
+                return wrong(path, "is ANONYMOUS while `anonymous` is false; make both alike");
+            }
+            Some(Mechanism::Scram(_)) if open => {
+                return wrong(path, "needs verifiers, which authentication of type none has not; use PLAIN");
+            }
+            Some(mechanism) => mechanisms.push(mechanism),
+        }
+    }
+    mechanisms.extend(plan.anonymous.then_some(Mechanism::Anonymous));
+    mechanisms.sort_by(|one, other| other.cmp(one));
+    mechanisms.dedup();
+    if mechanisms.is_empty() {
+        return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: nobody could come in");
+    }
+    Ok(Authentication { open, anonymous: plan.anonymous, mechanisms })
+}
+
+fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, User>> {
+    let mut compiled = HashMap::with_capacity(users.len());
+    for (place, user) in users.iter().enumerate() {
+        let path = format!("{path}.users[{place}]");
+        let verifiers = user.verifiers.iter().enumerate();
+        let verifiers = verifiers
+            .map(|(n, verifier)| compile_verifier(verifier, &format!("{path}.verifiers[{n}]")))
+            .collect::<Checked<Vec<_>>>()?;
+        let rights = user.rights.iter().enumerate();
+        let rights = rights
+            .map(|(n, right)| compile_right(right, &format!("{path}.rights[{n}]")))
+            .collect::<Checked<Vec<_>>>()?;
+        let entry = User { verifiers, rights: Rights::listed(rights) };
+        if user.name.is_empty() || compiled.insert(user.name.as_str().into(), entry).is_some() {
+            return wrong(format!("{path}.name"), "is empty or another user's; every user has its own");
+        }
+    }
+    Ok(compiled)
+}
+
+fn compile_right(right: &plan::Right, path: &str) -> Checked<Right> {
+    if right.operations.is_empty() {
+        return wrong(format!("{path}.operations"), "is empty; leave the whole right out");
+    }
+    match Pattern::right(&right.pattern) {
+        Ok(pattern) => Ok(Right { pattern, operations: right.operations.clone() }),
+        Err(error) => wrong(format!("{path}.pattern"), format!("{:?}: {error}", right.pattern)),
+    }
+}
+
+fn compile_verifier(verifier: &plan::Verifier, path: &str) -> Checked<Verifier> {
+    let Some(Mechanism::Scram(hash)) = Mechanism::from_name(&verifier.mechanism) else {
+        return wrong(format!("{path}.mechanism"), format!("{:?} is no SCRAM mechanism", verifier.mechanism));
+    };
+    if !ITERATIONS.contains(&verifier.iterations) {
+        return wrong(format!("{path}.iterations"), "is not 4,096 to 1,000,000");
+    }
+    let bytes = |member: &str, text: &str, lengths: std::ops::RangeInclusive<usize>| match BASE64.decode(text) {
+        Ok(bytes) if lengths.contains(&bytes.len()) => Ok(bytes),
+        Ok(bytes) => wrong(format!("{path}.{member}"), format!("is {} bytes, not {lengths:?}", bytes.len())),
+        Err(_) => wrong(format!("{path}.{member}"), "is not base64"),
+    };
+    Ok(Verifier {
+        hash,
+        iterations: verifier.iterations,
+        salt: bytes("salt", &verifier.salt, SALT_BYTES)?,
+        stored_key: bytes("storedKey", &verifier.stored_key, hash.len()..=hash.len())?,
+        server_key: bytes("serverKey", &verifier.server_key, hash.len()..=hash.len())?,
+    })
+}

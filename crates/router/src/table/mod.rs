@@ -1,0 +1,87 @@
+//! The Plan compiled for fast answers; immutable, shared by all shards, replaced whole.
+//!
+//! [`Table::compile`] turns a [`Plan`] and the table before it into the next table: keys, homes and unchanged entries
+//! are carried over, so that untouched links notice nothing. Which space a connection belongs to is
+//! [`Table::space_for`] (contracts 4), who may come in is `login` (contracts 5), what a name means is
+//! [`Space::resolve`] and [`Space::resolve_receiver`] (contracts 6), who may do what is [`Rights::may`]. Dynamic
+//! nodes are not here: they live and die with their connection, in the shard.
+
+mod address;
+mod compile;
+mod diff;
+mod lookup;
+pub mod pattern;
+mod rights;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+pub use address::{AddressEntry, AddressKind, Home};
+pub use compile::PlanError;
+pub use diff::Diff;
+pub use lookup::{Clues, NoSpace};
+pub use rights::Rights;
+pub use space::Space;
+
+#[cfg(doc)]
+use crate::plan::Plan;
+
+/// Names an address: stays while its uid stays, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressKey(pub u32);
+
+/// Names a space: stays while its uid stays, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceKey(pub u32);
+
+/// Everything a node serves.
+pub struct Table {
+    version: u64,
+    spaces: HashMap<SpaceKey, Space>,
+    /// every name a space answers to, in lower case
+    names: HashMap<Box<str>, SpaceKey>,
+    /// the next keys to give away
+    next: NextKeys,
+    secret: [u8; 32],
+}
+
+#[derive(Clone, Copy)]
+struct NextKeys {
+    space: u32,
+    address: u32,
+}
+
+impl Table {
+    /// The table of a node that has no plan yet. `secret` is random and drawn once for the process: it makes up the
+    /// salts of users that do not exist, alike each time they are asked for.
+    #[must_use]
+    pub fn empty(secret: [u8; 32]) -> Self {
+        let next = NextKeys { space: 0, address: 0 };
+        Self { version: 0, spaces: HashMap::new(), names: HashMap::new(), next, secret }
+    }
+
+    /// The version of the plan it was compiled from; 0 before the first.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The space of that key; `None` once it was removed.
+    #[must_use]
+    pub fn space(&self, key: SpaceKey) -> Option<&Space> {
+        self.spaces.get(&key)
+    }
+
+    /// All spaces, in no order.
+    pub fn spaces(&self) -> impl Iterator<Item = &Space> {
+        self.spaces.values()
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("version", &self.version).field("spaces", &self.spaces).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! One address space: what its names mean and who may come in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
+
+use super::pattern::{Pattern, is_wildcard};
+use super::rights::Rights;
+use super::{AddressEntry, SpaceKey};
+use crate::plan::SpaceLimits;
+
+/// An address space, compiled.
+#[derive(Debug)]
+pub struct Space {
+    pub(super) key: SpaceKey,
+    pub(super) uid: Box<str>,
+    pub(super) names: Vec<Box<str>>,
+    pub(super) authentication: Authentication,
+    pub(super) users: HashMap<Box<str>, User>,
+    pub(super) limits: SpaceLimits,
+    pub(super) addresses: HashMap<Arc<str>, Arc<AddressEntry>>,
+    /// most levels of any address that covers names below it: no longer prefix need be looked up
+    pub(super) levels_max: usize,
+}
+
+/// Who may come in (contracts 5).
+#[derive(Debug)]
+pub(super) struct Authentication {
+    /// any password will do
+    pub(super) open: bool,
+    /// also without a name
+    pub(super) anonymous: bool,
+    /// strongest first; ANONYMOUS among them if `anonymous`
+    pub(super) mechanisms: Vec<Mechanism>,
+}
+
+#[derive(Debug)]
+pub(super) struct User {
+    pub(super) verifiers: Vec<Verifier>,
+    pub(super) rights: Rights,
+}
+
+impl User {
+    pub(super) fn verifier(&self, hash: Hash) -> Option<&Verifier> {
+        self.verifiers.iter().find(|verifier| verifier.hash == hash)
+    }
+}
+
+impl Space {
+    /// Under which user the rights of those without a name are listed, in a space that also has users.
+    pub const ANONYMOUS: &'static str = "anonymous";
+
+    /// Stays for the same uid, never used again for another.
+    #[must_use]
+    pub const fn key(&self) -> SpaceKey {
+        self.key
+    }
+
+    /// Identity given by the control plane.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The full name, `NAME.NAMESPACE`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.names.last().map_or("", |name| name)
+    }
+
+    /// Bounds of the whole space.
+    #[must_use]
+    pub const fn limits(&self) -> &SpaceLimits {
+        &self.limits
+    }
+
+    /// Whether one may come in without a name: mechanism ANONYMOUS, or no SASL header at all.
+    #[must_use]
+    pub const fn admits_anonymous(&self) -> bool {
+        self.authentication.anonymous
+    }
+
+    /// Whether anybody may come in and do everything.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.authentication.open
+    }
+
+    /// The mechanisms of the space, strongest first, whatever the transport.
+    #[must_use]
+    pub fn mechanisms(&self) -> &[Mechanism] {
+        &self.authentication.mechanisms
+    }
+
+    /// The declared addresses, in no order.
+    pub fn addresses(&self) -> impl Iterator<Item = &Arc<AddressEntry>> {
+        self.addresses.values()
+    }
+
+    /// What `user` (`None`: came in without a name) may do here. A user that does not exist any more may do nothing.
+    #[must_use]
+    pub fn rights(&self, user: Option<&str>) -> Rights {
+        if self.authentication.open {
+            return Rights::EVERYTHING;
+        }
+        self.users.get(user.unwrap_or(Self::ANONYMOUS)).map_or_else(Rights::nothing, |user| user.rights.clone())
+    }
+
+    /// The address that a name stands for (contracts 6): the declared address of that name; else the longest address
+    /// above it, by levels, that covers names below; else the address `#`. `None` for a name with wildcards.
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> Option<&Arc<AddressEntry>> {
+        if is_wildcard(name) {
+            return None;
+        }
+        self.addresses.get(name).or_else(|| self.above(name)).or_else(|| self.addresses.get("#"))
+    }
+
+    /// The addresses that a receiver on `name` listens to: that of [`Space::resolve`], or for a filter with wildcards
+    /// all addresses under which names are found that it stands for; never an anycast address. In the order of
+    /// their keys. A name `sensors/7` under the address `sensors` is for the caller to compare with each message.
+    #[must_use]
+    pub fn resolve_receiver(&self, name: &str) -> Vec<&Arc<AddressEntry>> {
+        if !is_wildcard(name) {
+            return self.resolve(name).into_iter().collect();
+        }
+        let Ok(filter) = Pattern::filter(name) else { return Vec::new() };
+        let mut found: Vec<_> = self
+            .addresses
+            .values()
+            .filter(|address| address.kind.covers_below())
+            .filter(|address| *address.name == *"#" || filter.reaches(&address.name))
+            .collect();
+        found.sort_by_key(|address| address.key);
+        found
+    }
+
+    /// The longest covering address above `name`. Looks at no prefix deeper than the deepest such address, so a name
+    /// of many levels costs no more than one of few.
+    fn above(&self, name: &str) -> Option<&Arc<AddressEntry>> {
+        let ends = name.match_indices('/').map(|(end, _)| end).take(self.levels_max);
+        let prefixes = ends.filter_map(|end| self.addresses.get(&name[..end]));
+        prefixes.filter(|address| address.kind.covers_below()).last()
+    }
+
+    /// The user of that name: exactly, or without an `@space` that names this very space.
+    pub(super) fn user<'n>(&self, name: &'n str, here: impl Fn(&str) -> bool) -> (&'n str, Option<&User>) {
+        if let Some(user) = self.users.get(name) {
+            return (name, Some(user));
+        }
+        match name.rsplit_once('@') {
+            Some((bare, suffix)) if here(suffix) => (bare, self.users.get(bare)),
+            _ => (name, None),
+        }
+    }
+}

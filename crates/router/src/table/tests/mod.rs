@@ -1,0 +1,66 @@
+//! The table against the sentences of the contracts, and against the vectors that both planes read.
+
+mod compile;
+mod diff;
+mod lookup;
+mod names;
+mod patterns;
+mod rights;
+
+use super::Table;
+use crate::plan::{Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, Right, Space, User};
+
+const SECRET: [u8; 32] = [7; 32];
+
+/// The table of a plan, which has to be good.
+fn table(plan: &Plan) -> Table {
+    Table::compile(plan, &Table::empty(SECRET)).unwrap()
+}
+
+fn plan(version: u64, spaces: impl IntoIterator<Item = Space>) -> Plan {
+    Plan { version, spaces: spaces.into_iter().collect() }
+}
+
+/// A space open to everybody, called `NAME` and `NAME.test`, with these addresses.
+fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
+    let address = |&(address, kind): &(&str, AddressType)| Address {
+        uid: format!("{name}/{address}"),
+        name: address.into(),
+        kind,
+        limits: AddressLimits::default(),
+        durability: None,
+        ttl: None,
+        redelivery: None,
+        deadletter: None,
+        expiry: None,
+        retention: None,
+        partitions: None,
+        duplicate_detection: None,
+    };
+    Space {
+        uid: format!("uid of {name}"),
+        names: vec![name.into(), format!("{name}.test")],
+        authentication: Authentication {
+            kind: AuthenticationType::None,
+            anonymous: true,
+            mechanisms: vec!["PLAIN".into()],
+        },
+        users: Vec::new(),
+        limits: Default::default(),
+        addresses: addresses.iter().map(address).collect(),
+    }
+}
+
+/// The same space, closed, with these users.
+fn closed(mut space: Space, users: Vec<User>) -> Space {
+    let mechanisms = vec!["SCRAM-SHA-512".into(), "SCRAM-SHA-256".into(), "PLAIN".into()];
+    space.authentication = Authentication { kind: AuthenticationType::Standard, anonymous: false, mechanisms };
+    space.users = users;
+    space
+}
+
+fn user(name: &str, rights: &[(&str, &[crate::plan::Operation])]) -> User {
+    let rights =
+        rights.iter().map(|&(pattern, operations)| Right { pattern: pattern.into(), operations: operations.into() });
+    User { name: name.into(), verifiers: Vec::new(), rights: rights.collect() }
+}

@@ -1,0 +1,120 @@
+//! Contracts 6: names of addresses.
+
+use crate::plan::AddressType::{Anycast, Multicast};
+use crate::table::tests::{plan, space, table};
+use crate::table::{Space, Table};
+
+fn world(addresses: &[(&str, crate::plan::AddressType)]) -> Table {
+    table(&plan(1, [space("world", addresses)]))
+}
+
+fn only(table: &Table) -> &Space {
+    table.spaces().next().unwrap()
+}
+
+fn resolved<'t>(table: &'t Table, name: &str) -> Option<&'t str> {
+    only(table).resolve(name).map(|address| &*address.name)
+}
+
+fn listened<'t>(table: &'t Table, name: &str) -> Vec<&'t str> {
+    only(table).resolve_receiver(name).into_iter().map(|address| &*address.name).collect()
+}
+
+#[test]
+fn the_declared_address_of_that_name_comes_first() {
+    let table = world(&[("sensors", Multicast), ("sensors/7", Anycast), ("#", Multicast)]);
+    assert_eq!(resolved(&table, "sensors/7"), Some("sensors/7"));
+    assert_eq!(resolved(&table, "sensors"), Some("sensors"));
+}
+
+#[test]
+fn else_the_longest_covering_address_above_by_levels() {
+    let table = world(&[("sensors", Multicast), ("sensors/7", Multicast), ("a/b/c", Multicast)]);
+    assert_eq!(resolved(&table, "sensors/7/temp"), Some("sensors/7"));
+    assert_eq!(resolved(&table, "sensors/8/temp/x"), Some("sensors"));
+    assert_eq!(resolved(&table, "sensors/"), Some("sensors"));
+    assert_eq!(resolved(&table, "sensors7"), None, "a prefix of the text is not a level above");
+    assert_eq!(resolved(&table, "a/b"), None);
+    assert_eq!(resolved(&table, "a/b/c/d"), Some("a/b/c"));
+}
+
+#[test]
+fn else_the_open_name_space_if_declared() {
+    let table = world(&[("sensors", Multicast), ("#", Anycast)]);
+    assert_eq!(resolved(&table, "anything/at/all"), Some("#"));
+    assert_eq!(resolved(&table, "sensors/7"), Some("sensors"));
+}
+
+#[test]
+fn else_it_is_not_found() {
+    let table = world(&[("sensors", Multicast)]);
+    for name in ["", "other", "/sensors", "Sensors", "#", "+"] {
+        assert_eq!(resolved(&table, name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn an_anycast_address_has_its_exact_name_only() {
+    let table = world(&[("orders", Anycast), ("orders/eu", Multicast)]);
+    assert_eq!(resolved(&table, "orders"), Some("orders"));
+    assert_eq!(resolved(&table, "orders/us"), None);
+    assert_eq!(resolved(&table, "orders/eu/1"), Some("orders/eu"));
+}
+
+#[test]
+fn a_name_of_very_many_levels_is_looked_up_no_deeper_than_what_is_declared() {
+    let table = world(&[("a/a", Multicast)]);
+    assert_eq!(only(&table).levels_max, 2);
+    assert_eq!(resolved(&table, &vec!["a"; 30_000].join("/")), Some("a/a"));
+}
+
+#[test]
+fn a_sender_may_not_use_wildcards() {
+    let table = world(&[("sensors", Multicast), ("#", Multicast)]);
+    for name in ["sensors/+", "sensors/#", "*", "#", "sensors/*/temp"] {
+        assert_eq!(resolved(&table, name), None, "{name}");
+    }
+}
+
+#[test]
+fn a_receiver_may_use_wildcards_below_what_covers() {
+    let table = world(&[("sensors", Multicast), ("sensors/7", Multicast), ("alarms", Multicast)]);
+    assert_eq!(listened(&table, "sensors/#"), ["sensors", "sensors/7"]);
+    assert_eq!(listened(&table, "sensors/+"), ["sensors", "sensors/7"]);
+    assert_eq!(listened(&table, "sensors/*/temp"), ["sensors", "sensors/7"]);
+    assert_eq!(listened(&table, "sensors/8/+"), ["sensors"]);
+    assert_eq!(listened(&table, "alarms/+"), ["alarms"]);
+    assert_eq!(listened(&table, "+/temp"), ["sensors", "alarms"]);
+    assert_eq!(listened(&table, "#"), ["sensors", "sensors/7", "alarms"]);
+    assert!(listened(&table, "others/#").is_empty());
+}
+
+#[test]
+fn a_receiver_without_wildcards_listens_where_a_sender_sends() {
+    let table = world(&[("sensors", Multicast), ("orders", Anycast)]);
+    for name in ["sensors", "sensors/7", "orders", "orders/7", "none"] {
+        assert_eq!(listened(&table, name), resolved(&table, name).into_iter().collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn a_wildcard_never_consumes_from_an_anycast_address() {
+    let table = world(&[("orders", Anycast), ("orders/eu", Anycast), ("#", Anycast)]);
+    for filter in ["orders/+", "orders/#", "#", "+", "*", "orders/eu/#"] {
+        assert!(listened(&table, filter).is_empty(), "{filter}");
+    }
+}
+
+#[test]
+fn an_open_multicast_name_space_is_reached_by_every_filter() {
+    let table = world(&[("#", Multicast), ("orders", Anycast)]);
+    assert_eq!(listened(&table, "a/+/b"), ["#"]);
+    assert_eq!(listened(&table, "#"), ["#"]);
+}
+
+#[test]
+fn a_filter_that_is_none_finds_nothing() {
+    let table = world(&[("a", Multicast)]);
+    assert!(listened(&table, "a/b*/+").is_empty());
+    assert!(listened(&table, &vec!["+"; 65].join("/")).is_empty());
+}

@@ -1,0 +1,203 @@
+//! The wildcard grammar, also against a matcher too simple to be wrong.
+
+use proptest::prelude::*;
+
+use crate::table::pattern::{LEVELS_MAX, Pattern, PatternError, is_wildcard};
+
+/// What a filter means, said as shortly as possible.
+fn naive(filter: &[&str], name: &[&str]) -> bool {
+    match (filter.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some((&"#", rest)), _) => naive(rest, name) || (!name.is_empty() && naive(filter, &name[1..])),
+        (Some((&("+" | "*"), rest)), Some((_, below))) => naive(rest, below),
+        (Some((token, rest)), Some((level, below))) => token == level && naive(rest, below),
+        _ => false,
+    }
+}
+
+fn levels(text: &str) -> Vec<&str> {
+    text.split('/').collect()
+}
+
+#[test]
+fn filters_match_by_levels() {
+    for (filter, yes, no) in [
+        ("a", vec!["a"], vec!["b", "a/", "/a", "a/a", ""]),
+        ("a/+", vec!["a/b", "a/"], vec!["a", "a/b/c", "b/b"]),
+        ("a/*", vec!["a/b"], vec!["a", "a/b/c"]),
+        ("a/#", vec!["a", "a/b", "a/b/c", "a/"], vec!["ab", "b/a"]),
+        ("#", vec!["", "a", "a/b"], vec![]),
+        ("+", vec!["", "a"], vec!["a/b"]),
+        ("#/z", vec!["z", "a/z", "z/z", "a/b/z"], vec!["a", "z/a"]),
+        ("a/#/z", vec!["a/z", "a/b/z", "a/z/z"], vec!["a", "z", "a/z/b"]),
+        ("a/#/+", vec!["a/b", "a/b/c"], vec!["a"]),
+        ("a/+/#/c", vec!["a/b/c", "a/b/x/c"], vec!["a/c"]),
+        ("+/+", vec!["a/b", "/"], vec!["a", "a/b/c"]),
+    ] {
+        let pattern = Pattern::filter(filter).unwrap();
+        for name in yes {
+            assert!(pattern.matches(name), "{filter} stands for {name}");
+        }
+        for name in no {
+            assert!(!pattern.matches(name), "{filter} does not stand for {name}");
+        }
+    }
+}
+
+#[test]
+fn rights_know_two_stars_more() {
+    for (right, yes, no) in [
+        ("*", vec!["a", "a/b", ""], vec![]),
+        ("ord*", vec!["ord", "orders", "orders/eu", "ord/1"], vec!["or", "word", "x/orders"]),
+        ("a/ord*", vec!["a/ord", "a/orders/eu"], vec!["a", "orders", "a/b/orders"]),
+        ("+/ord*", vec!["a/orders", "b/ord/x"], vec!["orders", "a/b/orders"]),
+        ("#/ord*", vec!["orders", "a/b/orders/c"], vec!["a/b"]),
+        ("orders/*", vec!["orders/eu"], vec!["orders", "orders/eu/1"]),
+        ("orders", vec!["orders"], vec!["orders/eu", "order"]),
+    ] {
+        let pattern = Pattern::right(right).unwrap();
+        for name in yes {
+            assert!(pattern.matches(name), "{right} stands for {name}");
+        }
+        for name in no {
+            assert!(!pattern.matches(name), "{right} does not stand for {name}");
+        }
+    }
+}
+
+#[test]
+fn a_right_covers_a_filter_only_as_a_whole() {
+    for (right, yes, no) in [
+        ("*", vec!["#", "a/+", "a/#/b"], vec![]),
+        ("a/#", vec!["a/#", "a/+", "a/b/#", "a/+/#", "a"], vec!["#", "+/b", "+", "b/#"]),
+        ("a/+", vec!["a/+", "a/*", "a/b"], vec!["a/#", "a/+/+", "a"]),
+        ("+/#", vec!["#/+", "+/#", "a/#", "#"], vec![]),
+        ("+/+/#", vec!["a/+/#"], vec!["#", "+/#"]),
+        ("ord*", vec!["orders/#", "orders/+"], vec!["#", "+"]),
+        ("#/z", vec!["#/z", "a/+/z", "z"], vec!["#", "#/+"]),
+    ] {
+        let right_pattern = Pattern::right(right).unwrap();
+        for filter in yes {
+            assert!(right_pattern.covers(&Pattern::filter(filter).unwrap()), "{right} covers {filter}");
+        }
+        for filter in no {
+            assert!(!right_pattern.covers(&Pattern::filter(filter).unwrap()), "{right} does not cover {filter}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_reaches_the_address_above_the_names_it_stands_for() {
+    for (filter, yes, no) in [
+        ("sensors/#", vec!["sensors", "sensors/7"], vec!["sensor", "other"]),
+        ("sensors/+/temp", vec!["sensors", "sensors/7", "sensors/7/temp"], vec!["sensors/7/x", "other"]),
+        ("+/temp", vec!["sensors", "x/temp"], vec!["x/y"]),
+        ("#", vec!["sensors", "a/b/c"], vec![]),
+    ] {
+        let pattern = Pattern::filter(filter).unwrap();
+        for address in yes {
+            assert!(pattern.reaches(address), "{filter} reaches {address}");
+        }
+        for address in no {
+            assert!(!pattern.reaches(address), "{filter} does not reach {address}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_pattern_is_refused() {
+    assert_eq!(Pattern::filter(""), Err(PatternError::Empty));
+    assert_eq!(Pattern::filter("a*"), Err(PatternError::Star));
+    assert_eq!(Pattern::filter("a*/b"), Err(PatternError::Star));
+    assert_eq!(Pattern::right("a*/b*"), Err(PatternError::Star));
+    assert_eq!(Pattern::right("a**"), Err(PatternError::Star));
+    assert_eq!(Pattern::right(""), Err(PatternError::Empty));
+    let deepest = vec!["+"; LEVELS_MAX].join("/");
+    assert!(Pattern::filter(&deepest).is_ok());
+    assert!(Pattern::right(&format!("{}/a*", vec!["+"; LEVELS_MAX - 1].join("/"))).is_ok());
+    assert_eq!(Pattern::filter(&format!("{deepest}/+")), Err(PatternError::TooDeep));
+    assert_eq!(Pattern::right(&format!("{deepest}/a*")), Err(PatternError::TooDeep));
+}
+
+#[test]
+fn a_wildcard_is_a_whole_level() {
+    for name in ["+", "a/#", "*/a", "a/+/b"] {
+        assert!(is_wildcard(name), "{name}");
+    }
+    for name in ["", "a", "a+b", "a#", "a*b/c"] {
+        assert!(!is_wildcard(name), "{name}");
+    }
+}
+
+#[test]
+fn a_pattern_prints_as_it_is_understood() {
+    for (text, printed) in
+        [("a/*/b", "a/+/b"), ("#/+/#", "#"), ("a/#/+", "a/+/#"), ("*", "#"), ("a/ord*", "a/ord*"), ("x/#/ord*", "x/#/ord*")]
+    {
+        assert_eq!(Pattern::right(text).unwrap().to_string(), printed);
+    }
+}
+
+#[test]
+fn a_hostile_filter_costs_no_more_than_levels_times_tokens() {
+    let filter = Pattern::filter(&vec!["#/a"; LEVELS_MAX / 2].join("/")).unwrap();
+    let name = vec!["a"; 10_000].join("/");
+    assert!(filter.matches(&name));
+    assert!(!filter.matches(&(name + "/b")));
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    proptest::collection::vec(proptest::sample::select(vec!["a", "b", "+", "*", "#", ""]), 1..7)
+        .prop_map(|levels| levels.join("/"))
+        .prop_filter("not empty", |text| !text.is_empty())
+}
+
+fn name() -> impl Strategy<Value = String> {
+    proptest::collection::vec(proptest::sample::select(vec!["a", "b", "c", ""]), 1..7)
+        .prop_map(|levels| levels.join("/"))
+}
+
+/// Every name of one to four levels over three letters: enough to tell any two short filters apart.
+fn short_names() -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut longest = vec![String::new()];
+    for _ in 0..5 {
+        longest = longest
+            .iter()
+            .flat_map(|name| {
+                ["a", "b", "c"].map(|level| if name.is_empty() { level.into() } else { format!("{name}/{level}") })
+            })
+            .collect();
+        all.extend(longest.iter().cloned());
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn matches_what_the_naive_matcher_matches(filter in filter(), name in name()) {
+        let expected = naive(&levels(&filter), &levels(&name));
+        prop_assert_eq!(Pattern::filter(&filter).unwrap().matches(&name), expected);
+    }
+
+    #[test]
+    fn covers_is_what_it_says(
+        right in proptest::collection::vec(proptest::sample::select(vec!["a", "b", "+", "#"]), 1..4),
+        filter in proptest::collection::vec(proptest::sample::select(vec!["a", "b", "+", "#"]), 1..4),
+    ) {
+        let covers = Pattern::right(&right.join("/")).unwrap().covers(&Pattern::filter(&filter.join("/")).unwrap());
+        let names = short_names();
+        let mut named = names.iter().map(|name| levels(name)).filter(|name| naive(&filter, name));
+        prop_assert_eq!(covers, named.all(|name| naive(&right, &name)));
+    }
+
+    #[test]
+    fn reaches_if_and_only_if_it_matches_something_below(filter in filter(), name in name()) {
+        // Any filter of six levels is satisfied by some six further levels, if by any.
+        let tokens: Vec<_> = levels(&filter).into_iter().map(|token| match token { "+" | "*" | "#" => "x", token => token }).collect();
+        let mut below = (0..=tokens.len()).map(|from| tokens[from..].join("/"));
+        let direct = naive(&levels(&filter), &levels(&name));
+        let beneath = below.any(|rest| naive(&levels(&filter), &levels(&format!("{name}/{rest}"))));
+        prop_assert_eq!(Pattern::filter(&filter).unwrap().reaches(&name), direct || beneath);
+    }
+}
