@@ -3,25 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::{AddressKey, SpaceKey};
-
-/// The semantics of an address that the node serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AddressKind {
-    /// each message to one of the consumers
-    Anycast,
-    /// each message to every consumer
-    Multicast,
-}
-
-impl AddressKind {
-    /// Whether an address of this kind also covers the names below it (`sensors` covers `sensors/7`) and may be
-    /// received from with wildcards.
-    #[must_use]
-    pub const fn covers_below(self) -> bool {
-        matches!(self, Self::Multicast)
-    }
-}
+use super::SpaceKey;
+use crate::core::{AddressKey, AddressKind, Declared};
 
 /// A declared address. The same entry serves every table in which nothing of it changed.
 #[derive(Debug)]
@@ -45,6 +28,19 @@ pub struct AddressEntry {
 }
 
 impl AddressEntry {
+    /// What the router has to know of it.
+    #[must_use]
+    pub const fn declared(&self) -> Declared {
+        Declared { key: self.key, kind: self.kind, link_capacity: self.link_capacity }
+    }
+
+    /// Whether it also covers the names below it (`sensors` covers `sensors/7`) and may be received from with
+    /// wildcards.
+    #[must_use]
+    pub fn covers_below(&self) -> bool {
+        self.kind == AddressKind::Multicast
+    }
+
     /// Whether nothing but the home differs.
     pub(super) fn same_settings(&self, other: &Self) -> bool {
         self.link_capacity == other.link_capacity && self.message_size == other.message_size

@@ -115,7 +115,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
             return wrong(path() + ".name", format!("{:?} is declared twice in this space", address.name));
         }
     }
-    let covering = addresses.values().filter(|entry| entry.kind.covers_below());
+    let covering = addresses.values().filter(|entry| entry.covers_below());
     let levels_max = covering.map(|entry| entry.name.split('/').count()).max().unwrap_or(0);
     Ok(Space {
         key,

@@ -18,19 +18,16 @@ mod tests;
 
 use std::collections::HashMap;
 
-pub use address::{AddressEntry, AddressKind, Home};
+pub use address::{AddressEntry, Home};
 pub use compile::PlanError;
 pub use diff::Diff;
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;
 
+use crate::core::{AddressKey, AddressKind};
 #[cfg(doc)]
 use crate::plan::Plan;
-
-/// Names an address: stays while its uid stays, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AddressKey(pub u32);
 
 /// Names a space: stays while its uid stays, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

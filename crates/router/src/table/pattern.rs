@@ -109,7 +109,9 @@ impl Pattern {
         self.ends(name.split('/').fold(self.start(), |places, level| self.step(places, &Step::Level(level))))
     }
 
-    /// Whether the pattern stands for every name that `filter` stands for.
+    /// Whether the pattern stands for every name that `filter` stands for. Exact for filters without `#`; with it a
+    /// pattern has to cover the `#` by one of its own, so that `+/#/b` is not seen to cover `#/a/b`: the doubt goes
+    /// against the user.
     #[must_use]
     pub fn covers(&self, filter: &Self) -> bool {
         let step = |places, token: &Token| match token {

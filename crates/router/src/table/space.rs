@@ -129,7 +129,7 @@ impl Space {
         let mut found: Vec<_> = self
             .addresses
             .values()
-            .filter(|address| address.kind.covers_below())
+            .filter(|address| address.covers_below())
             .filter(|address| *address.name == *"#" || filter.reaches(&address.name))
             .collect();
         found.sort_by_key(|address| address.key);
@@ -141,7 +141,7 @@ impl Space {
     fn above(&self, name: &str) -> Option<&Arc<AddressEntry>> {
         let ends = name.match_indices('/').map(|(end, _)| end).take(self.levels_max);
         let prefixes = ends.filter_map(|end| self.addresses.get(&name[..end]));
-        prefixes.filter(|address| address.kind.covers_below()).last()
+        prefixes.filter(|address| address.covers_below()).last()
     }
 
     /// The user of that name: exactly, or without an `@space` that names this very space.

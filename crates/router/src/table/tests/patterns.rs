@@ -131,9 +131,14 @@ fn a_wildcard_is_a_whole_level() {
 
 #[test]
 fn a_pattern_prints_as_it_is_understood() {
-    for (text, printed) in
-        [("a/*/b", "a/+/b"), ("#/+/#", "#"), ("a/#/+", "a/+/#"), ("*", "#"), ("a/ord*", "a/ord*"), ("x/#/ord*", "x/#/ord*")]
-    {
+    for (text, printed) in [
+        ("a/*/b", "a/+/b"),
+        ("#/+/#", "#"),
+        ("a/#/+", "a/+/#"),
+        ("*", "#"),
+        ("a/ord*", "a/ord*"),
+        ("x/#/ord*", "x/#/ord*"),
+    ] {
         assert_eq!(Pattern::right(text).unwrap().to_string(), printed);
     }
 }
@@ -188,7 +193,9 @@ proptest! {
         let covers = Pattern::right(&right.join("/")).unwrap().covers(&Pattern::filter(&filter.join("/")).unwrap());
         let names = short_names();
         let mut named = names.iter().map(|name| levels(name)).filter(|name| naive(&filter, name));
-        prop_assert_eq!(covers, named.all(|name| naive(&right, &name)));
+        let really = named.all(|name| naive(&right, &name));
+        prop_assert!(really || !covers, "covers more than there is");
+        prop_assert!(covers || !really || filter.contains(&"#"), "covers less, though there is no # in doubt");
     }
 
     #[test]
