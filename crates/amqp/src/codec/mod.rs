@@ -9,6 +9,7 @@
 //! out, null for the default, who is to blame); one file a family of types uses both; `fast` is the hot path
 //! and shares its reading with the rest, so that there is one understanding of a transfer.
 
+mod describe;
 mod descriptor;
 mod error;
 pub mod fast;
@@ -25,6 +26,7 @@ mod transaction;
 mod value;
 mod writer;
 
+pub use describe::describe;
 pub use error::DecodeError;
 pub use message::{decode_message, encode_message};
 pub use performative::{

@@ -29,8 +29,8 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
         Some(descriptor::SASL_RESPONSE) => SaslFrame::Response(read_binary(&mut reader, "sasl-response", "response")?),
         Some(descriptor::SASL_OUTCOME) => SaslFrame::Outcome(read_outcome(&mut reader)?),
         _ => {
-            let description = format!("SASL frame: the type {descriptor} is none");
-            return Err(DecodeError::new(condition::DECODE_ERROR, description));
+            // Not even the descriptor is quoted: what is no SASL frame may still be someone's password.
+            return Err(DecodeError::new(condition::DECODE_ERROR, "SASL frame: its type is none of 0x40 to 0x44"));
         }
     };
     super::performative::no_payload(&reader, descriptor)?;

@@ -101,7 +101,7 @@ fn open_compound(out: &mut Vec<u8>, code_8: u8) -> usize {
 
 fn close_compound(out: &mut Vec<u8>, start: usize, count: usize) {
     let content = out.len() - start - 3;
-    if content + 1 <= 255 && count <= 255 {
+    if content < 255 && count <= 255 {
         out[start + 1] = (content + 1) as u8;
         out[start + 2] = count as u8;
         return;
@@ -113,7 +113,7 @@ fn close_compound(out: &mut Vec<u8>, start: usize, count: usize) {
     out.splice(start + 1..start + 3, head);
 }
 
-/// A map with symbols as keys; null if it is empty.
+/// A map with symbols as keys.
 pub(super) fn put_fields(out: &mut Vec<u8>, fields: &Fields) {
     put_compound(out, code::MAP_8, |out| {
         for (key, value) in fields {
