@@ -71,6 +71,7 @@ class Code(StrEnum):
     PORT_TAKEN = "E6001", "the address or port cannot be listened on"
     SERVER_UNREACHABLE = "E6002", "the server does not answer"
     SHUTTING_DOWN = "E6003", "the process is stopping"
+    DATA_UNUSABLE = "E6004", "the data folder or a file in it cannot be read or written"
 
     PROTOCOL_BROKEN = "E7000", "the remote broke the protocol"
 

@@ -140,6 +140,7 @@ class Resource(Model):
     api_version: str = API_VERSION
     kind: str
     metadata: Metadata
+    spec: Model
     status: Status = Status()
 
     @property

@@ -1,0 +1,28 @@
+"""The API's token: whoever can read the data folder may use the API, and nobody else.
+
+A web page on the same machine can send requests to a loopback port but cannot read this file.
+"""
+
+import hmac
+from pathlib import Path
+
+from enmasse.base.ids import new_token
+from enmasse.store.data_dir import write_private
+
+
+def ensure_token(file: Path) -> str:
+    """Return the token in `file`, made at first use and readable by the owner alone."""
+    if file.exists() and (token := file.read_text().strip()):
+        file.chmod(0o600)
+        return token
+    token = new_token()
+    write_private(file, token + "\n")
+    return token
+
+
+def is_bearer_of(token: str, authorization: str | None) -> bool:
+    """Whether an `Authorization` header carries this token, in time that does not tell."""
+    scheme, _, given = (authorization or "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(
+        given.strip().encode(), token.encode()
+    )

@@ -1,0 +1,121 @@
+"""The data folder: what is in it, its format version, and the lock that keeps others out.
+
+    DIR/
+      format          the layout's version, one number
+      lock            held by the process that uses the folder
+      resources.db    resources
+      journal/        messages at rest
+      tls/            the CA and the server's certificate
+      token           what a client of the API must know
+      endpoint.json   where the running process listens; gone when it stops
+
+Only the owner may read the folder.
+"""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+
+FORMAT = 1
+"""The layout this version writes. It reads this one and older ones."""
+
+
+class DataDir:
+    """A data folder, as paths; entered as a context it is this process's alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.resources_db = path / "resources.db"
+        self.journal = path / "journal"
+        self.tls = path / "tls"
+        self.token = path / "token"
+        self.endpoint = path / "endpoint.json"
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        """Make the folder if it is not there and take it.
+
+        Raises: Conflict if another process has it; Invalid if a newer version wrote it;
+            Unavailable if it cannot be used.
+        """
+        try:
+            for folder in (self.path, self.journal, self.tls):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock()
+            try:
+                self._check_format()
+            except BaseException:
+                self._release_lock()
+                raise
+        except OSError as error:
+            raise Unavailable(
+                Code.DATA_UNUSABLE,
+                f"data folder {self.path}: {error.strerror or error};"
+                " choose another with --data or mend it",
+            ) from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the folder back."""
+        self.endpoint.unlink(missing_ok=True)
+        self._release_lock()
+
+    def write_endpoint(self, endpoint: dict[str, Any]) -> None:
+        """Say where this process listens, for clients on this machine."""
+        write_private(self.endpoint, json.dumps(endpoint) + "\n")
+
+    def _take_lock(self) -> None:
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise Conflict(
+                Code.DATA_LOCKED,
+                f"data folder {self.path} is in use by process {owner};"
+                " stop that one or choose another folder with --data",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._lock = descriptor
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _check_format(self) -> None:
+        file = self.path / "format"
+        text = file.read_text().strip() if file.exists() else ""
+        if not text:
+            write_private(file, f"{FORMAT}\n")
+            return
+        if not text.isdecimal() or int(text) > FORMAT:
+            raise Invalid(
+                Code.DATA_TOO_NEW,
+                f"data folder {self.path} has format {text}, this version reads up to {FORMAT};"
+                " use the newer version or another folder with --data",
+            )
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step; only the owner may read it."""
+    data = content.encode() if isinstance(content, str) else content
+    beside = path.with_name(f".{path.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,52 @@
+"""The last changes, for watchers. A watcher is a position, so a slow one costs nothing."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from enmasse.base.errors import Code, Conflict
+from enmasse.store.protocol import Event
+
+CAPACITY = 4096
+"""Changes that are kept. A watcher further behind lists again, which costs less than replaying."""
+
+
+class History:
+    """A bounded log of changes. Versions in it grow by one from each to the next."""
+
+    def __init__(self, version: int, capacity: int = CAPACITY) -> None:
+        self._events: deque[Event] = deque(maxlen=capacity)
+        self._before_first = version
+        self._changed = asyncio.Event()
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add changes and wake every watcher."""
+        if not events:
+            return
+        self._events.extend(events)
+        self._before_first = self._events[0].version - 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def follow(self, since: int) -> AsyncIterator[Event]:
+        """Yield every change after `since`, for ever.
+
+        Raises: Conflict once the next one is no longer kept.
+        """
+        position = since
+        while True:
+            changed = self._changed
+            for event in self._after(position):
+                yield event
+                position = event.version
+            if changed is self._changed:
+                await changed.wait()
+
+    def _after(self, version: int) -> list[Event]:
+        if version < self._before_first:
+            raise Conflict(
+                Code.VERSION_EXPIRED,
+                f"changes after version {version} are no longer kept (the oldest is"
+                f" {self._before_first + 1}); list again and watch from the list's version",
+            )
+        return list(self._events)[version - self._before_first :]

@@ -1,0 +1,81 @@
+"""What every store does."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from enmasse.resources import Key, Resource
+
+MUST_NOT_EXIST = "0"
+"""As a resource's version in `put`: there must be no resource of that key yet."""
+
+
+class EventType(StrEnum):
+    """What happened to a resource, in the words of the Kubernetes API."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change. `resource` is as it is now, or as it was last if it is deleted."""
+
+    type: EventType
+    resource: Resource
+    version: int
+
+
+class Store(Protocol):
+    """Resources by key, with versions and a watch.
+
+    The version of the store is one number that grows with every change of any resource; a
+    resource's own version is that number at its last change. Every write takes several resources
+    and is atomic: all are written or none. Only the API writes with `put` and `delete`; only the
+    control loop writes with `put_status`.
+    """
+
+    @property
+    def version(self) -> int:
+        """The number of the last change."""
+
+    def get(self, key: Key) -> Resource | None:
+        """Return the resource of that key, if there is one."""
+
+    def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
+        """Return all resources, or those of a kind or a namespace, in order of their keys."""
+
+    async def put(self, resources: Sequence[Resource]) -> Sequence[Resource]:
+        """Create or replace resources and return them as they are now.
+
+        uid, generation, version, time of creation and status are the store's; a resource that is
+        as it was is not written. With a version a resource must still be at that version;
+        `MUST_NOT_EXIST` demands a new one; None demands nothing. A uid given must match.
+
+        Raises: Conflict if a demand is not met; Unavailable if the disk refuses. Nothing is
+            written then.
+        """
+
+    async def put_status(self, resources: Sequence[Resource]) -> None:
+        """Write the status of resources; nothing else of them is looked at but key and uid.
+
+        A resource that has gone, or has been made again since, is passed over.
+        """
+
+    async def delete(self, keys: Sequence[Key]) -> Sequence[Resource]:
+        """Delete resources and return them as they were last.
+
+        Raises: Missing if one is not there; nothing is deleted then.
+        """
+
+    def watch(self, since: int) -> AsyncIterator[Event]:
+        """Yield every change after version `since`, in order, for ever.
+
+        Bounds:  a limited number of changes is kept. A watcher that falls behind it, or begins
+                 before it, gets Conflict (VERSION_EXPIRED) and must list again.
+        """
+
+    async def close(self) -> None:
+        """Finish what is being written and release what is held."""

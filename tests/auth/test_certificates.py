@@ -1,0 +1,141 @@
+"""The CA and the server's certificate."""
+
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+
+from enmasse.auth.certificates import LOOPBACK_NAMES, TlsFiles, ensure_certificates
+from enmasse.base.errors import Unavailable
+
+
+@dataclass
+class SetClock:
+    """A clock that a test sets."""
+
+    moment: datetime
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(datetime.now(UTC))
+
+
+def serial(files: TlsFiles) -> int:
+    return x509.load_pem_x509_certificate(files.certificate.read_bytes()).serial_number
+
+
+def handshake(files: TlsFiles, name: str) -> None:
+    """Run TLS between a server with these files and a client that trusts the CA and the name."""
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(files.certificate, files.key)
+    client_context = ssl.create_default_context(cafile=str(files.ca))
+    client_context.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    waiting = [client, server]
+    for _ in range(10):
+        for side in list(waiting):
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                pass
+    assert not waiting
+
+
+@pytest.mark.parametrize("name", LOOPBACK_NAMES)
+def test_clients_that_trust_the_ca_accept_the_server(
+    tmp_path: Path, clock: SetClock, name: str
+) -> None:
+    handshake(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock), name)
+
+
+def test_keys_are_private_and_certificates_are_not(tmp_path: Path, clock: SetClock) -> None:
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "tls.crt": 0o644, "tls.key": 0o600}
+    assert files.ca.parent == tmp_path
+
+
+def test_a_second_start_keeps_everything(tmp_path: Path, clock: SetClock) -> None:
+    first = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert ensure_certificates(tmp_path, LOOPBACK_NAMES, clock) == first
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_certificate_near_its_end_is_renewed_by_the_same_ca(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    authority, first = files.ca.read_bytes(), serial(files)
+    clock.moment += timedelta(days=300)
+    assert serial(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)) == first
+    clock.moment += timedelta(days=10)
+    assert serial(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)) != first
+    assert files.ca.read_bytes() == authority
+
+
+def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock: SetClock) -> None:
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    authority, first = files.ca.read_bytes(), serial(files)
+    clock.moment += timedelta(days=3300)
+    ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    assert files.ca.read_bytes() != authority
+    assert serial(files) != first
+
+
+def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: SetClock) -> None:
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    first = serial(files)
+    ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "mq.example.com", "192.0.2.7"), clock)
+    assert serial(files) != first
+    handshake(files, "mq.example.com")
+    handshake(files, "192.0.2.7")
+
+
+def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = ensure_certificates(elsewhere, LOOPBACK_NAMES, clock)
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    files.certificate.write_bytes(other.certificate.read_bytes())
+    ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    handshake(files, "localhost")
+    (tmp_path / "ca.key").write_bytes((elsewhere / "ca.key").read_bytes())
+    ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    handshake(files, "localhost")
+
+
+def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: SetClock) -> None:
+    authority = trustme.CA()
+    own = authority.issue_cert("mq.example.com")
+    own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
+    own.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
+    files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    assert files.certificate.read_bytes() == own.cert_chain_pems[0].bytes()
+
+
+@pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: SetClock, file: str) -> None:
+    ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    (tmp_path / file).write_text("nonsense")
+    with pytest.raises(Unavailable, match="restore it, or remove it"):
+        ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)

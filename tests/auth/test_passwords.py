@@ -1,0 +1,84 @@
+"""What is kept of a password."""
+
+import base64
+
+import pytest
+
+from enmasse.auth import passwords
+from enmasse.auth.passwords import derive, verify, without_password
+from enmasse.base.errors import Invalid
+from enmasse.resources import MessagingUser, parse
+
+
+def alice(password: str | None = "pencil") -> MessagingUser:
+    authentication = {"type": "password"}
+    if password is not None:
+        authentication["password"] = base64.b64encode(password.encode()).decode()
+    user = parse(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "MessagingUser",
+            "metadata": {"name": "shop.alice"},
+            "spec": {"username": "alice", "authentication": authentication},
+        }
+    )
+    assert isinstance(user, MessagingUser)
+    return user
+
+
+def test_keys_are_those_of_rfc_7677() -> None:
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    verifier = passwords._verifier("SCRAM-SHA-256", "pencil", salt, 4096)
+    assert verifier.stored_key == "WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY="
+    assert verifier.server_key == "wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
+
+
+def test_there_is_a_verifier_for_each_hash_with_its_own_salt() -> None:
+    first, second = derive("pencil")
+    assert {first.mechanism, second.mechanism} == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
+    assert first.salt != second.salt
+    assert first.iterations == second.iterations == 10_000
+
+
+def test_only_the_same_password_verifies() -> None:
+    verifiers = derive("pencil")
+    assert verify("pencil", verifiers)
+    assert not verify("Pencil", verifiers)
+    assert not verify("pencil", ())
+    weak = (verifiers[0].model_copy(update={"iterations": 4096}),)
+    assert not verify("pencil", weak)
+
+
+def test_a_password_becomes_verifiers() -> None:
+    stored = without_password(alice(), None)
+    assert stored.spec.authentication.password is None
+    assert verify("pencil", stored.spec.authentication.verifiers)
+
+
+def test_the_same_password_again_changes_nothing() -> None:
+    stored = without_password(alice(), None)
+    assert without_password(alice(), stored) == stored
+    assert without_password(alice(None), stored) == stored
+
+
+def test_another_password_replaces_the_verifiers() -> None:
+    stored = without_password(alice(), None)
+    changed = without_password(alice("brush"), stored)
+    assert verify("brush", changed.spec.authentication.verifiers)
+    assert not verify("pencil", changed.spec.authentication.verifiers)
+
+
+def test_a_password_is_prepared_before_it_is_hashed() -> None:
+    stored = without_password(alice("a\u00adb"), None)
+    assert verify("ab", stored.spec.authentication.verifiers)
+
+
+def test_a_new_user_needs_a_password() -> None:
+    with pytest.raises(Invalid, match=r"spec\.authentication\.password: is required"):
+        without_password(alice(None), None)
+
+
+def test_a_password_that_cannot_be_one_is_refused_and_not_repeated() -> None:
+    with pytest.raises(Invalid, match="cannot be used") as refusal:
+        without_password(alice("secret\u0007"), None)
+    assert "secret" not in refusal.value.message

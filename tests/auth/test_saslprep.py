@@ -1,0 +1,37 @@
+"""SASLprep, with the examples of RFC 4013, 3."""
+
+import pytest
+
+from enmasse.auth.saslprep import saslprep
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [
+        ("I\u00adX", "IX"),
+        ("user", "user"),
+        ("USER", "USER"),
+        ("\u00aa", "a"),
+        ("\u2168", "IX"),
+        ("a\u00a0b", "a b"),
+        ("\u0627\u0031\u0628", "\u0627\u0031\u0628"),
+        ("", ""),
+    ],
+)
+def test_texts_that_look_alike_become_one(text: str, prepared: str) -> None:
+    assert saslprep(text) == prepared
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\u0007", "prohibited"),
+        ("\u0627\u0031", "from right to left"),
+        ("\u0627a\u0628", "mixes writing directions"),
+        ("\u0221", "does not assign"),
+        ("\ue000", "prohibited"),
+    ],
+)
+def test_what_rfc_4013_prohibits_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        saslprep(text)

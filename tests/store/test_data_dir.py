@@ -1,0 +1,64 @@
+"""The data folder and its lock."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.store import DataDir
+from enmasse.store.data_dir import write_private
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_new_folder_is_made_and_is_private(tmp_path: Path) -> None:
+    with DataDir(tmp_path / "deep" / "data") as data:
+        assert data.tls.is_dir()
+        assert data.journal.is_dir()
+        assert mode(data.path) == 0o700
+        assert (data.path / "format").read_text() == "1\n"
+        assert mode(data.path / "format") == 0o600
+
+
+def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
+    with DataDir(tmp_path), pytest.raises(Conflict, match=f"process {os.getpid()}") as refusal:
+        DataDir(tmp_path).__enter__()
+    assert refusal.value.code == Code.DATA_LOCKED
+    with DataDir(tmp_path):
+        pass  # the lock is free again
+
+
+@pytest.mark.parametrize("text", ["2", "1000", "old"])
+def test_a_newer_format_is_refused_and_the_lock_given_back(tmp_path: Path, text: str) -> None:
+    (tmp_path / "format").write_text(text)
+    for _ in range(2):
+        with pytest.raises(Invalid, match=f"has format {text}, this version reads up to 1"):
+            DataDir(tmp_path).__enter__()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="choose another with --data"):
+        DataDir(tmp_path / "file" / "data").__enter__()
+
+
+def test_the_endpoint_is_there_while_the_process_is(tmp_path: Path) -> None:
+    with DataDir(tmp_path) as data:
+        data.write_endpoint({"http": {"host": "127.0.0.1", "port": 8080}})
+        assert json.loads(data.endpoint.read_text())["http"]["port"] == 8080
+        assert mode(data.endpoint) == 0o600
+    assert not data.endpoint.exists()
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    file.chmod(0o644)
+    write_private(file, "new")
+    assert file.read_text() == "new"
+    assert mode(file) == 0o600
+    assert list(tmp_path.iterdir()) == [file]

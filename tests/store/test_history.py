@@ -1,0 +1,69 @@
+"""The bounded log that watchers follow."""
+
+import asyncio
+
+import pytest
+
+from enmasse.base.errors import Code, Conflict
+from enmasse.resources import Address, AddressSpec
+from enmasse.resources.address import AddressMetadata
+from enmasse.store.history import History
+from enmasse.store.protocol import Event, EventType
+
+ADDRESS = Address(
+    metadata=AddressMetadata(name="default.orders"),
+    spec=AddressSpec(address="orders", type="anycast"),
+)
+
+
+def events(*versions: int) -> list[Event]:
+    return [Event(EventType.MODIFIED, ADDRESS, version) for version in versions]
+
+
+async def versions(history: History, since: int, count: int) -> list[int]:
+    following = history.follow(since)
+    return [(await anext(following)).version for _ in range(count)]
+
+
+async def test_what_is_kept_can_be_followed_from_anywhere() -> None:
+    history = History(version=10, capacity=3)
+    history.append(events(11, 12))
+    assert await versions(history, 10, 2) == [11, 12]
+    assert await versions(history, 11, 1) == [12]
+
+
+async def test_who_begins_too_early_must_list_again() -> None:
+    history = History(version=10, capacity=3)
+    history.append(events(11, 12, 13, 14))
+    assert await versions(history, 11, 3) == [12, 13, 14]
+    with pytest.raises(Conflict, match="after version 10 are no longer kept") as refusal:
+        await versions(history, 10, 1)
+    assert refusal.value.code == Code.VERSION_EXPIRED
+    with pytest.raises(Conflict):
+        await versions(History(version=10), 9, 1)
+
+
+async def test_who_falls_behind_while_following_must_list_again() -> None:
+    history = History(version=0, capacity=2)
+    history.append(events(1))
+    following = history.follow(0)
+    assert (await anext(following)).version == 1
+    history.append(events(2, 3, 4))
+    with pytest.raises(Conflict):
+        await anext(following)
+
+
+async def test_a_write_larger_than_the_log_leaves_the_newest() -> None:
+    history = History(version=0, capacity=2)
+    history.append(events(1, 2, 3, 4, 5))
+    assert await versions(history, 3, 2) == [4, 5]
+
+
+async def test_who_waits_is_woken_once_for_all_that_came() -> None:
+    history = History(version=0)
+    waiting = asyncio.ensure_future(versions(history, 0, 3))
+    await asyncio.sleep(0)
+    history.append(events(1, 2))
+    history.append([])
+    history.append(events(3))
+    assert await waiting == [1, 2, 3]

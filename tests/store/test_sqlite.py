@@ -1,0 +1,91 @@
+"""What only a store on disk can do, and do wrong."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Conflict, Unavailable
+from enmasse.resources import Address, AddressSpec
+from enmasse.resources.address import AddressMetadata
+from enmasse.store import SqliteStore
+
+
+def address(name: str) -> Address:
+    return Address(
+        metadata=AddressMetadata(name=f"default.{name}"),
+        spec=AddressSpec(address=name, type="anycast"),
+    )
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a"), address("b"), address("c")])
+    await store.delete([address("b").key])
+    before, version = store.list(), store.version
+    await store.close()
+
+    again = await SqliteStore.open(path, SystemClock())
+    assert again.list() == before
+    assert again.version == version == 4
+    (made,) = await again.put([address("d")])
+    assert made.metadata.resource_version == "5"
+    with pytest.raises(Conflict):
+        await anext(again.watch(3))
+    await again.close()
+
+
+async def test_a_finished_write_is_in_the_file_before_it_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a")])
+    other = sqlite3.connect(path)
+    assert other.execute("select name, version from resources").fetchall() == [("default.a", 1)]
+    assert other.execute("select version from store").fetchall() == [(1,)]
+    other.close()
+    await store.close()
+
+
+async def test_the_file_is_written_with_full_syncs(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "resources.db", SystemClock())
+    async with store._engine.connect() as connection:
+        journal = (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one()
+        synchronous = (await connection.exec_driver_sql("PRAGMA synchronous")).scalar_one()
+    await store.close()
+    assert (journal, synchronous) == ("wal", 2)
+
+
+async def test_a_write_the_disk_refuses_is_not_seen(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a")])
+    async with store._engine.begin() as connection:
+        await connection.exec_driver_sql(
+            "create trigger refuse before insert on resources"
+            " begin select raise(abort, 'disk full'); end"
+        )
+    with pytest.raises(Unavailable, match=r"resources\.db: disk full"):
+        await store.put([address("b")])
+    assert [resource.metadata.name for resource in store.list()] == ["default.a"]
+    assert store.version == 1
+    await store.close()
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    path.write_bytes(b"this is not a database at all" * 100)
+    with pytest.raises(Unavailable, match=r"resources\.db: file is not a database"):
+        await SqliteStore.open(path, SystemClock())
+
+
+async def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a")])
+    async with store._engine.begin() as connection:
+        await connection.exec_driver_sql('update resources set document = \'{"kind": "Later"}\'')
+    await store.close()
+    with pytest.raises(Unavailable, match="holds what this version cannot read: kind: 'Later'"):
+        await SqliteStore.open(path, SystemClock())

@@ -1,0 +1,233 @@
+"""What every store promises, held against each of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from enmasse.base.errors import Code, Conflict, Missing
+from enmasse.resources import Address, AddressSpec, Key, Resource
+from enmasse.resources.address import AddressMetadata
+from enmasse.resources.conditions import ready_status
+from enmasse.resources.model import Status
+from enmasse.store import Event, EventType, MemoryStore, SqliteStore, Store
+from enmasse.store.protocol import MUST_NOT_EXIST
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class StoppedClock:
+    """A clock that stands still."""
+
+    def now(self) -> datetime:
+        return NOW
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+Open = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
+    opened: list[Store] = []
+
+    async def open_() -> Store:
+        store: Store
+        if request.param == "memory":
+            store = MemoryStore(StoppedClock())
+        else:
+            store = await SqliteStore.open(tmp_path / "resources.db", StoppedClock())
+        opened.append(store)
+        return store
+
+    yield open_
+    for store in opened:
+        await store.close()
+
+
+@pytest.fixture
+async def store(open_store: Open) -> Store:
+    return await open_store()
+
+
+def address(name: str = "orders", type_: str = "anycast", **metadata: str) -> Address:
+    return Address(
+        metadata=AddressMetadata(name=f"default.{name}", **metadata),
+        spec=AddressSpec(address=name, type=type_),
+    )
+
+
+def active(resource: Resource) -> Resource:
+    status = ready_status(Status(), phase="Active", reason="Served", generation=1, now=NOW)
+    return resource.with_status(status)
+
+
+async def take(events: AsyncIterator[Event], count: int) -> list[Event]:
+    return [await anext(events) for _ in range(count)]
+
+
+async def test_a_new_resource_gets_what_is_the_stores_to_give(store: Store) -> None:
+    (made,) = await store.put([address(uid="mine", creation_timestamp="1999-01-01T00:00:00Z")])
+    assert made.metadata.uid not in (None, "mine")
+    assert made.metadata.generation == 1
+    assert made.metadata.resource_version == str(store.version) == "1"
+    assert made.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+    assert store.get(made.key) == made
+
+
+async def test_a_new_resource_has_no_status_of_the_callers(store: Store) -> None:
+    (made,) = await store.put([active(address())])
+    assert made.status == Status()
+
+
+async def test_a_changed_spec_is_a_new_generation(store: Store) -> None:
+    (made,) = await store.put([address()])
+    (changed,) = await store.put([address(type_="multicast")])
+    assert changed.metadata.uid == made.metadata.uid
+    assert changed.metadata.generation == 2
+    assert changed.metadata.resource_version == "2"
+
+
+async def test_a_changed_label_is_a_new_version_only(store: Store) -> None:
+    await store.put([address()])
+    (changed,) = await store.put([address().with_metadata(labels={"team": "north"})])
+    assert changed.metadata.generation == 1
+    assert changed.metadata.resource_version == "2"
+    assert changed.metadata.labels == {"team": "north"}
+
+
+async def test_what_is_as_it_was_is_not_written(store: Store) -> None:
+    (made,) = await store.put([address()])
+    assert list(await store.put([address()])) == [made]
+    assert store.version == 1
+
+
+async def test_a_change_must_be_based_on_the_present_state(store: Store) -> None:
+    (first,) = await store.put([address()])
+    (second,) = await store.put([first.with_metadata(labels={"a": "b"})])
+    with pytest.raises(Conflict, match="is at version 2, not 1") as refusal:
+        await store.put([first.with_metadata(labels={"c": "d"})])
+    assert refusal.value.code == Code.VERSION_CONFLICT
+    assert store.get(first.key) == second
+
+
+async def test_a_new_one_may_be_demanded(store: Store) -> None:
+    demand = address(resource_version=MUST_NOT_EXIST)
+    await store.put([demand])
+    with pytest.raises(Conflict, match="Address default.orders exists already") as refusal:
+        await store.put([demand])
+    assert refusal.value.code == Code.ALREADY_EXISTS
+
+
+async def test_a_version_of_what_is_not_there_is_a_conflict(store: Store) -> None:
+    with pytest.raises(Conflict):
+        await store.put([address(resource_version="7")])
+
+
+async def test_a_uid_of_another_life_is_a_conflict(store: Store) -> None:
+    (first,) = await store.put([address()])
+    await store.delete([first.key])
+    await store.put([address()])
+    with pytest.raises(Conflict, match="is another one than the request means"):
+        await store.put([address(uid=first.metadata.uid or "")])
+
+
+async def test_a_write_is_all_or_nothing(store: Store) -> None:
+    await store.put([address("b")])
+    with pytest.raises(Conflict):
+        await store.put([address("a"), address("b", resource_version=MUST_NOT_EXIST)])
+    with pytest.raises(Missing):
+        await store.delete([address("b").key, address("a").key])
+    assert [resource.metadata.name for resource in store.list()] == ["default.b"]
+    assert store.version == 1
+
+
+async def test_a_status_changes_nothing_else(store: Store) -> None:
+    (made,) = await store.put([address()])
+    await store.put_status([active(made.with_metadata(labels={"sneaked": "in"}))])
+    now = store.get(made.key)
+    assert now is not None
+    assert now.status.is_ready
+    assert now.metadata.labels == {}
+    assert now.metadata.generation == 1
+    assert now.metadata.resource_version == "2"
+    await store.put_status([active(made)])
+    assert store.version == 2
+
+
+async def test_a_status_survives_a_change_of_spec(store: Store) -> None:
+    (made,) = await store.put([address()])
+    await store.put_status([active(made)])
+    (changed,) = await store.put([address(type_="multicast")])
+    assert changed.status.is_ready
+
+
+async def test_a_status_of_what_has_gone_is_passed_over(store: Store) -> None:
+    (first,) = await store.put([address()])
+    await store.delete([first.key])
+    await store.put_status([active(first)])
+    assert store.list() == []
+    (second,) = await store.put([address()])
+    await store.put_status([active(first)])
+    assert store.get(second.key) == second
+
+
+async def test_one_deleted_and_made_again_is_another(store: Store) -> None:
+    (first,) = await store.put([address()])
+    (gone,) = await store.delete([first.key])
+    assert gone.metadata.uid == first.metadata.uid
+    assert store.get(first.key) is None
+    (second,) = await store.put([address()])
+    assert second.metadata.uid != first.metadata.uid
+    assert second.metadata.generation == 1
+
+
+async def test_lists_are_in_order_and_may_be_narrowed(store: Store) -> None:
+    await store.put([address("b"), address("a"), address("c", namespace="north")])
+    names = [resource.metadata.name for resource in store.list("Address", "default")]
+    assert names == ["default.a", "default.b"]
+    assert len(store.list("Address")) == 3
+    assert store.list("AddressSpace") == []
+    assert [resource.metadata.name for resource in store.list(namespace="north")] == ["default.c"]
+
+
+async def test_a_watch_yields_every_change_in_order(store: Store) -> None:
+    (made,) = await store.put([address("old")])
+    events = store.watch(store.version)
+    waiting = asyncio.ensure_future(take(events, 4))
+    await store.put([address("a"), address("b")])
+    await store.put_status([active(made)])
+    await store.delete([address("a").key])
+    seen = await waiting
+    assert [(event.type, event.resource.metadata.name) for event in seen] == [
+        (EventType.ADDED, "default.a"),
+        (EventType.ADDED, "default.b"),
+        (EventType.MODIFIED, "default.old"),
+        (EventType.DELETED, "default.a"),
+    ]
+    assert [event.version for event in seen] == [2, 3, 4, 5]
+    assert seen[-1].resource.metadata.resource_version == "5"
+
+
+async def test_two_watchers_do_not_disturb_each_other(store: Store) -> None:
+    await store.put([address("a"), address("b")])
+    slow, quick = store.watch(0), store.watch(0)
+    await take(quick, 2)
+    assert [event.version for event in await take(slow, 2)] == [1, 2]
+
+
+async def test_writers_take_turns(store: Store) -> None:
+    await asyncio.gather(*(store.put([address(f"a{number}")]) for number in range(20)))
+    versions = {int(resource.metadata.resource_version or 0) for resource in store.list()}
+    assert versions == set(range(1, 21))
+
+
+async def test_a_key_reads_as_kind_and_name() -> None:
+    assert str(Key("Address", "default", "default.orders")) == "Address default.orders"
