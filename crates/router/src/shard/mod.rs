@@ -1,1 +1,441 @@
-//! Everything that one worker thread owns.
+//! One worker's share of the node, without its sockets: connections, their links, the addresses that live here.
+//!
+//! Bytes of a connection come in by `input`, bytes for it are found in `output`; what concerns another shard goes
+//! into a `Batch` for it. The driver's turn: `input` for each readable socket, `receive` for each batch that came,
+//! `end_turn`, then write what `dirty` names and hand over what `take_batch` gives. Calls never wait. Time comes in
+//! as an argument and never runs backwards; randomness comes from `Entropy`.
+//!
+//! An address lives on one shard, its home; only the home's router decides about it. `links` connects protocol
+//! events with the router, `fabric` carries the router's answers to links here and elsewhere.
+
+mod attach;
+mod batch;
+mod conn;
+mod dynamic;
+mod event;
+mod fabric;
+mod late;
+mod links;
+mod login;
+mod placement;
+mod ports;
+mod window;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{Config, Connection, Event, SaslPolicy};
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Error, condition};
+
+pub use batch::Batch;
+pub use conn::Peer;
+pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
+pub use event::{Fact, Request};
+pub use placement::Load;
+
+use crate::core::{AddressKey, AddressStats, Links, Router};
+use crate::table::Table;
+use batch::Entry;
+use conn::Conn;
+use fabric::Fabric;
+
+/// Output of one connection past which consumers on it count as having no credit, in bytes.
+pub const OUTPUT_HIGH_BYTES: usize = 512 * 1024;
+/// Output below which they count again, in bytes.
+pub const OUTPUT_LOW_BYTES: usize = 128 * 1024;
+/// Bytes that may come in on a connection whose session window is closed before its socket is read no more.
+const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Links one connection may have, whatever its space allows.
+const LINKS_MAX: usize = 65_536;
+
+/// Names a connection on its shard; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId {
+    key: u32,
+    serial: u32,
+}
+
+impl ConnId {
+    /// Index below the highest number of connections the shard ever had at once.
+    #[must_use]
+    pub fn key(self) -> usize {
+        self.key as usize
+    }
+}
+
+/// Where random bytes come from: the system's generator in the node, a seeded one in tests.
+pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// What the shards of one node share.
+#[derive(Debug)]
+pub struct Shared {
+    /// how every connection introduces itself
+    pub connection: Arc<Config>,
+    /// nodes made at attach
+    pub dynamic: DynamicNodes,
+    /// one a shard
+    pub loads: Vec<Load>,
+    /// window of links to dynamic nodes and to the anonymous terminus, in deliveries
+    pub link_capacity: u32,
+    /// bytes one message may have, unless its address says less
+    pub message_size_max: Option<u64>,
+    /// PLAIN is offered to peers that are neither encrypted nor on this machine
+    pub insecure: bool,
+}
+
+/// A connection on its way to another shard.
+pub struct Moved(Conn);
+
+/// What the driver should do about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attention {
+    /// which
+    pub conn: ConnId,
+    /// the machine has said its last word: close the socket once the output is written
+    pub finished: bool,
+    /// read on from its socket
+    pub wants_read: bool,
+}
+
+/// One shard.
+pub struct Shard {
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    router: Router,
+    fabric: Fabric,
+    serials: Vec<u32>,
+    requests: VecDeque<Request>,
+    entropy: Entropy,
+    /// tokens of the disposition being worked on; kept to save the allocation
+    settled: Vec<u64>,
+}
+
+impl Shard {
+    /// Shard `index` of as many as `shared.loads` has.
+    #[must_use]
+    pub fn new(index: u16, shared: Arc<Shared>, table: Arc<Table>, mut entropy: Entropy) -> Self {
+        let mut seed = [0; 8];
+        entropy(&mut seed);
+        let count = shared.loads.len() as u16;
+        Self {
+            router: Router::new(index, u64::from_le_bytes(seed)),
+            fabric: Fabric::new(index, count),
+            shared,
+            table,
+            serials: Vec::new(),
+            requests: VecDeque::new(),
+            entropy,
+            settled: Vec::new(),
+        }
+    }
+
+    /// A peer has connected.
+    pub fn connect(&mut self, now: Time, peer: Peer) -> ConnId {
+        let sasl = if peer.vouched.is_some() { SaslPolicy::Optional } else { self.sasl_policy(&peer) };
+        let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
+        machine.sasl_mechanisms(&self.mechanisms(&peer));
+        let mut conn = Conn::new(machine, peer);
+        self.vouch(&mut conn);
+        self.insert(conn)
+    }
+
+    fn insert(&mut self, conn: Conn) -> ConnId {
+        let key = self.fabric.conns.insert(conn);
+        if self.serials.len() <= key {
+            self.serials.resize(key + 1, 0);
+        }
+        self.publish_load();
+        let id = self.id(key as u32);
+        self.fabric.mark(id.key);
+        id
+    }
+
+    fn publish_load(&self) {
+        if let Some(load) = self.shared.loads.get(self.fabric.index as usize) {
+            load.set_connections(self.fabric.conns.len() as u32);
+        }
+    }
+
+    fn id(&self, key: u32) -> ConnId {
+        ConnId { key, serial: self.serials[key as usize] }
+    }
+
+    fn knows(&self, id: ConnId) -> bool {
+        self.serials.get(id.key()) == Some(&id.serial) && self.fabric.conns.contains(id.key())
+    }
+
+    /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or has to wait for
+    /// an answer or a move; the caller keeps it and hands it in again, in front of what comes next.
+    pub fn input(&mut self, now: Time, id: ConnId, bytes: &[u8]) -> usize {
+        if !self.knows(id) {
+            return bytes.len();
+        }
+        let mut rest = bytes;
+        while let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            if conn.moving.is_some() {
+                break;
+            }
+            let Some(event) = conn.machine.poll_event(now, &mut rest) else { break };
+            self.handle(id, event);
+        }
+        self.fabric.mark(id.key);
+        bytes.len() - rest.len()
+    }
+
+    #[inline]
+    fn handle(&mut self, id: ConnId, event: Event<'_>) {
+        match event {
+            Event::Transfer(incoming) => self.incoming(id, &incoming),
+            Event::Disposition { session, first, last, settled, outcome } => {
+                self.disposition(id, session, first, last, settled, &outcome);
+            }
+            Event::Credit { link, credit, drain } => self.credit(id, link, credit, drain),
+            Event::Attach { link, attach, .. } => self.attach(id, link, attach),
+            Event::Detach { link, closed, .. } => self.release(id, link, closed),
+            Event::SaslInit(init) => self.sasl_init(id, &init),
+            Event::SaslResponse(response) => self.sasl_response(id, &response),
+            Event::Open(open) => self.opened(id, &open),
+            Event::Closed { error, .. } => self.finished(id, error),
+            Event::Begin(_)
+            | Event::End { .. }
+            | Event::Flow { .. }
+            | Event::Attached { .. }
+            | Event::SaslMechanisms(_)
+            | Event::SaslChallenge(_)
+            | Event::SaslOutcome(_) => {}
+        }
+    }
+
+    fn finished(&mut self, id: ConnId, error: Option<Error>) {
+        self.release_all(id);
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.finished = true;
+        let fact = Fact::Closed {
+            condition: error.as_ref().map(|error| error.condition.as_str().to_owned()),
+            description: error.and_then(|error| error.description),
+        };
+        self.requests.push_back(Request::Fact { conn: id, fact });
+        self.fabric.mark(id.key);
+    }
+
+    /// Bytes to be written to a connection: take them off the front, or take the whole vector.
+    pub fn output(&mut self, id: ConnId) -> Option<&mut Vec<u8>> {
+        if !self.knows(id) {
+            return None;
+        }
+        self.fabric.conns.get_mut(id.key()).map(|conn| conn.machine.output())
+    }
+
+    /// The next connection that something has changed for since it was last named.
+    pub fn dirty(&mut self) -> Option<Attention> {
+        while let Some(key) = self.fabric.dirty.pop() {
+            if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
+                conn.dirty = false;
+                let (finished, wants_read) = (conn.finished, conn.wants_read());
+                return Some(Attention { conn: self.id(key), finished, wants_read });
+            }
+        }
+        None
+    }
+
+    /// Output of a connection was written and less than `OUTPUT_LOW_BYTES` is left.
+    pub fn written(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if !conn.congested || self.serials[id.key()] != id.serial {
+            return;
+        }
+        conn.congested = false;
+        self.report_credit(id);
+    }
+
+    /// The socket is gone, whatever was said before.
+    pub fn closed(&mut self, id: ConnId) {
+        if !self.knows(id) {
+            return;
+        }
+        self.release_all(id);
+        let conn = self.fabric.conns.remove(id.key());
+        if !conn.finished {
+            let fact = Fact::Closed { condition: None, description: Some("the connection broke off".into()) };
+            self.requests.push_back(Request::Fact { conn: id, fact });
+        }
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: ConnId) {
+        self.serials[id.key()] = id.serial.wrapping_add(1);
+        self.publish_load();
+    }
+
+    /// When `timeout` is due for a connection.
+    #[must_use]
+    pub fn next_timeout(&self, id: ConnId) -> Option<Time> {
+        if !self.knows(id) {
+            return None;
+        }
+        self.fabric.conns.get(id.key()).and_then(|conn| conn.machine.poll_timeout())
+    }
+
+    /// The time that `next_timeout` named has come.
+    pub fn timeout(&mut self, now: Time, id: ConnId) {
+        if !self.knows(id) {
+            return;
+        }
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.machine.handle_timeout(now);
+        }
+        self.input(now, id, &[]);
+    }
+
+    /// A batch from another shard.
+    pub fn receive(&mut self, batch: &Batch) {
+        for entry in &batch.entries {
+            self.receive_entry(batch, entry);
+        }
+    }
+
+    fn receive_entry(&mut self, batch: &Batch, entry: &Entry) {
+        let Self { router, fabric, .. } = self;
+        match entry {
+            Entry::Deliver { port, arrival } => router.deliver(*port, batch.arrival(arrival), fabric),
+            Entry::Transfer { port, delivery } => self.hand_over(*port, &batch.delivery(delivery)),
+            Entry::Outcome { token, outcome } => router.outcome(*token, outcome, fabric),
+            Entry::Settle { port, delivery_id, outcome } => fabric.settle(*port, *delivery_id, outcome),
+            Entry::Taken { port, count } => fabric.taken(*port, *count),
+            Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
+            Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
+            Entry::Detach { port } => router.detach(*port, fabric),
+            Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
+            Entry::Stall { .. } => {}
+            Entry::Open { port, open } => fabric.open(*port, *open),
+            Entry::Hold { port, hold } => fabric.hold(*port, *hold),
+            Entry::Drained { port } => fabric.drained(*port),
+            Entry::Close { port, error } => fabric.close(*port, error),
+        }
+    }
+
+    /// What has gathered for another shard since the last call, if anything.
+    pub fn take_batch(&mut self, shard: u16) -> Option<Batch> {
+        let outbox = self.fabric.outboxes.get_mut(shard as usize)?;
+        if outbox.is_empty() { None } else { Some(std::mem::take(outbox)) }
+    }
+
+    /// The end of a turn: what was gathered a link is written out.
+    pub fn end_turn(&mut self, now: Time) {
+        self.router.turn(&mut self.fabric);
+        for index in 0..self.fabric.dirty.len() {
+            let key = self.fabric.dirty[index] as usize;
+            if let Some(conn) = self.fabric.conns.get_mut(key) {
+                conn.machine.flush(now);
+            }
+        }
+    }
+
+    /// The next thing the driver has to do.
+    pub fn poll_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
+    }
+
+    /// Takes a connection out, to be moved.
+    pub fn extract(&mut self, id: ConnId) -> Option<Moved> {
+        if !self.knows(id) {
+            return None;
+        }
+        let conn = self.fabric.conns.remove(id.key());
+        self.forget(id);
+        Some(Moved(conn))
+    }
+
+    /// Takes a connection in that was moved here. Hand its unread bytes to `input` afterwards.
+    pub fn adopt(&mut self, moved: Moved) -> ConnId {
+        let Moved(mut conn) = moved;
+        conn.dirty = false;
+        conn.settled_here = true;
+        let waiting = conn.moving.take();
+        let id = self.insert(conn);
+        if let Some((link, attach)) = waiting {
+            self.attach(id, link, attach);
+        }
+        id
+    }
+
+    /// A new table is in force: links at addresses that are gone are closed with `amqp:resource-deleted`,
+    /// connections of spaces that are gone with `amqp:connection:forced`. Others notice nothing.
+    pub fn apply(&mut self, table: Arc<Table>, removed: &[AddressKey]) {
+        self.table = table;
+        let error = Error::new(condition::RESOURCE_DELETED, "the address was deleted");
+        for key in removed {
+            self.router.retire(*key, &error, &mut self.fabric);
+        }
+        let keys: Vec<usize> = self.fabric.conns.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(conn) = self.fabric.conns.get_mut(key) else { continue };
+            let Some((key_of_space, _)) = conn.home else { continue };
+            match self.table.space(key_of_space) {
+                Some(space) => {
+                    let rights = space.rights(conn.user());
+                    conn.home = Some((key_of_space, rights));
+                }
+                None => {
+                    let error = Error::new(condition::CONNECTION_FORCED, "the address space was deleted");
+                    self.close(self.id(key as u32), error);
+                }
+            }
+        }
+    }
+
+    /// Closes a connection with an error; `dirty` names it until its output is written.
+    pub fn close(&mut self, id: ConnId, error: Error) {
+        if !self.knows(id) {
+            return;
+        }
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.machine.close(Some(error));
+        }
+        self.release_all(id);
+        self.fabric.mark(id.key);
+    }
+
+    /// Closes every connection: the node is going down.
+    pub fn close_all(&mut self, error: &Error) {
+        let keys: Vec<u32> = self.fabric.conns.iter().map(|(key, _)| key as u32).collect();
+        for key in keys {
+            self.close(self.id(key), error.clone());
+        }
+    }
+
+    /// Connections that live here.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.fabric.conns.len()
+    }
+
+    /// What the addresses that live here have seen.
+    pub fn address_stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> + '_ {
+        self.router.stats()
+    }
+
+    /// Each connection: id, space, user, number of links.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionSummary> + '_ {
+        self.fabric.conns.iter().map(|(key, conn)| ConnectionSummary {
+            conn: self.id(key as u32),
+            space: conn.home.as_ref().and_then(|(key, _)| self.table.space(*key)).map(|space| space.name().to_owned()),
+            user: conn.user().map(str::to_owned),
+            links: conn.links.iter().filter(|link| !matches!(link, conn::Link::Vacant)).count(),
+        })
+    }
+}
+
+/// One line of a list of connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionSummary {
+    /// which
+    pub conn: ConnId,
+    /// the space it belongs to, once known
+    pub space: Option<String>,
+    /// who it is, unless anonymous
+    pub user: Option<String>,
+    /// links it has
+    pub links: usize,
+}

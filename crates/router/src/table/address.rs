@@ -41,6 +41,21 @@ impl AddressEntry {
         self.kind == AddressKind::Multicast
     }
 
+    /// An anycast address that no plan declares: a dynamic node, which lives on shard `home`.
+    #[must_use]
+    pub fn dynamic(key: AddressKey, space: SpaceKey, name: &str, link_capacity: u32, home: u16) -> Self {
+        Self {
+            key,
+            space,
+            uid: name.into(),
+            name: name.into(),
+            kind: AddressKind::Anycast,
+            link_capacity,
+            message_size: None,
+            home: Home(Arc::new(AtomicU16::new(home))),
+        }
+    }
+
     /// Whether nothing but the home differs.
     pub(super) fn same_settings(&self, other: &Self) -> bool {
         self.link_capacity == other.link_capacity && self.message_size == other.message_size

@@ -1,0 +1,262 @@
+//! Attach: what a link asks for, whether it may, and where it goes.
+
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{AttachReply, LinkId};
+use enmasse_amqp::types::{Attach, Error, Fields, Role, Source, Symbol, Target, condition};
+use smallvec::SmallVec;
+
+use super::conn::{Anonymous, Conn, Link};
+use super::links::{full_name, not_found};
+use super::window::Window;
+use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
+use crate::core::{Filter, PortId, PortRole};
+use crate::plan::Operation;
+use crate::table::AddressEntry;
+use crate::table::pattern::{Pattern, is_wildcard};
+
+/// What a link wants of the router.
+enum Want {
+    /// send to the anonymous terminus
+    Anonymous,
+    /// a new dynamic node
+    Dynamic,
+    /// this address
+    Address(String),
+}
+
+impl Shard {
+    /// The peer asks for a link.
+    pub(super) fn attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
+        let outcome = self.try_attach(id, link, attach);
+        if let Err((address, error)) = outcome {
+            let condition = error.condition.as_str().to_owned();
+            if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+                conn.machine.refuse(link, error);
+            }
+            let fact = Fact::AttachRefused { address: address.unwrap_or_default(), condition };
+            self.requests.push_back(Request::Fact { conn: id, fact });
+        }
+        self.fabric.mark(id.key);
+    }
+
+    fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
+        let want = wanted(&attach).map_err(|error| (None, error))?;
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return Ok(()) };
+        if conn.links.len() > LINKS_MAX {
+            let what = format!("this connection has {LINKS_MAX} links, the most one may have: open another");
+            return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
+        }
+        match want {
+            Want::Anonymous => {
+                self.attach_anonymous(id, link, &attach);
+                Ok(())
+            }
+            Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
+            Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
+        }
+    }
+
+    fn attach_named(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>, name: &str) -> Result<(), Error> {
+        let entries = self.permitted(&self.fabric.conns[id.key()], attach.role, name)?;
+        if let [entry] = &entries[..]
+            && self.moves_to(id, self.home_of(entry))
+        {
+            let to = self.home_of(entry);
+            self.fabric.conns[id.key()].moving = Some((link, attach));
+            self.requests.push_back(Request::Move { conn: id, to });
+            return Ok(());
+        }
+        self.attach_at(id, link, &attach, &entries, name);
+        Ok(())
+    }
+
+    /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
+    fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
+        if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
+            let own = conn.dynamic.iter().find(|(_, entry)| *entry.name == *name);
+            return own.map(|(_, entry)| vec![Arc::clone(entry)]).ok_or_else(|| not_found(name));
+        }
+        // A peer without the right learns nothing about what exists.
+        let operation = if role == Role::Sender { Operation::Send } else { Operation::Recv };
+        check_right(conn, operation, name)?;
+        let found = if role == Role::Receiver && is_wildcard(name) {
+            let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+            space.map_or_else(Vec::new, |space| space.resolve_receiver(name).into_iter().cloned().collect())
+        } else {
+            self.find(conn, name).into_iter().collect()
+        };
+        if found.is_empty() { Err(not_found(name)) } else { Ok(found) }
+    }
+
+    /// The address a name stands for: a dynamic node, or what the table says (`contracts.md` 6).
+    pub(super) fn find(&self, conn: &Conn, name: &str) -> Option<Arc<AddressEntry>> {
+        let (space, _) = conn.home.as_ref()?;
+        if let Some(entry) = self.shared.dynamic.find(*space, name) {
+            return Some(entry);
+        }
+        self.table.space(*space)?.resolve(name).cloned()
+    }
+
+    /// The shard where an address lives; here, if it lives nowhere yet.
+    pub(super) fn home_of(&self, entry: &AddressEntry) -> u16 {
+        entry.home.claim(self.fabric.index)
+    }
+
+    fn moves_to(&self, id: ConnId, home: u16) -> bool {
+        let conn = &self.fabric.conns[id.key()];
+        let here = self.fabric.index;
+        if home == here || conn.settled_here {
+            return false;
+        }
+        placement::moves(self.shared.loads[here as usize].snapshot(), self.shared.loads[home as usize].snapshot())
+    }
+
+    fn attach_at(&mut self, id: ConnId, link: LinkId, attach: &Attach, entries: &[Arc<AddressEntry>], name: &str) {
+        let size = entries.iter().fold(self.shared.message_size_max, |size, entry| smaller(size, entry.message_size));
+        let places: SmallVec<[(PortId, u16); 1]> = entries
+            .iter()
+            .map(|entry| {
+                let home = self.home_of(entry);
+                (self.fabric.ports.insert(id.key, link.0, home), home)
+            })
+            .collect();
+        let state = match (attach.role, &places[..]) {
+            (Role::Sender, [(port, home), ..]) => {
+                Link::Producer { port: *port, home: *home, window: Window::new(entries[0].link_capacity) }
+            }
+            _ => Link::Consumer { ports: places.iter().map(|(port, _)| *port).collect() },
+        };
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.settled_here = true;
+        conn.set_link(link, state);
+        conn.machine.accept(link, reply(attach, Some(name), size));
+        for (entry, (port, home)) in entries.iter().zip(places) {
+            let role = match attach.role {
+                Role::Sender => PortRole::Producer { anonymous: false, name: full_name(entry, name) },
+                Role::Receiver => PortRole::Consumer { filter: filter(entry, name) },
+            };
+            self.attach_port(port, home, entry, role);
+        }
+    }
+
+    fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+        let conn = &self.fabric.conns[id.key()];
+        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else {
+            return Err(Error::new(condition::NOT_ALLOWED, "open the connection before a link"));
+        };
+        let mut random = [0; 16];
+        (self.entropy)(&mut random);
+        let entry = self.shared.dynamic.create(space, self.fabric.index, random, self.shared.link_capacity);
+        let name = entry.name.to_string();
+        self.fabric.conns[id.key()].dynamic.push((link, Arc::clone(&entry)));
+        self.attach_at(id, link, attach, &[entry], &name);
+        Ok(())
+    }
+
+    fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
+        let window = Window::new(self.shared.link_capacity);
+        let size = self.shared.message_size_max;
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.settled_here = true;
+        let anonymous = Anonymous { window, routes: std::collections::HashMap::new(), current: None };
+        conn.set_link(link, Link::Anonymous(Box::new(anonymous)));
+        conn.machine.accept(link, reply(attach, None, size));
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+            self.fabric.grant(id.key, link.0, credit);
+        }
+    }
+}
+
+/// Whether the peer may do `operation` on `name`. Knowing the name of a dynamic node is the right to send to it.
+pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Result<(), Error> {
+    let Some((_, rights)) = &conn.home else { return Err(not_found(name)) };
+    if name.starts_with(DYNAMIC_PREFIX) || rights.may(operation, name) {
+        return Ok(());
+    }
+    let who = conn.user().unwrap_or("anonymous");
+    let verb = if operation == Operation::Send { "send to" } else { "receive from" };
+    let what = format!("user \"{who}\" may not {verb} \"{name}\"");
+    Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
+}
+
+/// What a receiver below a multicast address, or with wildcards, wants of it. A receiver of the address's own name
+/// wants what is sent to that name, not to names below.
+fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
+    if !entry.covers_below() {
+        return None;
+    }
+    let pattern = Pattern::filter(name).ok()?;
+    Some(Filter::new(move |name| pattern.matches(name)))
+}
+
+/// What an attach asks for, or why it cannot be had here.
+fn wanted(attach: &Attach) -> Result<Want, Error> {
+    let (address, dynamic) = match attach.role {
+        Role::Sender => match attach.target.as_deref() {
+            Some(Target::Node { address, dynamic, .. }) => (address.clone(), *dynamic),
+            Some(Target::Coordinator(_)) => {
+                let what = "transactions need stored addresses, which this address space has none of";
+                return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+            }
+            None => return Err(Error::new(condition::INVALID_FIELD, "attach.target is null: name an address")),
+        },
+        Role::Receiver => match attach.source.as_deref() {
+            Some(source) => (source.address.clone(), source.dynamic),
+            None => {
+                return Err(Error::new(condition::NOT_FOUND, "attach.source is null and no such subscription exists"));
+            }
+        },
+    };
+    match (address, dynamic, attach.role) {
+        (_, true, _) => Ok(Want::Dynamic),
+        (Some(name), false, _) if !name.is_empty() => Ok(Want::Address(name)),
+        (_, false, Role::Sender) => Ok(Want::Anonymous),
+        (_, false, Role::Receiver) => {
+            let what = "attach.source.address is null: name an address, or ask for a dynamic node";
+            Err(Error::new(condition::INVALID_FIELD, what))
+        }
+    }
+}
+
+/// Our half of a link (2.6.3): the peer's termini, with what is really in force.
+fn reply(attach: &Attach, name: Option<&str>, message_size: Option<u64>) -> AttachReply {
+    let mut source = attach.source.clone();
+    let mut target = attach.target.clone();
+    match attach.role {
+        Role::Sender => {
+            if let Some(Target::Node { address, .. }) = target.as_deref_mut() {
+                *address = name.map(str::to_owned);
+            }
+        }
+        Role::Receiver => {
+            if let Some(source) = source.as_deref_mut() {
+                in_force(source, name);
+            }
+        }
+    }
+    AttachReply {
+        source,
+        target,
+        snd_settle_mode: attach.snd_settle_mode,
+        rcv_settle_mode: attach.rcv_settle_mode,
+        max_message_size: message_size,
+        ..AttachReply::default()
+    }
+}
+
+/// Direct addresses move messages and filter nothing: the answer says so (3.5.3: filters in place, not asked for).
+fn in_force(source: &mut Source, name: Option<&str>) {
+    source.address = name.map(str::to_owned);
+    source.filter = Fields::new();
+    if source.distribution_mode.is_some() {
+        source.distribution_mode = Some(Symbol::constant("move"));
+    }
+}
+
+fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,156 @@
+//! What crosses from one shard to another: a batch of entries and one run of bytes that holds their payloads.
+//!
+//! A batch is filled during a turn, handed over whole at its end and drained in order by the other side, so
+//! everything between two shards arrives in the order it was said. Credit travels as a limit (deliveries ever
+//! handed over plus credit left), which stays right whatever is on the way.
+
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Error, Outcome};
+
+use crate::core::{Arrival, Delivery, PortId, PortRole};
+use crate::table::AddressEntry;
+
+/// Where a payload lies in the batch's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    start: u32,
+    len: u32,
+}
+
+/// An `Arrival` without its payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrivalHead {
+    delivery_id: u32,
+    message_format: u32,
+    settled: bool,
+    first: bool,
+    more: bool,
+    aborted: bool,
+    payload: Range,
+}
+
+/// A `Delivery` without its payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeliveryHead {
+    token: Option<u64>,
+    message_format: u32,
+    first: bool,
+    more: bool,
+    aborted: bool,
+    payload: Range,
+}
+
+/// One thing said to another shard.
+#[derive(Debug)]
+pub(super) enum Entry {
+    // to the home of an address
+    Attach { port: PortId, address: Arc<AddressEntry>, role: PortRole },
+    Detach { port: PortId },
+    Credit { port: PortId, limit: u32, drain: bool },
+    Deliver { port: PortId, arrival: ArrivalHead },
+    Outcome { token: u64, outcome: Outcome },
+    Refused { port: PortId, delivery: DeliveryHead },
+    Stall { port: PortId },
+    // to the owner of a port
+    Transfer { port: PortId, delivery: DeliveryHead },
+    Settle { port: PortId, delivery_id: u32, outcome: Outcome },
+    Taken { port: PortId, count: u32 },
+    Open { port: PortId, open: bool },
+    Hold { port: PortId, hold: bool },
+    Drained { port: PortId },
+    Close { port: PortId, error: Box<Error> },
+}
+
+/// Entries for one other shard, in order.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(super) entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// Nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of payload in it: what a driver weighs when it bounds what is on the way.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    pub(super) fn push_arrival(&mut self, port: PortId, arrival: &Arrival<'_>) {
+        let payload = self.store(arrival.payload);
+        let arrival = ArrivalHead {
+            delivery_id: arrival.delivery_id,
+            message_format: arrival.message_format,
+            settled: arrival.settled,
+            first: arrival.first,
+            more: arrival.more,
+            aborted: arrival.aborted,
+            payload,
+        };
+        self.entries.push(Entry::Deliver { port, arrival });
+    }
+
+    pub(super) fn push_transfer(&mut self, port: PortId, delivery: &Delivery<'_>) {
+        let delivery = self.head(delivery);
+        self.entries.push(Entry::Transfer { port, delivery });
+    }
+
+    pub(super) fn push_refused(&mut self, port: PortId, delivery: &Delivery<'_>) {
+        let delivery = self.head(delivery);
+        self.entries.push(Entry::Refused { port, delivery });
+    }
+
+    pub(super) fn arrival(&self, head: &ArrivalHead) -> Arrival<'_> {
+        Arrival {
+            delivery_id: head.delivery_id,
+            settled: head.settled,
+            message_format: head.message_format,
+            first: head.first,
+            more: head.more,
+            aborted: head.aborted,
+            payload: self.load(head.payload),
+        }
+    }
+
+    pub(super) fn delivery(&self, head: &DeliveryHead) -> Delivery<'_> {
+        Delivery {
+            token: head.token,
+            message_format: head.message_format,
+            first: head.first,
+            more: head.more,
+            aborted: head.aborted,
+            payload: self.load(head.payload),
+        }
+    }
+
+    fn head(&mut self, delivery: &Delivery<'_>) -> DeliveryHead {
+        DeliveryHead {
+            token: delivery.token,
+            message_format: delivery.message_format,
+            first: delivery.first,
+            more: delivery.more,
+            aborted: delivery.aborted,
+            payload: self.store(delivery.payload),
+        }
+    }
+
+    fn store(&mut self, payload: &[u8]) -> Range {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(payload);
+        Range { start, len: payload.len() as u32 }
+    }
+
+    fn load(&self, range: Range) -> &[u8] {
+        &self.bytes[range.start as usize..][..range.len as usize]
+    }
+}

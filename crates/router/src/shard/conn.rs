@@ -1,0 +1,143 @@
+//! One connection as its shard sees it: the protocol machine, who is at the other end, and its links.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{Connection, LinkId};
+use enmasse_amqp::types::Attach;
+use smallvec::SmallVec;
+
+use super::window::Window;
+use crate::core::PortId;
+use crate::table::{AddressEntry, Rights, SpaceKey};
+
+/// What is known about a peer before it says a word.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// TLS: the server name the client asked for
+    pub server_name: Option<String>,
+    /// TLS: the subject of a client certificate that was verified
+    pub certificate_subject: Option<String>,
+    /// the bytes travel encrypted
+    pub encrypted: bool,
+    /// the peer is on this machine
+    pub loopback: bool,
+    /// an in-process session: space name and user, already vouched for
+    pub vouched: Option<(String, Option<String>)>,
+}
+
+/// How far a connection is with saying who it is.
+pub(super) enum Login {
+    /// nothing heard yet, or no SASL layer
+    Silent,
+    /// let in
+    Known(Option<Box<str>>),
+}
+
+/// A link, by what it does for the router.
+pub(super) enum Link {
+    /// no such link, or one that was refused
+    Vacant,
+    /// we send to it: one port, or more where its name has wildcards that reach several addresses
+    Consumer { ports: SmallVec<[PortId; 1]> },
+    /// it sends to us, always to one address
+    Producer { port: PortId, home: u16, window: Window },
+    /// it sends to us, and each message says where to
+    Anonymous(Box<Anonymous>),
+}
+
+/// A link to the anonymous terminus: one port an address it has used.
+pub(super) struct Anonymous {
+    pub(super) window: Window,
+    pub(super) routes: HashMap<Box<str>, Route>,
+    /// where the delivery in progress goes; `None` while its rest is thrown away
+    pub(super) current: Option<(PortId, u16)>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Route {
+    pub(super) port: PortId,
+    pub(super) home: u16,
+}
+
+/// A space, and what may be done there.
+pub(super) type Home = (SpaceKey, Rights);
+
+pub(super) struct Conn {
+    pub(super) machine: Connection,
+    pub(super) peer: Box<Peer>,
+    pub(super) login: Login,
+    /// the space it belongs to and what it may do there, once let in
+    pub(super) home: Option<Home>,
+    pub(super) links: Vec<Link>,
+    /// the nodes made for its links: gone with link or connection
+    pub(super) dynamic: Vec<(LinkId, Arc<AddressEntry>)>,
+    /// the attach that waits for the connection to arrive on another shard
+    pub(super) moving: Option<(LinkId, Box<Attach>)>,
+    /// it has had a link, and moves no more
+    pub(super) settled_here: bool,
+    /// in the list of connections the driver has to look at
+    pub(super) dirty: bool,
+    /// its output was over the high-water mark: consumers on it count as having no credit
+    pub(super) congested: bool,
+    /// producer ports on it that are held back
+    pub(super) holds: u32,
+    /// bytes that came in while it was held back
+    pub(super) held_bytes: u64,
+    /// the machine has said its last word
+    pub(super) finished: bool,
+}
+
+impl Conn {
+    pub(super) fn new(machine: Connection, peer: Peer) -> Self {
+        Self {
+            machine,
+            peer: Box::new(peer),
+            login: Login::Silent,
+            home: None,
+            links: Vec::new(),
+            dynamic: Vec::new(),
+            moving: None,
+            settled_here: false,
+            dirty: false,
+            congested: false,
+            holds: 0,
+            held_bytes: 0,
+            finished: false,
+        }
+    }
+
+    pub(super) fn set_link(&mut self, id: LinkId, link: Link) {
+        let index = id.0 as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || Link::Vacant);
+        }
+        self.links[index] = link;
+    }
+
+    pub(super) fn take_link(&mut self, id: LinkId) -> Link {
+        self.links.get_mut(id.0 as usize).map_or(Link::Vacant, |link| std::mem::replace(link, Link::Vacant))
+    }
+
+    pub(super) fn user(&self) -> Option<&str> {
+        match &self.login {
+            Login::Known(user) => user.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The window of a link that sends to us.
+    #[inline]
+    pub(super) fn window(&mut self, id: u32) -> Option<&mut Window> {
+        match self.links.get_mut(id as usize)? {
+            Link::Producer { window, .. } => Some(window),
+            Link::Anonymous(anonymous) => Some(&mut anonymous.window),
+            Link::Vacant | Link::Consumer { .. } => None,
+        }
+    }
+
+    /// Whether more bytes may be read from it now.
+    pub(super) fn wants_read(&self) -> bool {
+        !self.finished && self.moving.is_none() && self.held_bytes < super::HELD_BYTES_MAX
+    }
+}

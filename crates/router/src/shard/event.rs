@@ -1,0 +1,58 @@
+//! What a shard tells its driver: facts for logs and the console, taken in batches, and the few things that it
+//! cannot do itself because they take long or another thread.
+
+use super::ConnId;
+
+/// A fact about a connection, for whoever watches the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The peer has opened the connection.
+    Opened {
+        /// its container id
+        container: String,
+        /// the space it belongs to
+        space: String,
+        /// who it is, unless anonymous
+        user: Option<String>,
+    },
+    /// The peer was not let in.
+    LoginRefused {
+        /// the name it gave
+        user: Option<String>,
+        /// why, as told to operators (the peer learns less)
+        reason: String,
+    },
+    /// A link was refused.
+    AttachRefused {
+        /// the address asked for
+        address: String,
+        /// the error condition
+        condition: String,
+    },
+    /// The connection is gone.
+    Closed {
+        /// the error condition, unless it was closed in peace
+        condition: Option<String>,
+        /// the error's description
+        description: Option<String>,
+    },
+}
+
+/// What the driver has to do for the shard.
+#[derive(Debug)]
+pub enum Request {
+    /// Take the connection out (`extract`) and hand it to shard `to` (`adopt`), socket and unread bytes included.
+    Move {
+        /// which
+        conn: ConnId,
+        /// where to
+        to: u16,
+    },
+    /// Tell whoever watches.
+    Fact {
+        /// about whom
+        conn: ConnId,
+        /// what
+        fact: Fact,
+    },
+}

@@ -1,0 +1,200 @@
+//! Everything of a shard but its router: connections, ports, and what goes to other shards. The router speaks to
+//! links through it; a port of another shard is an entry in that shard's batch.
+
+use enmasse_amqp::connection::{LinkId, Outgoing};
+use enmasse_amqp::types::{Error, Outcome};
+use slab::Slab;
+
+use super::OUTPUT_HIGH_BYTES;
+use super::batch::{Batch, Entry};
+use super::conn::{Conn, Link};
+use super::late::LateParts;
+use super::ports::Ports;
+use crate::core::{Delivery, Links, PortId};
+
+pub(super) struct Fabric {
+    pub(super) index: u16,
+    pub(super) conns: Slab<Conn>,
+    pub(super) ports: Ports,
+    pub(super) outboxes: Vec<Batch>,
+    pub(super) late: LateParts,
+    /// keys of connections that the driver has to look at
+    pub(super) dirty: Vec<u32>,
+}
+
+impl Fabric {
+    pub(super) fn new(index: u16, count: u16) -> Self {
+        Self {
+            index,
+            conns: Slab::new(),
+            ports: Ports::new(index),
+            outboxes: (0..count).map(|_| Batch::default()).collect(),
+            late: LateParts::default(),
+            dirty: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn mark(&mut self, conn: u32) {
+        if let Some(state) = self.conns.get_mut(conn as usize)
+            && !state.dirty
+        {
+            state.dirty = true;
+            self.dirty.push(conn);
+        }
+    }
+
+    #[inline]
+    fn remote(&mut self, port: PortId) -> Option<&mut Batch> {
+        if port.shard == self.index { None } else { Some(&mut self.outboxes[port.shard as usize]) }
+    }
+
+    /// Grants `credit` on a link of `conn`.
+    #[inline]
+    pub(super) fn grant(&mut self, conn: u32, link: u32, credit: u32) {
+        if let Some(state) = self.conns.get_mut(conn as usize) {
+            state.machine.grant(LinkId(link), credit);
+            self.mark(conn);
+        }
+    }
+
+    /// `count` deliveries of a link that sends to us wait no longer.
+    #[inline]
+    pub(super) fn link_taken(&mut self, conn: u32, link: u32, count: u32) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        if let Some(credit) = state.window(link).and_then(|window| window.taken(count)) {
+            self.grant(conn, link, credit);
+        }
+    }
+
+    /// Holds a link that sends to us back, or lets it go on.
+    pub(super) fn link_held(&mut self, conn: u32, link: u32, hold: bool) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        if hold {
+            state.holds += 1;
+        } else {
+            state.holds = state.holds.saturating_sub(1);
+            if state.holds == 0 {
+                state.held_bytes = 0;
+            }
+        }
+        state.machine.hold(LinkId(link), hold);
+        self.mark(conn);
+    }
+}
+
+impl Links for Fabric {
+    #[inline]
+    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push_transfer(consumer, delivery);
+            return true;
+        }
+        let Some(port) = self.ports.get_mut(consumer) else { return false };
+        let conn = port.conn;
+        let Some(state) = self.conns.get_mut(conn as usize) else { return false };
+        if state.machine.output().len() > OUTPUT_HIGH_BYTES && !delivery.aborted {
+            state.congested = true;
+            return false;
+        }
+        let outgoing = Outgoing {
+            token: delivery.token,
+            message_format: delivery.message_format,
+            first: delivery.first,
+            more: delivery.more,
+            aborted: delivery.aborted,
+            payload: delivery.payload,
+        };
+        if state.machine.transfer(LinkId(port.link), outgoing).is_err() {
+            return false;
+        }
+        if delivery.first {
+            port.handed = port.handed.wrapping_add(1);
+        }
+        self.mark(conn);
+        true
+    }
+
+    #[inline]
+    fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {
+        if let Some(batch) = self.remote(producer) {
+            batch.push(Entry::Settle { port: producer, delivery_id, outcome: outcome.clone() });
+            return;
+        }
+        let Some(port) = self.ports.get_mut(producer) else { return };
+        port.unanswered = port.unanswered.saturating_sub(1);
+        let (conn, link) = (port.conn, port.link);
+        if let Some(state) = self.conns.get_mut(conn as usize) {
+            state.machine.settle(LinkId(link), delivery_id, outcome);
+            self.mark(conn);
+        }
+    }
+
+    fn taken(&mut self, producer: PortId, count: u32) {
+        if let Some(batch) = self.remote(producer) {
+            batch.push(Entry::Taken { port: producer, count });
+        } else if let Some(port) = self.ports.get(producer) {
+            let (conn, link) = (port.conn, port.link);
+            self.link_taken(conn, link, count);
+        }
+    }
+
+    fn open(&mut self, producer: PortId, open: bool) {
+        if let Some(batch) = self.remote(producer) {
+            batch.push(Entry::Open { port: producer, open });
+            return;
+        }
+        let Some(port) = self.ports.get(producer).copied() else { return };
+        let Some(state) = self.conns.get_mut(port.conn as usize) else { return };
+        // The anonymous terminus has credit whatever its addresses have (`contracts.md` 7).
+        if let Some(Link::Producer { window, .. }) = state.links.get_mut(port.link as usize)
+            && let Some(credit) = window.set_open(open)
+        {
+            self.grant(port.conn, port.link, credit);
+        }
+    }
+
+    fn hold(&mut self, producer: PortId, hold: bool) {
+        if let Some(batch) = self.remote(producer) {
+            batch.push(Entry::Hold { port: producer, hold });
+            return;
+        }
+        let Some(port) = self.ports.get_mut(producer) else { return };
+        if port.held != hold {
+            port.held = hold;
+            let (conn, link) = (port.conn, port.link);
+            self.link_held(conn, link, hold);
+        }
+    }
+
+    fn drained(&mut self, consumer: PortId) {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push(Entry::Drained { port: consumer });
+        } else if let Some(port) = self.ports.get(consumer).copied()
+            && let Some(state) = self.conns.get_mut(port.conn as usize)
+        {
+            state.machine.drained(LinkId(port.link));
+            self.mark(port.conn);
+        }
+    }
+
+    fn close(&mut self, port: PortId, error: &Error) {
+        if let Some(batch) = self.remote(port) {
+            batch.push(Entry::Close { port, error: Box::new(error.clone()) });
+            return;
+        }
+        self.late.forget(port);
+        let Some(gone) = self.ports.remove(port) else { return };
+        let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
+        let id = LinkId(gone.link);
+        if let Some(Link::Anonymous(anonymous)) = state.links.get_mut(gone.link as usize) {
+            anonymous.routes.retain(|_, route| route.port != port);
+            return;
+        }
+        // Its deliveries were answered, or forgotten, where the address lived.
+        state.take_link(id);
+        state.machine.take_unsettled(id, |_| ());
+        state.machine.detach(id, true, Some(error.clone()));
+        self.mark(gone.conn);
+    }
+}

@@ -1,0 +1,359 @@
+//! Links in use: deliveries, credit and outcomes between the protocol machine and the router, and links that go.
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::scan;
+use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
+use enmasse_amqp::types::{Error, Modified, Outcome, condition};
+
+use super::attach::check_right;
+use super::batch::Entry;
+use super::conn::{Anonymous, Link, Route};
+use super::{ConnId, Shard};
+use crate::core::{Arrival, Delivery, Links, PortId, PortRole, home_of_token};
+use crate::plan::Operation;
+use crate::table::AddressEntry;
+
+/// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are given up.
+const ROUTES_MAX: usize = 64;
+
+impl Shard {
+    /// A frame of a delivery has come in.
+    #[inline]
+    pub(super) fn incoming(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if conn.holds > 0 {
+            conn.held_bytes += incoming.payload.len() as u64;
+        }
+        match conn.links.get_mut(incoming.link.0 as usize) {
+            Some(Link::Producer { port, home, window }) => {
+                if incoming.first {
+                    window.received();
+                }
+                let (port, home) = (*port, *home);
+                self.deliver(port, home, incoming);
+            }
+            Some(Link::Anonymous(_)) => self.incoming_anonymous(id, incoming),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, port: PortId, home: u16, incoming: &Incoming<'_>) {
+        let arrival = Arrival {
+            delivery_id: incoming.delivery_id,
+            settled: incoming.settled,
+            message_format: incoming.message_format,
+            first: incoming.first,
+            more: incoming.more,
+            aborted: incoming.aborted,
+            payload: incoming.payload,
+        };
+        if home == self.fabric.index {
+            self.router.deliver(port, arrival, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push_arrival(port, &arrival);
+        }
+    }
+
+    /// The anonymous terminus: the message says where it goes (`contracts.md` 7). One that cannot go anywhere is
+    /// answered here, and the link stays.
+    fn incoming_anonymous(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        if incoming.first {
+            let route = match self.route(id, incoming) {
+                Ok(route) => Some((route.port, route.home)),
+                Err(error) => {
+                    self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
+                    None
+                }
+            };
+            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+            let Some(Link::Anonymous(anonymous)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
+            if route.is_some() {
+                anonymous.window.received();
+            }
+            anonymous.current = route;
+            if let Some((port, _)) = route
+                && !incoming.settled
+                && let Some(port) = self.fabric.ports.get_mut(port)
+            {
+                port.unanswered += 1;
+            }
+        }
+        if let Some((port, home)) = self.current_route(id, incoming.link) {
+            self.deliver(port, home, incoming);
+        }
+    }
+
+    fn current_route(&self, id: ConnId, link: LinkId) -> Option<(PortId, u16)> {
+        match self.fabric.conns.get(id.key())?.links.get(link.0 as usize)? {
+            Link::Anonymous(anonymous) => anonymous.current,
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, id: ConnId, incoming: &Incoming<'_>, outcome: Outcome) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if let Some(window) = conn.window(incoming.link.0) {
+            window.received();
+        }
+        if !incoming.settled {
+            conn.machine.settle(incoming.link, incoming.delivery_id, &outcome);
+        }
+        self.fabric.link_taken(id.key, incoming.link.0, 1);
+        self.fabric.mark(id.key);
+    }
+
+    fn route(&mut self, id: ConnId, incoming: &Incoming<'_>) -> Result<Route, Error> {
+        let to = scan::to(incoming.payload).ok_or_else(|| {
+            let what = "a message to the anonymous terminus needs its address in properties.to, within its first frame";
+            Error::new(condition::INVALID_FIELD, what)
+        })?;
+        let conn = &self.fabric.conns[id.key()];
+        if let Some(Link::Anonymous(anonymous)) = conn.links.get(incoming.link.0 as usize)
+            && let Some(route) = anonymous.routes.get(to)
+        {
+            return Ok(*route);
+        }
+        check_right(conn, Operation::Send, to)?;
+        let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
+        self.give_up_routes(id, incoming.link);
+        let home = self.home_of(&entry);
+        let port = self.fabric.ports.insert(id.key, incoming.link.0, home);
+        self.attach_port(port, home, &entry, PortRole::Producer { anonymous: true, name: full_name(&entry, to) });
+        let route = Route { port, home };
+        if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {
+            anonymous.routes.insert(to.into(), route);
+        }
+        Ok(route)
+    }
+
+    /// Makes room among the routes of an anonymous link. Those with deliveries outstanding stay: their number is
+    /// bounded by the link's window.
+    fn give_up_routes(&mut self, id: ConnId, link: LinkId) {
+        let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(link.0 as usize) else {
+            return;
+        };
+        if anonymous.routes.len() < ROUTES_MAX {
+            return;
+        }
+        let (ports, current) = (&self.fabric.ports, anonymous.current.map(|(port, _)| port));
+        let mut idle = Vec::new();
+        anonymous.routes.retain(|_, route| {
+            let outstanding = ports.get(route.port).is_some_and(|port| port.unanswered > 0);
+            let keep = outstanding || Some(route.port) == current;
+            if !keep {
+                idle.push(*route);
+            }
+            keep
+        });
+        for route in idle {
+            self.detach_port(route.port);
+        }
+    }
+
+    /// The peer has said what became of deliveries of ours.
+    pub(super) fn disposition(
+        &mut self,
+        id: ConnId,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        settled: bool,
+        outcome: &Outcome,
+    ) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let mut tokens = std::mem::take(&mut self.settled);
+        conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
+        for token in tokens.drain(..) {
+            self.report_outcome(token, outcome);
+        }
+        self.settled = tokens;
+    }
+
+    #[inline]
+    fn report_outcome(&mut self, token: u64, outcome: &Outcome) {
+        let home = home_of_token(token);
+        if home == self.fabric.index {
+            self.router.outcome(token, outcome, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Outcome { token, outcome: outcome.clone() });
+        }
+    }
+
+    /// A link of ours may send `credit` more. Every address it listens to hears of all of it: who comes first
+    /// uses it, and one that comes late finds no room and waits for the next word.
+    pub(super) fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        let Some(Link::Consumer { ports }) = conn.links.get(link.0 as usize) else { return };
+        if let [port] = ports[..] {
+            self.port_credit(port, credit, drain);
+        } else {
+            for port in ports.clone() {
+                self.port_credit(port, credit, drain);
+            }
+        }
+    }
+
+    fn port_credit(&mut self, port: PortId, credit: u32, drain: bool) {
+        if self.fabric.late.has(port) && !self.offer_late(port) {
+            return;
+        }
+        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+        state.refusing = false;
+        let (home, limit) = (state.home, state.handed.wrapping_add(credit));
+        if home == self.fabric.index {
+            self.router.credit(port, limit, drain, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Credit { port, limit, drain });
+        }
+    }
+
+    /// Tells the homes of all consumers on a connection what they may send again.
+    pub(super) fn report_credit(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        let consumers: Vec<LinkId> = (0..conn.links.len() as u32)
+            .filter(|link| matches!(conn.links[*link as usize], Link::Consumer { .. }))
+            .map(LinkId)
+            .collect();
+        for link in consumers {
+            let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+            let credit = conn.machine.sendable(link);
+            self.credit(id, link, credit, false);
+        }
+    }
+
+    /// The home of an address hands a delivery to a link of this shard. One that finds no room goes back, and so
+    /// does all that follows it until the link has stated its credit again: so the order is kept. A later part of a
+    /// long one cannot go back: it waits here, and its home is told to send no more for now.
+    pub(super) fn hand_over(&mut self, port: PortId, delivery: &Delivery<'_>) {
+        let Some(state) = self.fabric.ports.get_mut(port) else {
+            // The home knows already that the consumer went; which shard it is, the token tells.
+            let home = delivery.token.map_or(self.fabric.index, home_of_token);
+            return self.send_back(home, port, delivery);
+        };
+        let home = state.home;
+        if delivery.first {
+            if state.refusing || !self.fabric.transfer(port, delivery) {
+                if let Some(state) = self.fabric.ports.get_mut(port) {
+                    state.refusing = true;
+                    state.refused_first = true;
+                }
+                self.send_back(home, port, delivery);
+            } else if let Some(state) = self.fabric.ports.get_mut(port) {
+                state.refused_first = false;
+            }
+        } else if state.refused_first {
+            self.send_back(home, port, delivery);
+        } else if self.fabric.late.has(port) || !self.fabric.transfer(port, delivery) {
+            self.fabric.late.push(port, delivery);
+            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+        }
+    }
+
+    /// Parts that waited for room on this shard are offered again. Whether none is left.
+    fn offer_late(&mut self, port: PortId) -> bool {
+        while let Some(part) = self.fabric.late.front(port) {
+            if !self.fabric.transfer(port, &part.delivery()) {
+                self.fabric.late.put_back(port, part);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn send_back(&mut self, home: u16, port: PortId, delivery: &Delivery<'_>) {
+        if home != self.fabric.index {
+            self.fabric.outboxes[home as usize].push_refused(port, delivery);
+        }
+    }
+
+    pub(super) fn attach_port(&mut self, port: PortId, home: u16, entry: &Arc<AddressEntry>, role: PortRole) {
+        if home == self.fabric.index {
+            self.router.attach(port, entry.declared(), role, &mut self.fabric);
+        } else {
+            let address = Arc::clone(entry);
+            self.fabric.outboxes[home as usize].push(Entry::Attach { port, address, role });
+        }
+    }
+
+    fn detach_port(&mut self, port: PortId) {
+        let Some(gone) = self.fabric.ports.get(port).copied() else { return };
+        if gone.held {
+            self.fabric.link_held(gone.conn, gone.link, false);
+        }
+        let home = gone.home;
+        if home == self.fabric.index {
+            self.router.detach(port, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+        }
+        self.fabric.late.forget(port);
+        self.fabric.ports.remove(port);
+    }
+
+    /// A link has gone. What it was sent and did not settle counts as a failed delivery (`contracts.md` 7).
+    pub(super) fn release(&mut self, id: ConnId, link: LinkId, closed: bool) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        match conn.take_link(link) {
+            Link::Vacant => {}
+            Link::Producer { port, .. } => self.detach_port(port),
+            Link::Anonymous(anonymous) => self.release_anonymous(*anonymous),
+            Link::Consumer { ports } => {
+                let mut tokens = std::mem::take(&mut self.settled);
+                conn.machine.take_unsettled(link, |token| tokens.push(token));
+                let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
+                for token in tokens.drain(..) {
+                    self.report_outcome(token, &failed);
+                }
+                self.settled = tokens;
+                for port in ports {
+                    self.detach_port(port);
+                }
+            }
+        }
+        if closed {
+            self.delete_dynamic(id, Some(link));
+        }
+    }
+
+    fn release_anonymous(&mut self, anonymous: Anonymous) {
+        for route in anonymous.routes.into_values() {
+            self.detach_port(route.port);
+        }
+    }
+
+    /// All links of a connection have gone, and the nodes that were made for them.
+    pub(super) fn release_all(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        for link in 0..conn.links.len() as u32 {
+            self.release(id, LinkId(link), false);
+        }
+        self.delete_dynamic(id, None);
+    }
+
+    /// Deletes the dynamic nodes made for `link`, or for all links.
+    fn delete_dynamic(&mut self, id: ConnId, link: Option<LinkId>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else { return };
+        let (gone, kept) = std::mem::take(&mut conn.dynamic)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(maker, _)| link.is_none_or(|link| link == *maker));
+        conn.dynamic = kept;
+        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node went with the link that made it");
+        for (_, entry) in gone {
+            self.shared.dynamic.remove(space, &entry.name);
+            self.router.retire(entry.key, &error, &mut self.fabric);
+        }
+    }
+}
+
+/// The full name a producer sends to, where receivers may ask for some names of the address only.
+pub(super) fn full_name(entry: &AddressEntry, name: &str) -> Option<Arc<str>> {
+    entry.covers_below().then(|| Arc::from(name))
+}
+
+pub(super) fn not_found(name: &str) -> Error {
+    let shown: String = name.chars().take(200).collect();
+    Error::new(condition::NOT_FOUND, format!("no address \"{shown}\" in this address space: declare it first"))
+}

@@ -1,0 +1,78 @@
+//! On which shard a connection settles: decided once, at its first link, from published loads. Pure.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a shard publishes about itself, read by the others now and then.
+#[derive(Debug, Default)]
+pub struct Load {
+    connections: AtomicU32,
+    busy_permille: AtomicU32,
+}
+
+impl Load {
+    /// Published by the driver: how much of the last while its thread was busy, 0 to 1000.
+    pub fn set_busy_permille(&self, busy: u32) {
+        self.busy_permille.store(busy, Ordering::Relaxed);
+    }
+
+    /// Connections that live on the shard.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_connections(&self, count: u32) {
+        self.connections.store(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn snapshot(&self) -> LoadNow {
+        LoadNow { connections: self.connections(), busy_permille: self.busy_permille.load(Ordering::Relaxed) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadNow {
+    pub(super) connections: u32,
+    pub(super) busy_permille: u32,
+}
+
+/// A shard this busy takes no further connection for the sake of an address.
+const BUSY_PERMILLE_MAX: u32 = 700;
+/// A home may have this many times the connections of the shard the connection came in on,
+const CONNECTIONS_RATIO_MAX: u32 = 4;
+/// and this many more, before newcomers stay where they are.
+const CONNECTIONS_SLACK: u32 = 16;
+
+/// Whether a connection whose first link is at an address that lives elsewhere moves there. Messages that never
+/// cross threads are the cheapest and the quickest; a home that has enough to do already is left alone.
+pub(super) fn moves(here: LoadNow, home: LoadNow) -> bool {
+    let has_time = home.busy_permille < BUSY_PERMILLE_MAX || home.busy_permille <= here.busy_permille;
+    has_time && home.connections <= here.connections * CONNECTIONS_RATIO_MAX + CONNECTIONS_SLACK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(connections: u32, busy_permille: u32) -> LoadNow {
+        LoadNow { connections, busy_permille }
+    }
+
+    #[test]
+    fn a_connection_goes_where_its_address_lives() {
+        assert!(moves(load(1, 0), load(1, 0)));
+        assert!(moves(load(1, 0), load(16, 500)));
+    }
+
+    #[test]
+    fn a_busy_home_is_left_alone_unless_here_is_as_busy() {
+        assert!(!moves(load(1, 100), load(1, 900)));
+        assert!(moves(load(1, 950), load(1, 900)));
+    }
+
+    #[test]
+    fn a_crowded_home_is_left_alone() {
+        assert!(!moves(load(10, 0), load(57, 0)));
+        assert!(moves(load(10, 0), load(56, 0)));
+    }
+}

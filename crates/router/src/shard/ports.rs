@@ -1,0 +1,104 @@
+//! Ports: each is one link's place at one address. A slot is used again with the next generation, so that what
+//! is still on the way to the old port is recognised and dropped.
+
+use crate::core::PortId;
+
+/// What a port stands for on the shard that owns its link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Port {
+    /// key of the connection
+    pub(super) conn: u32,
+    /// key of the link within it
+    pub(super) link: u32,
+    /// the shard where the address lives
+    pub(super) home: u16,
+    /// deliveries handed to this consumer port so far: the base of its credit limit
+    pub(super) handed: u32,
+    /// unsettled deliveries sent through this producer port and not answered
+    pub(super) unanswered: u32,
+    /// this producer port is held back
+    pub(super) held: bool,
+    /// this consumer port sends back what it is handed by another shard, until it states its credit again
+    pub(super) refusing: bool,
+    /// the first part of the delivery in progress was sent back: so are the others
+    pub(super) refused_first: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    port: Option<Port>,
+}
+
+/// The ports of one shard.
+#[derive(Debug)]
+pub(super) struct Ports {
+    shard: u16,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Ports {
+    pub(super) fn new(shard: u16) -> Self {
+        Self { shard, slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, conn: u32, link: u32, home: u16) -> PortId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.port = Some(Port {
+            conn,
+            link,
+            home,
+            handed: 0,
+            unanswered: 0,
+            held: false,
+            refusing: false,
+            refused_first: false,
+        });
+        PortId { shard: self.shard, generation: slot.generation, index }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: PortId) -> Option<&Port> {
+        let slot = self.slots.get(id.index as usize)?;
+        if slot.generation == id.generation { slot.port.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation == id.generation { slot.port.as_mut() } else { None }
+    }
+
+    pub(super) fn remove(&mut self, id: PortId) -> Option<Port> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let port = slot.port.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.index);
+        Some(port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_used_again_slot_does_not_answer_to_the_old_port() {
+        let mut ports = Ports::new(3);
+        let old = ports.insert(1, 2, 0);
+        assert_eq!(ports.remove(old).map(|port| port.conn), Some(1));
+        let new = ports.insert(7, 8, 0);
+        assert_eq!(new.index, old.index);
+        assert!(ports.get(old).is_none());
+        assert!(ports.remove(old).is_none());
+        assert_eq!(ports.get(new).map(|port| port.link), Some(8));
+    }
+}

@@ -1,0 +1,111 @@
+//! The window of one link that sends to us (`contracts.md` 7): pure arithmetic.
+
+/// How many deliveries the peer may send, and how many of those it sent wait in the node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    capacity: u32,
+    /// what the peer may still send by the last flow
+    granted: u32,
+    /// sent and not taken by a consumer
+    waiting: u32,
+    open: bool,
+}
+
+impl Window {
+    pub(super) fn new(capacity: u32) -> Self {
+        Self { capacity, granted: 0, waiting: 0, open: false }
+    }
+
+    /// A delivery has begun to arrive.
+    #[inline]
+    pub(super) fn received(&mut self) {
+        self.granted = self.granted.saturating_sub(1);
+        self.waiting += 1;
+    }
+
+    /// `count` deliveries have left for a consumer, or were answered without one. The credit to grant, if it is
+    /// time for a flow: when half of the window is used up, so that a flow costs little a message.
+    #[inline]
+    pub(super) fn taken(&mut self, count: u32) -> Option<u32> {
+        self.waiting = self.waiting.saturating_sub(count);
+        let target = self.target();
+        let due = target.saturating_sub(self.granted) >= self.capacity.div_ceil(2);
+        due.then(|| self.grant(target))
+    }
+
+    /// The address has a consumer now, or none any more. The credit to grant if that changes it; 0 takes back.
+    pub(super) fn set_open(&mut self, open: bool) -> Option<u32> {
+        self.open = open;
+        let target = self.target();
+        (target != self.granted).then(|| self.grant(target))
+    }
+
+    fn target(&self) -> u32 {
+        if self.open { self.capacity.saturating_sub(self.waiting) } else { 0 }
+    }
+
+    fn grant(&mut self, credit: u32) -> u32 {
+        self.granted = credit;
+        credit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_window_grants_nothing() {
+        let mut window = Window::new(10);
+        window.received();
+        assert_eq!(window.taken(1), None);
+    }
+
+    #[test]
+    fn opening_grants_what_does_not_wait() {
+        let mut window = Window::new(10);
+        window.received();
+        assert_eq!(window.set_open(true), Some(9));
+        assert_eq!(window.set_open(true), None);
+        assert_eq!(window.set_open(false), Some(0));
+    }
+
+    #[test]
+    fn a_flow_is_due_when_half_is_used_up() {
+        let mut window = Window::new(10);
+        assert_eq!(window.set_open(true), Some(10));
+        for _ in 0..5 {
+            window.received();
+        }
+        assert_eq!(window.taken(4), None, "nine may be outstanding, five are: four to give is under half");
+        assert_eq!(window.taken(1), Some(10));
+    }
+
+    #[test]
+    fn a_window_of_one_opens_again_after_each() {
+        let mut window = Window::new(1);
+        assert_eq!(window.set_open(true), Some(1));
+        window.received();
+        assert_eq!(window.taken(1), Some(1));
+    }
+
+    #[test]
+    fn granted_plus_waiting_never_exceeds_the_capacity() {
+        let mut window = Window::new(8);
+        let mut peer = window.set_open(true).unwrap_or(0);
+        let mut waiting = 0;
+        for step in 0..1000u32 {
+            if step % 3 != 0 && peer > 0 {
+                window.received();
+                peer -= 1;
+                waiting += 1;
+            } else if waiting > 0 {
+                waiting -= 1;
+                if let Some(credit) = window.taken(1) {
+                    peer = credit;
+                }
+            }
+            assert!(peer + waiting <= 8);
+        }
+    }
+}
