@@ -1,7 +1,6 @@
 """The CA and the server's certificate."""
 
 import ssl
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,29 +8,14 @@ import pytest
 import trustme
 from cryptography import x509
 
+from doubles import TestClock
 from enmasse.auth.certificates import LOOPBACK_NAMES, TlsFiles, ensure_certificates
 from enmasse.base.errors import Unavailable
 
 
-@dataclass
-class SetClock:
-    """A clock that a test sets."""
-
-    moment: datetime
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.moment += timedelta(seconds=seconds)
-
-
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock(datetime.now(UTC))
+def clock() -> TestClock:
+    return TestClock(datetime.now(UTC))
 
 
 def serial(files: TlsFiles) -> int:
@@ -60,19 +44,19 @@ def handshake(files: TlsFiles, name: str) -> None:
 
 @pytest.mark.parametrize("name", LOOPBACK_NAMES)
 def test_clients_that_trust_the_ca_accept_the_server(
-    tmp_path: Path, clock: SetClock, name: str
+    tmp_path: Path, clock: TestClock, name: str
 ) -> None:
     handshake(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock), name)
 
 
-def test_keys_are_private_and_certificates_are_not(tmp_path: Path, clock: SetClock) -> None:
+def test_keys_are_private_and_certificates_are_not(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
     assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "tls.crt": 0o644, "tls.key": 0o600}
     assert files.ca.parent == tmp_path
 
 
-def test_a_second_start_keeps_everything(tmp_path: Path, clock: SetClock) -> None:
+def test_a_second_start_keeps_everything(tmp_path: Path, clock: TestClock) -> None:
     first = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert ensure_certificates(tmp_path, LOOPBACK_NAMES, clock) == first
@@ -80,7 +64,7 @@ def test_a_second_start_keeps_everything(tmp_path: Path, clock: SetClock) -> Non
 
 
 def test_a_certificate_near_its_end_is_renewed_by_the_same_ca(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: TestClock
 ) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     authority, first = files.ca.read_bytes(), serial(files)
@@ -91,7 +75,7 @@ def test_a_certificate_near_its_end_is_renewed_by_the_same_ca(
     assert files.ca.read_bytes() == authority
 
 
-def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock: SetClock) -> None:
+def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     authority, first = files.ca.read_bytes(), serial(files)
     clock.moment += timedelta(days=3300)
@@ -100,7 +84,7 @@ def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock:
     assert serial(files) != first
 
 
-def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: SetClock) -> None:
+def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     first = serial(files)
     ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "mq.example.com", "192.0.2.7"), clock)
@@ -110,7 +94,7 @@ def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: SetClock) -> Non
 
 
 def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
-    tmp_path: Path, clock: SetClock
+    tmp_path: Path, clock: TestClock
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -124,7 +108,7 @@ def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
     handshake(files, "localhost")
 
 
-def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: SetClock) -> None:
+def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: TestClock) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("mq.example.com")
     own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
@@ -134,7 +118,7 @@ def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: SetCloc
 
 
 @pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: SetClock, file: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: TestClock, file: str) -> None:
     ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     (tmp_path / file).write_text("nonsense")
     with pytest.raises(Unavailable, match="restore it, or remove it"):

@@ -4,26 +4,15 @@ import base64
 
 import pytest
 
+import doubles
 from enmasse.auth import passwords
 from enmasse.auth.passwords import derive, verify, without_password
 from enmasse.base.errors import Invalid
-from enmasse.resources import MessagingUser, parse
+from enmasse.resources import MessagingUser
 
 
 def alice(password: str | None = "pencil") -> MessagingUser:
-    authentication = {"type": "password"}
-    if password is not None:
-        authentication["password"] = base64.b64encode(password.encode()).decode()
-    user = parse(
-        {
-            "apiVersion": "enmasse.io/v1beta1",
-            "kind": "MessagingUser",
-            "metadata": {"name": "shop.alice"},
-            "spec": {"username": "alice", "authentication": authentication},
-        }
-    )
-    assert isinstance(user, MessagingUser)
-    return user
+    return doubles.user("shop.alice", password)
 
 
 def test_keys_are_those_of_rfc_7677() -> None:

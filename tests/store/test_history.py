@@ -4,16 +4,12 @@ import asyncio
 
 import pytest
 
+import doubles
 from enmasse.base.errors import Code, Conflict
-from enmasse.resources import Address, AddressSpec
-from enmasse.resources.address import AddressMetadata
 from enmasse.store.history import History
 from enmasse.store.protocol import Event, EventType
 
-ADDRESS = Address(
-    metadata=AddressMetadata(name="default.orders"),
-    spec=AddressSpec(address="orders", type="anycast"),
-)
+ADDRESS = doubles.address()
 
 
 def events(*versions: int) -> list[Event]:

@@ -5,18 +5,15 @@ from pathlib import Path
 
 import pytest
 
+import doubles
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Unavailable
-from enmasse.resources import Address, AddressSpec
-from enmasse.resources.address import AddressMetadata
+from enmasse.resources import Address
 from enmasse.store import SqliteStore
 
 
 def address(name: str) -> Address:
-    return Address(
-        metadata=AddressMetadata(name=f"default.{name}"),
-        spec=AddressSpec(address=name, type="anycast"),
-    )
+    return doubles.address(f"default.{name}")
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:

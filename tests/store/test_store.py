@@ -7,28 +7,16 @@ from pathlib import Path
 
 import pytest
 
+import doubles
+from doubles import TestClock
 from enmasse.base.errors import Code, Conflict, Missing
-from enmasse.resources import Address, AddressSpec, Key, Resource
-from enmasse.resources.address import AddressMetadata
+from enmasse.resources import Address, Key, Resource
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Status
 from enmasse.store import Event, EventType, MemoryStore, SqliteStore, Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class StoppedClock:
-    """A clock that stands still."""
-
-    def now(self) -> datetime:
-        return NOW
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
 
 
 Open = Callable[[], Awaitable[Store]]
@@ -41,9 +29,9 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     async def open_() -> Store:
         store: Store
         if request.param == "memory":
-            store = MemoryStore(StoppedClock())
+            store = MemoryStore(TestClock())
         else:
-            store = await SqliteStore.open(tmp_path / "resources.db", StoppedClock())
+            store = await SqliteStore.open(tmp_path / "resources.db", TestClock())
         opened.append(store)
         return store
 
@@ -58,10 +46,7 @@ async def store(open_store: Open) -> Store:
 
 
 def address(name: str = "orders", type_: str = "anycast", **metadata: str) -> Address:
-    return Address(
-        metadata=AddressMetadata(name=f"default.{name}", **metadata),
-        spec=AddressSpec(address=name, type=type_),
-    )
+    return doubles.address(f"default.{name}", type_, **metadata)
 
 
 def active(resource: Resource) -> Resource:

@@ -45,7 +45,7 @@ def load(text: str, source: str) -> list[Resource]:
     Raises: Invalid for the first document that is not a valid resource. The message names the
         source, the document, and every field at fault.
     """
-    resources = []
+    resources: list[Resource] = []
     for number, data in enumerate(_documents(text, source), start=1):
         try:
             resources.extend(parse(item) for item in _items(data))

@@ -134,6 +134,9 @@ class Resource(Model):
     plural: ClassVar[str]
     """The kind as it stands in HTTP paths."""
 
+    immutable: ClassVar[tuple[str, ...]] = ()
+    """Fields of spec, as named in Python and in documents alike, that cannot change."""
+
     api_versions: ClassVar[tuple[str, ...]] = (API_VERSION,)
     """What a document may say; the first is what the server answers."""
 

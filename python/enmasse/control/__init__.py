@@ -1,0 +1,10 @@
+"""From what is declared to what is so.
+
+`Admission` is the only way in: it decides at once what can be decided at once. `Manager` watches
+the store, keeps the engine's Plan equal to it, and writes what the engine has proven into status.
+"""
+
+from enmasse.control.admission import Admission, Change
+from enmasse.control.manager import Manager
+
+__all__ = ["Admission", "Change", "Manager"]

@@ -1,0 +1,131 @@
+"""What is decided when a request arrives: pure checks, each named for the fault it finds.
+
+A check sees the resource, the resource of the same key before, and the world as it would be. It
+returns None, or the error that refuses the request.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from enmasse.base.errors import Code, Conflict, EnMasseError, Fault, Invalid
+from enmasse.plan import is_open
+from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
+
+
+@dataclass(frozen=True)
+class World:
+    """All resources as they would be after a request, found by what must be unique or exist."""
+
+    resources: dict[Key, Resource]
+    exposed: bool
+    """Whether a listener can be reached from other machines, and nobody said that this is meant."""
+
+    _owners: dict[tuple[str, ...], Key] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, resource in self.resources.items():
+            for name in _unique_names(resource):
+                self._owners.setdefault(name, key)
+
+    def space_of(self, resource: Resource) -> AddressSpace | None:
+        """Return the address space a resource belongs to, if it exists."""
+        space = self.resources.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
+        return space if isinstance(space, AddressSpace) else None
+
+    def owner(self, name: tuple[str, ...]) -> Key | None:
+        """Return which resource has a name that only one may have."""
+        return self._owners.get(name)
+
+    def open_spaces(self) -> list[AddressSpace]:
+        """Return the spaces that let everybody in."""
+        users = [user for user in self.resources.values() if isinstance(user, MessagingUser)]
+        return [
+            space
+            for space in self.resources.values()
+            if isinstance(space, AddressSpace) and is_open(space, users)
+        ]
+
+
+Check = Callable[[Resource, Resource | None, World], EnMasseError | None]
+
+
+def field_changed(resource: Resource, before: Resource | None, _: World) -> EnMasseError | None:
+    """A field that cannot change was changed."""
+    if before is None:
+        return None
+    faults = [
+        Fault(
+            f"spec.{name}",
+            f"cannot change (it is {getattr(before.spec, name)!r});"
+            " delete the resource and create it anew",
+        )
+        for name in resource.immutable
+        if getattr(resource.spec, name) != getattr(before.spec, name)
+    ]
+    return _invalid(Code.FIELD_IMMUTABLE, resource, faults) if faults else None
+
+
+def space_absent(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
+    """The address space it belongs to does not exist."""
+    if isinstance(resource, AddressSpace) or world.space_of(resource):
+        return None
+    message = (
+        f"there is no address space {resource.space!r} in namespace"
+        f" {resource.metadata.namespace!r}; create it first"
+    )
+    return _invalid(Code.SPACE_ABSENT, resource, [Fault("metadata.name", message)])
+
+
+def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
+    """Another resource of the space has that address or user name."""
+    for kind, namespace, space, name in _unique_names(resource):
+        owner = world.owner((kind, namespace, space, name))
+        if owner is not None and owner != resource.key:
+            what = "spec.address" if kind == "Address" else "spec.username"
+            fault = Fault(what, f"{name!r} already belongs to {owner.name} in this address space")
+            return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
+    return None
+
+
+CHECKS: tuple[Check, ...] = (field_changed, space_absent, name_taken)
+"""What every created or changed resource must pass, in the order in which faults are told."""
+
+
+def space_exposed(world: World) -> EnMasseError | None:
+    """A space that lets everybody in could be reached from other machines."""
+    if not world.exposed or not (spaces := world.open_spaces()):
+        return None
+    names = ", ".join(space.metadata.name for space in spaces)
+    return Invalid(
+        Code.SPACE_EXPOSED,
+        f"address space {names} would let everybody in, from other machines too;"
+        " set spec.authenticationService.type to standard, create a MessagingUser first,"
+        " listen on 127.0.0.1, or start with --insecure",
+    )
+
+
+def first_fault(
+    changed: Iterable[tuple[Resource, Resource | None]], world: World
+) -> EnMasseError | None:
+    """Return the first error that any check finds in what a request changes."""
+    for resource, before in changed:
+        for check in CHECKS:
+            if (error := check(resource, before, world)) is not None:
+                return error
+    return space_exposed(world)
+
+
+def _unique_names(resource: Resource) -> list[tuple[str, str, str, str]]:
+    """Names that only one resource may have."""
+    if isinstance(resource, Address):
+        name = resource.spec.address
+    elif isinstance(resource, MessagingUser):
+        name = resource.spec.username
+    else:
+        return []
+    return [(resource.kind, resource.metadata.namespace, resource.space, name)]
+
+
+def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:
+    summary = "; ".join(str(fault) for fault in faults)
+    return Invalid(code, f"{resource.key}: {summary}", faults=faults)

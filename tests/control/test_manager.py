@@ -1,0 +1,193 @@
+"""The loop from store to status, with a store in memory and an engine that obeys."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from doubles import FakeEngine, TestClock, address, space, user
+from enmasse.base.errors import Code, Unavailable
+from enmasse.base.tasks import Backoff
+from enmasse.control import Admission, Manager
+from enmasse.resources import Key, Resource
+from enmasse.resources.model import Phase
+from enmasse.store import MemoryStore
+from enmasse.store.history import CAPACITY
+
+ORDERS = Key("Address", "default", "default.orders")
+
+
+class Platform:
+    """A store, an admission, an engine and a manager."""
+
+    def __init__(self) -> None:
+        clock = TestClock()
+        self.store = MemoryStore(clock)
+        self.engine = FakeEngine()
+        self.admission = Admission(self.store, exposed=False)
+        self.manager = Manager(self.store, self.engine, clock, Backoff(0.001, 0.01))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Platform"]:
+        task = asyncio.ensure_future(self.manager.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def apply(self, *resources: Resource) -> None:
+        await self.admission.apply(resources)
+        await self.manager.reached(self.store.version)
+
+    def phase(self, key: Key = ORDERS) -> Phase:
+        resource = self.store.get(key)
+        assert resource is not None
+        return resource.status.phase
+
+    def planned(self) -> dict[str, list[str]]:
+        return {
+            planned.names[0]: [address.name for address in planned.addresses]
+            for planned in self.engine.plan.spaces
+        }
+
+
+@pytest.fixture
+def platform() -> Platform:
+    return Platform()
+
+
+async def test_a_declared_address_becomes_active(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), address())
+        assert platform.planned() == {"default": ["orders"]}
+        assert platform.phase() == "Active"
+        assert platform.phase(Key("AddressSpace", "default", "default")) == "Active"
+
+
+async def test_what_was_declared_before_the_start_is_served(platform: Platform) -> None:
+    await platform.admission.apply([space(), address(), user()])
+    async with platform.running():
+        await platform.manager.reached(platform.store.version)
+        assert {resource.status.phase for resource in platform.store.list()} == {"Active"}
+
+
+async def test_an_empty_store_is_an_empty_plan(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        await platform.admission.delete(Key("AddressSpace", "default", "default"))
+        await platform.manager.reached(platform.store.version)
+        assert platform.planned() == {}
+
+
+async def test_what_changes_nothing_is_not_applied_again(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), address())
+        count = len(platform.engine.applied)
+        await platform.apply(address(labels={"team": "north"}))
+        assert len(platform.engine.applied) == count
+
+
+async def test_versions_only_grow(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        for number in range(5):
+            await platform.apply(address(f"default.a{number}"))
+        versions = [plan.version for plan in platform.engine.applied]
+        assert versions == sorted(set(versions))
+
+
+async def test_a_refused_plan_is_said_and_tried_again(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        platform.engine.refusals = [Unavailable(Code.NOT_AVAILABLE, "busy")] * 3
+        events = platform.store.watch(platform.store.version)
+        await platform.admission.apply([address()])
+        said = None
+        async for event in events:
+            if event.resource.key == ORDERS and event.resource.status.messages:
+                said = event.resource.status.messages
+            if event.resource.key == ORDERS and event.resource.status.is_ready:
+                break
+        assert said == ("the node does not serve it yet: busy",)
+        assert platform.planned() == {"default": ["orders"]}
+
+
+async def test_a_new_change_does_not_wait_for_the_next_try(platform: Platform) -> None:
+    platform.manager = Manager(
+        platform.store, platform.engine, TestClock(), Backoff(first_s=3600, limit_s=3600)
+    )
+    async with platform.running():
+        await platform.apply(space())
+        platform.engine.refusals = [Unavailable(Code.NOT_AVAILABLE, "busy")]
+        events = platform.store.watch(platform.store.version)
+        await platform.admission.apply([address()])
+        async for event in events:
+            if event.resource.status.messages:
+                break
+        await platform.apply(address("default.more"))
+        assert platform.phase() == "Active"
+
+
+async def test_a_bug_in_a_pass_does_not_end_the_loop(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        apply, calls = platform.engine.apply, []
+
+        async def broken_once(plan: object) -> object:
+            calls.append(plan)
+            if len(calls) == 1:
+                raise ZeroDivisionError
+            return await apply(plan)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(platform.engine, "apply", broken_once)
+        await platform.apply(address())
+        assert len(calls) == 2
+        assert platform.phase() == "Active"
+
+
+async def test_active_follows_the_proof(platform: Platform) -> None:
+    async with platform.running():
+        await platform.admission.apply([space(), address()])
+        made = platform.store.get(ORDERS)
+        assert made is not None
+        platform.engine.withheld = {made.metadata.uid or ""}
+        await platform.manager.reached(platform.store.version)
+        assert platform.phase() == "Configuring"
+        platform.engine.withheld = set()
+        await platform.apply(address("default.more"))
+        assert platform.phase() == "Active"
+
+
+async def test_the_younger_of_two_becomes_active_when_the_older_goes(platform: Platform) -> None:
+    twin = address("default.twin", address="orders")
+    # Past the admission, as two processes with one store could write it.
+    await platform.store.put([space(), address(), twin])
+    async with platform.running():
+        await platform.manager.reached(platform.store.version)
+        assert (platform.phase(), platform.phase(twin.key)) == ("Active", "Pending")
+        await platform.admission.delete(ORDERS)
+        await platform.manager.reached(platform.store.version)
+        assert platform.phase(twin.key) == "Active"
+
+
+async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        await platform.apply(*(address(f"default.a{number}") for number in range(CAPACITY + 1)))
+        assert len(platform.planned()["default"]) == CAPACITY + 1
+        assert all(resource.status.is_ready for resource in platform.store.list())
+
+
+async def test_changes_that_come_together_are_one_plan(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space())
+        count = len(platform.engine.applied)
+        await asyncio.gather(
+            *(platform.admission.create(address(f"default.a{number}")) for number in range(50))
+        )
+        await platform.manager.reached(platform.store.version)
+        assert len(platform.engine.applied) - count < 25

@@ -1,0 +1,69 @@
+"""When a resource is ready, and what it says while it is not."""
+
+import pytest
+
+from doubles import TestClock, address, space, user
+from enmasse.base.errors import Code, Unavailable
+from enmasse.control.manager import CHAINS
+from enmasse.control.status import Seen, decide
+from enmasse.engines import Proof
+from enmasse.plan import LeftOut
+from enmasse.resources import KINDS, Resource
+from enmasse.resources.conditions import READY, find
+
+REFUSED = Unavailable(Code.NOT_AVAILABLE, "worker 1 has not answered")
+TAKEN = LeftOut("AddressTaken", "taken")
+
+
+def seen(
+    *, active: bool = True, version: int = 1, proven: int | None = 1, refused: bool = False
+) -> Seen:
+    served = frozenset({"u"} if active else ())
+    return Seen(
+        version=version,
+        left_out={address("default.again").key: TAKEN},
+        proof=None if proven is None else Proof(proven, served),
+        refusal=REFUSED if refused else None,
+        now=TestClock().now(),
+    )
+
+
+def made(resource: Resource) -> Resource:
+    return resource.with_metadata(uid="u", generation=3)
+
+
+CASES = {
+    "proven": (address(), seen(), "Active", "Served"),
+    "a space proven": (space(), seen(), "Active", "Served"),
+    "left out of the plan": (address("default.again"), seen(), "Pending", "AddressTaken"),
+    "plan refused": (address(), seen(refused=True), "Configuring", "PlanRefused"),
+    "no answer yet": (space(), seen(proven=None), "Configuring", "PlanNotApplied"),
+    "an older plan served": (address(), seen(version=2), "Configuring", "PlanNotApplied"),
+    "a newer plan served": (address(), seen(proven=2), "Active", "Served"),
+    "not named as active": (address(), seen(active=False), "Configuring", "NotActive"),
+    "a user is in force with the plan": (user(), seen(active=False), "Active", "Served"),
+    "a user before the plan": (user(), seen(proven=None), "Configuring", "PlanNotApplied"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_finding_decides(name: str) -> None:
+    resource, what, phase, reason = CASES[name]
+    status = decide(made(resource), what, CHAINS[resource.kind])
+    assert status.phase == phase
+    assert status.is_ready is (phase == "Active")
+    condition = find(status.conditions, READY)
+    assert condition is not None
+    assert condition.reason == reason
+    assert condition.observed_generation == 3
+    assert bool(status.messages) is (phase != "Active")
+
+
+def test_what_was_ready_and_is_refused_has_failed() -> None:
+    ready = made(address())
+    ready = ready.with_status(decide(ready, seen(), CHAINS["Address"]))
+    assert decide(ready, seen(refused=True), CHAINS["Address"]).phase == "Failed"
+
+
+def test_every_kind_has_a_chain() -> None:
+    assert set(CHAINS) == set(KINDS)

@@ -1,0 +1,120 @@
+"""Stand-ins and short ways to make things, for tests of several packages."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from enmasse.base.errors import Code, EnMasseError, Missing
+from enmasse.engines import AddressFigures, Connection, Observed, Proof
+from enmasse.plan import Plan
+from enmasse.resources import Address, AddressSpace, MessagingUser, parse
+
+
+class TestClock:
+    """A clock that stands still until it is told, or asked to sleep."""
+
+    __test__ = False
+
+    def __init__(self, moment: datetime | None = None) -> None:
+        self.moment = moment or datetime(2026, 1, 1, tzinfo=UTC)
+        self.elapsed_s = 0.0
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return self.elapsed_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+        self.elapsed_s += seconds
+
+
+class FakeEngine:
+    """An engine that serves whatever it is told, or refuses when it is told to."""
+
+    def __init__(self) -> None:
+        self.applied: list[Plan] = []
+        self.refusals: list[EnMasseError] = []
+        self.withheld: set[str] = set()
+        self.figures: list[AddressFigures] = []
+        self.open: list[Connection] = []
+        self.traced: dict[int, bool] = {}
+
+    @property
+    def plan(self) -> Plan:
+        return self.applied[-1]
+
+    async def apply(self, plan: Plan) -> Proof:
+        await asyncio.sleep(0)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.applied.append(plan)
+        uids = {space.uid for space in plan.spaces}
+        uids |= {address.uid for space in plan.spaces for address in space.addresses}
+        return Proof(plan.version, frozenset(uids - self.withheld))
+
+    async def observe(self) -> Observed:
+        return Observed(len(self.open), self.figures)
+
+    async def connections(self) -> Sequence[Connection]:
+        return self.open
+
+    async def trace(self, connection: int, *, on: bool) -> None:
+        if all(one.id != connection for one in self.open):
+            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {connection}")
+        self.traced[connection] = on
+
+
+def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def space(
+    name: str = "default", authentication: str | None = None, **metadata: Any
+) -> AddressSpace:
+    spec: dict[str, Any] = {"type": "standard"}
+    if authentication:
+        spec["authenticationService"] = {"type": authentication}
+    resource = parse(document("AddressSpace", name, spec))
+    assert isinstance(resource, AddressSpace)
+    return resource.with_metadata(**metadata)
+
+
+def address(
+    name: str = "default.orders",
+    type_: str = "anycast",
+    address: str | None = None,
+    **metadata: Any,
+) -> Address:
+    spec = {"type": type_, "address": address or name.partition(".")[2]}
+    resource = parse(document("Address", name, spec))
+    assert isinstance(resource, Address)
+    return resource.with_metadata(**metadata)
+
+
+def user(
+    name: str = "default.alice", password: str | None = "pencil", **metadata: Any
+) -> MessagingUser:
+    authentication = {"type": "password"}
+    if password is not None:
+        authentication["password"] = base64.b64encode(password.encode()).decode()
+    spec = {
+        "username": name.partition(".")[2],
+        "authentication": authentication,
+        "authorization": [{"addresses": ["*"], "operations": ["send", "recv"]}],
+    }
+    resource = parse(document("MessagingUser", name, spec))
+    assert isinstance(resource, MessagingUser)
+    return resource.with_metadata(**metadata)
