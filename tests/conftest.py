@@ -1,9 +1,27 @@
 """What every test may ask for."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
 import pytest
 
+from running import Platform, Start, running
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Asynchronous tests run on asyncio, the loop that the product runs on."""
-    return "asyncio"
+
+@pytest.fixture(scope="module")
+def start_platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start platforms that live until the module's tests are done: `start_platform("-f", path)`."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str | Path) -> Platform:
+            data = tmp_path_factory.mktemp("data")
+            return stack.enter_context(running(data, *map(str, arguments)))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def platform(start_platform: Start) -> Platform:
+    """A platform as it is on first start: space `default`, addresses `anycast` and `multicast`."""
+    return start_platform()

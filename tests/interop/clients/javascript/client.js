@@ -4,6 +4,7 @@
 const fs = require('node:fs');
 const { once } = require('node:events');
 const rhea = require('rhea');
+const WebSocket = require('ws');
 
 const body = (number, size) => rhea.message.data_section(Buffer.alloc(size, number % 256));
 const content = (message) => message.body.content;
@@ -17,16 +18,23 @@ function connectOptions(options) {
   if (mechanism === 'ANONYMOUS') mechanisms.enable_anonymous('interop');
   if (mechanism === 'PLAIN') mechanisms.enable_plain(options.user, options.password);
   if (mechanism === 'EXTERNAL') mechanisms.enable_external();
+  const ca = options.ca && fs.readFileSync(options.ca);
   return {
     host: options.host,
     port: options.port,
+    connection_details: options.websocket ? webSocket(options, ca) : undefined,
     reconnect: false,
     sasl_mechanisms: mechanism === 'NONE' ? undefined : mechanisms,
     transport: options.tls ? 'tls' : 'tcp',
-    ca: options.ca && fs.readFileSync(options.ca),
+    ca,
     cert: options.certificate && fs.readFileSync(options.certificate),
     key: options.key && fs.readFileSync(options.key),
   };
+}
+
+function webSocket({ host, port, tls }, ca) {
+  const url = `${tls ? 'wss' : 'ws'}://${host}:${port}/`;
+  return rhea.websocket_connect(WebSocket)(url, ['amqp'], { ca });
 }
 
 /** Resolves to the open connection, or to the error that kept it shut. */

@@ -34,12 +34,14 @@ def connected(options: dict[str, Any]) -> Iterator[BlockingConnection]:
         if "certificate" in options:
             domain.set_credentials(options["certificate"], options["key"], None)
     scheme = "amqps" if options.get("tls") else "amqp"
+    mechanism = options.get("mechanism", "ANONYMOUS")
     try:
         connection = BlockingConnection(
             f"{scheme}://{options['host']}:{options['port']}",
             timeout=TIMEOUT_S,
             ssl_domain=domain,
-            allowed_mechs=options.get("mechanism", "ANONYMOUS"),
+            sasl_enabled=mechanism != "NONE",
+            allowed_mechs=mechanism,
             user=options.get("user"),
             password=options.get("password"),
         )

@@ -96,7 +96,9 @@ public final class Client {
 
     private static String url(String scenario, Options options) {
         Map<String, String> query = new LinkedHashMap<>();
-        query.put("amqp.saslMechanisms", options.text("mechanism") == null ? "ANONYMOUS" : options.text("mechanism"));
+        String mechanism = options.text("mechanism") == null ? "ANONYMOUS" : options.text("mechanism");
+        query.put(mechanism.equals("NONE") ? "amqp.saslLayer" : "amqp.saslMechanisms",
+                mechanism.equals("NONE") ? "false" : mechanism);
         query.put("amqp.idleTimeout", "60000");
         if (options.flag("tls")) {
             query.put("transport.trustStoreLocation", options.text("truststore"));
@@ -114,7 +116,8 @@ public final class Client {
         if (scenario.equals("drain")) {
             query.put("jms.prefetchPolicy.all", "0"); // each receive gives credit and drains what is left of it
         }
-        StringBuilder url = new StringBuilder(options.flag("tls") ? "amqps://" : "amqp://");
+        StringBuilder url = new StringBuilder(options.flag("websocket") ? "amqpws" : "amqp");
+        url.append(options.flag("tls") ? "s://" : "://");
         url.append(options.text("host")).append(':').append(options.number("port"));
         String separator = "?";
         for (Map.Entry<String, String> item : query.entrySet()) {

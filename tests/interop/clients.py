@@ -1,0 +1,136 @@
+"""Building and calling the client programs of `clients/`."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).parent / "clients"
+CACHE = Path(__file__).parent.parent.parent / ".cache" / "interop"
+BUILD_TIMEOUT_S = 1200
+CALL_TIMEOUT_S = 110
+
+
+def _shell(*command: str | Path, cwd: Path, **environment: str) -> None:
+    subprocess.run(
+        command, cwd=cwd, env=os.environ | environment, check=True, timeout=BUILD_TIMEOUT_S
+    )
+
+
+def _nothing(source: Path, built: Path) -> None:
+    """Python's client needs no build: the `test` extra installed its library."""
+
+
+def _npm(source: Path, built: Path) -> None:
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(source / name, built / name)
+    _shell("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error", cwd=built)
+
+
+def _maven(source: Path, built: Path) -> None:
+    _shell("mvn", "-q", "-B", "package", f"-Dbuild.folder={built}", cwd=source)
+
+
+def _go(source: Path, built: Path) -> None:
+    _shell("go", "build", "-o", built / "client", ".", cwd=source)
+
+
+def _cargo(source: Path, built: Path) -> None:
+    _shell("cargo", "build", "--locked", "--quiet", cwd=source, CARGO_TARGET_DIR=str(built))
+
+
+@dataclass(frozen=True)
+class Client:
+    """A foreign library, and the program that drives it."""
+
+    name: str
+    library: str
+    build: Callable[[Path, Path], None]
+    command: tuple[str, ...]
+    """`{source}` and `{built}` stand for the program's folder and for what its build left."""
+
+    mechanisms: tuple[str, ...]
+    """SASL mechanisms the library has; NONE: it can leave the SASL layer out."""
+
+    websocket: bool = False
+
+    def prepare(self) -> None:
+        """Build the program, unless it was built from the same sources before."""
+        source, built = SOURCES / self.name, CACHE / self.name
+        digest = hashlib.sha256()
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and "node_modules" not in path.parts:
+                digest.update(str(path.relative_to(source)).encode() + path.read_bytes())
+        stamp = built / "built-from"
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        built.mkdir(parents=True, exist_ok=True)
+        self.build(source, built)
+        stamp.write_text(digest.hexdigest())
+
+    def call(self, scenario: str, **options: Any) -> dict[str, Any]:
+        """Run one scenario; return the program's answer."""
+        places = {"source": str(SOURCES / self.name), "built": str(CACHE / self.name)}
+        command = [part.format(**places) for part in self.command]
+        done = subprocess.run(
+            [*command, scenario, json.dumps(options)],
+            env=os.environ | {"NODE_PATH": f"{places['built']}/node_modules"},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=CALL_TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{self.library} failed at {scenario}; see its stderr"
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            "python",
+            "python-qpid-proton",
+            _nothing,
+            (sys.executable, "{source}/client.py"),
+            ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
+        ),
+        Client(
+            "javascript",
+            "rhea",
+            _npm,
+            ("node", "{source}/client.js"),
+            ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL"),
+            websocket=True,
+        ),
+        Client(
+            "java",
+            "Qpid JMS",
+            _maven,
+            ("java", "-cp", "{built}/client.jar:{built}/lib/*", "Client"),
+            ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
+            websocket=True,
+        ),
+        Client(
+            "go",
+            "go-amqp",
+            _go,
+            ("{built}/client",),
+            ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL"),
+        ),
+        Client(
+            "rust",
+            "fe2o3-amqp",
+            _cargo,
+            ("{built}/debug/client",),
+            ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
+        ),
+    )
+}

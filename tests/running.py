@@ -1,0 +1,79 @@
+"""A platform that runs as a user would start it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ENMASSE = Path(sys.executable).with_name("enmasse")
+LISTENERS = ("amqp", "amqps", "ws", "wss", "http")
+STOP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A running `enmasse up`."""
+
+    process: subprocess.Popen[str]
+    data: Path
+    endpoints: dict[str, dict[str, Any]]
+
+    def port(self, listener: str = "amqp") -> int:
+        return int(self.endpoints[listener]["port"])
+
+    def url(self, listener: str = "amqp") -> str:
+        place = self.endpoints[listener]
+        return f"{listener}://{place['host']}:{place['port']}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which the command line finds this platform."""
+        return os.environ | {
+            "ENMASSE_DATA": str(self.data),
+            "ENMASSE_HTTP_PORT": str(self.port("http")),
+        }
+
+    def enmasse(self, *arguments: str, timeout_s: float = 20.0) -> str:
+        """Run one command against this platform; return what it printed."""
+        done = subprocess.run(
+            [ENMASSE, *arguments],
+            env=self.environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=timeout_s,
+        )
+        return done.stdout
+
+
+@contextmanager
+def running(data: Path, *arguments: str) -> Iterator[Platform]:
+    """Start `enmasse up` on free ports and wait until it says that it is ready."""
+    ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
+    process = subprocess.Popen(
+        [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"`enmasse up` ended with {process.wait(STOP_TIMEOUT_S)} before it was ready"
+        yield Platform(process, data, json.loads(line)["endpoints"])
+        assert process.poll() is None, f"`enmasse up` ended by itself with {process.returncode}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+
+Start = Callable[..., Platform]
+"""Starts a platform with these arguments to `enmasse up`."""
