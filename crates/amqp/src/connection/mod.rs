@@ -3,173 +3,290 @@
 //! A driver feeds `poll_event` until it returns `None`, answers what asks for an answer, calls `flush` at the
 //! end of its turn and writes `output`. Both sides are here: a server waits for the peer's header, a client
 //! speaks first; after `open` they are the same.
+//!
+//! `handshake` brings the connection up and down, `receive` takes frames apart, `sessions` and `links` carry out
+//! what the driver asks of them, `transfers` is the hot path both ways, `settlement` the way back, `timers` the
+//! silence. `state` holds the tables.
 
 mod config;
 mod event;
+mod fault;
+mod handshake;
+mod links;
+mod receive;
+mod sessions;
+mod settlement;
+pub(crate) mod slots;
+mod state;
+mod timers;
+mod transfers;
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use config::{Config, SaslPolicy};
 pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, UseError};
+use fault::Fault;
+use slab::Slab;
+use slots::Slots;
+use state::{Sasl, State};
+use timers::Timers;
 
+use crate::codec::frame::{self, FrameKind, MIN_MAX_FRAME_SIZE};
+use crate::codec::{encode_flow, fast};
+use crate::link::Link;
+use crate::session::Session;
 use crate::time::Time;
-use crate::types::{Attach, Error, Open, Outcome, SaslCode, SaslInit, Symbol};
+use crate::types::{Open, Role};
 
 /// One AMQP connection, either side.
+#[derive(Debug)]
 pub struct Connection {
-    #[expect(dead_code)]
     config: Arc<Config>,
     output: Vec<u8>,
+    /// something other than reading the next frame comes first: see `attend`
+    attention: bool,
+    state: State,
+    sasl: Sasl,
+    max_frame_size: u32,
+    /// bytes of the largest frame that the peer takes
+    remote_max_frame_size: usize,
+    remote_channel_max: u16,
+    /// by their place, which is also our channel
+    sessions: Slab<Session>,
+    /// by the peer's channel
+    channels: Slots,
+    links: Slab<Link>,
+    /// sessions with something to write at the end of the turn, each once
+    due: Vec<u32>,
+    timers: Timers,
+    /// what the driver is to be told before anything more is read
+    events: VecDeque<Event<'static>>,
+    /// what the driver has been told is over, and is forgotten by the next `poll_event`
+    gone: Option<Gone>,
+    /// the attach that the driver has not answered
+    unanswered: Option<u32>,
+    /// the driver has been told that the connection is over
+    over: bool,
+    /// links by their name, as our end sends or receives
+    names: [HashMap<Arc<str>, u32>; 2],
+    /// what is needed only before `open`
+    handshake: Option<Box<handshake::Handshake>>,
 }
 
-#[expect(unused_variables)]
+#[derive(Clone, Copy, Debug)]
+enum Gone {
+    Link(u32),
+    Session(u32),
+}
+
+/// What comes before reading a frame.
+enum Attention {
+    Event(Event<'static>),
+    Wait,
+    Read,
+}
+
 impl Connection {
     /// The accepting side of a connection.
     #[must_use]
     pub fn server(config: Arc<Config>, now: Time, sasl: SaslPolicy) -> Self {
-        Self { config, output: Vec::new() }
+        Self::new(config, now, handshake::Handshake::server(sasl))
     }
 
     /// The side that connects: with `sasl` the header of SASL goes out, else that of AMQP and `open` at once.
     /// `open`'s frame size, channel-max and idle-time-out are replaced by those of `config`.
     #[must_use]
     pub fn client(config: Arc<Config>, now: Time, sasl: bool, open: Open) -> Self {
-        Self { config, output: Vec::new() }
+        let mut connection = Self::new(config, now, handshake::Handshake::client(open));
+        connection.speak_first(sasl);
+        connection
+    }
+
+    fn new(config: Arc<Config>, now: Time, handshake: handshake::Handshake) -> Self {
+        Self {
+            output: Vec::new(),
+            attention: true,
+            state: State::Start,
+            sasl: Sasl::Off,
+            max_frame_size: config.max_frame_size.max(MIN_MAX_FRAME_SIZE),
+            remote_max_frame_size: MIN_MAX_FRAME_SIZE as usize,
+            remote_channel_max: u16::MAX,
+            sessions: Slab::new(),
+            channels: Slots::default(),
+            links: Slab::new(),
+            due: Vec::new(),
+            timers: Timers::new(&config, now),
+            events: VecDeque::new(),
+            gone: None,
+            unanswered: None,
+            over: false,
+            names: [HashMap::new(), HashMap::new()],
+            handshake: Some(Box::new(handshake)),
+            config,
+        }
     }
 
     /// Consumes whole frames from the front of `input` until there is an event to report or no whole frame is
     /// left, or the driver owes an answer. The driver keeps what is left of `input` for the next call.
-    #[inline]
     pub fn poll_event<'a>(&mut self, now: Time, input: &mut &'a [u8]) -> Option<Event<'a>> {
-        None
+        self.timers.now = now;
+        loop {
+            if self.attention {
+                match self.attend(input) {
+                    Attention::Event(event) => return Some(event),
+                    Attention::Wait => return None,
+                    Attention::Read => {}
+                }
+            }
+            let bytes: &'a [u8] = input;
+            let frame = match frame::split(bytes, self.max_frame_size) {
+                Ok(Some((frame, length))) => {
+                    *input = &bytes[length..];
+                    self.timers.received = now;
+                    frame
+                }
+                Ok(None) => return None,
+                Err(error) => {
+                    self.fail(error.into());
+                    continue;
+                }
+            };
+            let result = if !self.attention && frame.kind == FrameKind::Amqp && fast::is_transfer(frame.body) {
+                self.on_transfer(frame.channel, frame.body).map(|incoming| incoming.map(Event::Transfer))
+            } else {
+                self.on_frame(&frame)
+            };
+            match result {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) => {}
+                Err(fault) => self.fail(fault),
+            }
+        }
+    }
+
+    /// What has to happen before the next frame is read.
+    #[cold]
+    fn attend(&mut self, input: &mut &[u8]) -> Attention {
+        match self.gone.take() {
+            Some(Gone::Link(link)) => self.forget_link(link),
+            Some(Gone::Session(session)) => self.forget_session(session),
+            None => {}
+        }
+        if let Some(event) = self.events.pop_front() {
+            match &event {
+                Event::Detach { link, .. } => self.gone = Some(Gone::Link(link.0)),
+                Event::End { session, .. } => self.gone = Some(Gone::Session(session.0)),
+                Event::Closed { .. } => self.over = true,
+                _ => {}
+            }
+            return Attention::Event(event);
+        }
+        self.events = VecDeque::new();
+        if self.over {
+            *input = &[];
+            return Attention::Wait;
+        }
+        if self.unanswered.is_some() || self.state == State::OpenReceived || self.sasl.owes() {
+            return Attention::Wait;
+        }
+        if self.awaits_header() {
+            return match self.read_header(input) {
+                true => self.attend(input),
+                false => Attention::Wait,
+            };
+        }
+        self.attention = self.state != State::Opened;
+        Attention::Read
+    }
+
+    /// Queues an event; it is returned before anything more is read.
+    fn tell(&mut self, event: Event<'static>) {
+        self.events.push_back(event);
+        self.attention = true;
     }
 
     /// Bytes to be written. The driver takes them off the front.
+    #[inline]
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// When to call `handle_timeout`, if nothing else happens.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    /// Sends a heartbeat that is due, or gives up on a silent peer: then `poll_event` returns `Closed`.
-    pub fn handle_timeout(&mut self, now: Time) {}
-
     /// End of the driver's turn: writes the dispositions and flows that were put together.
-    pub fn flush(&mut self, now: Time) {}
-
-    /// Server, before the first input: the mechanisms offered, strongest first.
-    pub fn sasl_mechanisms(&mut self, mechanisms: &[Symbol]) {}
-
-    /// Server: the answer to `SaslInit` or `SaslResponse`, if there is more to ask.
-    pub fn sasl_challenge(&mut self, challenge: Vec<u8>) {}
-
-    /// Server: the verdict. Unless it is `Ok`, the connection is over and `Closed` follows.
-    pub fn sasl_outcome(&mut self, code: SaslCode, additional_data: Option<Vec<u8>>) {}
-
-    /// Client: the answer to `SaslMechanisms`.
-    pub fn sasl_init(&mut self, init: SaslInit) {}
-
-    /// Client: the answer to `SaslChallenge`.
-    pub fn sasl_response(&mut self, response: Vec<u8>) {}
-
-    /// Server: the answer to `Open`. Frame size, channel-max and idle-time-out are replaced by those of
-    /// `Config`.
-    pub fn open(&mut self, open: Open) {}
-
-    /// Ends the connection: `Closed` follows with the peer's `close`, or when that does not come in time.
-    pub fn close(&mut self, error: Option<Error>) {}
-
-    /// Begins a session; frames on it may follow at once.
-    ///
-    /// # Errors
-    /// `NotOpen` before the AMQP layer has begun (with SASL: before the `SaslOutcome`), `Limit` past `channel-max`.
-    pub fn begin(&mut self) -> Result<SessionId, UseError> {
-        Err(UseError::NotOpen)
+    pub fn flush(&mut self, now: Time) {
+        self.timers.now = now;
+        while let Some(index) = self.due.pop() {
+            if let Some(session) = self.sessions.get_mut(index as usize) {
+                session.due = false;
+                self.flush_session(index);
+            }
+        }
+        if !self.output.is_empty() {
+            self.timers.sent = now;
+        }
     }
 
-    /// Ends a session and its links: `Detach` of each and `End` follow.
-    pub fn end(&mut self, session: SessionId, error: Option<Error>) {}
-
-    /// Attaches a link of our own; `handle` is filled in.
-    ///
-    /// # Errors
-    /// `NotOpen` if the session is not there, `Limit` past `handle-max`.
-    pub fn attach(&mut self, session: SessionId, attach: Attach) -> Result<LinkId, UseError> {
-        Err(UseError::NotOpen)
+    /// Writes what a session has put together: dispositions before flows, so that a sender learns what became of
+    /// its deliveries before it is asked for more.
+    fn flush_session(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        if !session.state.writes() || !self.state.writes() {
+            session.due_links.clear();
+            return;
+        }
+        let (channel, output) = (session.channel, &mut self.output);
+        session.received.take(|first, last, outcome, settled| {
+            fast::encode_disposition(output, channel, Role::Receiver, first, last, settled, outcome);
+        });
+        session.sent.take(|first, last, outcome, settled| {
+            fast::encode_disposition(output, channel, Role::Sender, first, last, settled, outcome);
+        });
+        while let Some(place) = session.due_links.pop() {
+            let Some(link) = self.links.get_mut(place as usize).filter(|link| link.session == index) else { continue };
+            if std::mem::take(&mut link.flow_due) && link.state.writes() {
+                let mut flow = session.flow_state();
+                link.fill_flow(&mut flow);
+                encode_flow(output, channel, &flow);
+            }
+        }
+        if session.take_flow_due() {
+            encode_flow(output, channel, &session.flow_state());
+        }
     }
 
-    /// Answers `Event::Attach`: the link is up.
-    pub fn accept(&mut self, link: LinkId, reply: AttachReply) {}
-
-    /// Answers `Event::Attach` with an attach of null terminus and a closing detach (2.6.3). The link's id is
-    /// gone; no event follows.
-    pub fn refuse(&mut self, link: LinkId, error: Error) {}
-
-    /// Detaches a link; `Detach` follows with the peer's answer.
-    pub fn detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {}
-
-    /// Receiving link: the sender may send `credit` deliveries from now on. Written at `flush`.
-    pub fn grant(&mut self, link: LinkId, credit: u32) {}
-
-    /// Receiving link: asks the sender to use its credit up or give it back (2.6.7); `Flow` answers.
-    pub fn drain(&mut self, link: LinkId) {}
-
-    /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges.
+    /// Puts a session into the list of those to flush.
     #[inline]
-    pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {}
-
-    /// Receiving link: closes the incoming window of its session while any link of the session is held.
-    pub fn hold(&mut self, link: LinkId, hold: bool) {}
-
-    /// Sending link: how many deliveries it may begin now. 0 without credit, while its session's window is
-    /// closed or its unsettled deliveries are at their bound, and within a delivery of its own.
-    #[inline]
-    #[must_use]
-    pub fn sendable(&self, link: LinkId) -> u32 {
-        0
+    fn mark_due(due: &mut Vec<u32>, index: u32, session: &mut Session) {
+        if !session.due {
+            session.due = true;
+            due.push(index);
+        }
     }
 
-    /// Sending link: whether the next piece of the delivery in progress may be handed in.
-    #[inline]
-    #[must_use]
-    pub fn continuable(&self, link: LinkId) -> bool {
-        false
+    /// Puts a link's flow into the list of what to flush.
+    fn mark_flow(&mut self, place: u32) {
+        let Some(link) = self.links.get_mut(place as usize) else { return };
+        let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
+        if !link.flow_due {
+            link.flow_due = true;
+            session.due_links.push(place);
+        }
+        Self::mark_due(&mut self.due, link.session, session);
     }
-
-    /// Sending link: writes a piece of a delivery. Frames of one piece that the session's window has no room for
-    /// are kept and written when it opens.
-    ///
-    /// # Errors
-    /// Says why nothing was taken.
-    #[inline]
-    pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
-        Err(SendError::NotAttached)
-    }
-
-    /// Sending link, after `Credit` with `drain`: gives back what credit is left (2.6.7).
-    pub fn drained(&mut self, link: LinkId) {}
-
-    /// Takes each delivery of ours in `first..=last` out of the unsettled ones: `f(link, token)`, in order of ids.
-    /// With `settled` false the peer is told that we settled them.
-    pub fn take_settled(
-        &mut self,
-        session: SessionId,
-        first: u32,
-        last: u32,
-        settled: bool,
-        f: impl FnMut(LinkId, u64),
-    ) {
-    }
-
-    /// Takes all unsettled deliveries of a link, in order of ids.
-    pub fn take_unsettled(&mut self, link: LinkId, f: impl FnMut(u64)) {}
 
     /// The links there are.
     pub fn links(&self) -> impl Iterator<Item = LinkId> {
-        std::iter::empty()
+        self.links.iter().filter(|(_, link)| !link.told).map(|(place, _)| LinkId(place as u32))
+    }
+
+    /// Gives back the memory that a busy time left behind.
+    fn trim(&mut self) {
+        self.due.shrink_to_fit();
+        if self.output.is_empty() {
+            self.output = Vec::new();
+        }
+        for (_, session) in &mut self.sessions {
+            session.trim();
+        }
     }
 }

@@ -1,1 +1,245 @@
-//! link
+//! One link endpoint (2.6): credit, the delivery in progress, settlement modes.
+
+pub(crate) mod state;
+
+use std::sync::Arc;
+
+use state::State;
+
+use crate::codec::fast::TransferView;
+use crate::types::{Error, Flow, Outcome, ReceiverSettleMode, Role, SenderSettleMode, condition};
+
+/// No limit.
+const UNLIMITED: u64 = u64::MAX;
+
+/// The delivery of which some frames went by and more are to come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivery {
+    pub(crate) in_progress: bool,
+    pub(crate) settled: bool,
+    /// its frames are dropped: it resumes one that we do not know (2.6.13)
+    pub(crate) ignored: bool,
+    pub(crate) id: u32,
+    pub(crate) message_format: u32,
+    /// bytes so far
+    pub(crate) size: u64,
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) state: State,
+    /// ours
+    pub(crate) role: Role,
+    pub(crate) snd_settle_mode: SenderSettleMode,
+    pub(crate) rcv_settle_mode: ReceiverSettleMode,
+    /// the driver has been told that the link is over, or never of it
+    pub(crate) told: bool,
+    /// the peer has attached its end (its delivery-count is known)
+    pub(crate) remote_attached: bool,
+    /// a flow is to be written; the link is in its session's list
+    pub(crate) flow_due: bool,
+    /// the flow to be written is due even if it says nothing new
+    pub(crate) flow_asked: bool,
+    pub(crate) drain: bool,
+    pub(crate) held: bool,
+    /// place of the session in the connection
+    pub(crate) session: u32,
+    /// our handle
+    pub(crate) handle: u32,
+    /// the peer's handle
+    pub(crate) remote_handle: u32,
+    pub(crate) delivery_count: u32,
+    /// deliveries that may still be sent
+    pub(crate) credit: u32,
+    /// sending: the count that our attach told
+    initial_count: u32,
+    /// receiving: the delivery-count at which the sender has used up all that it was ever granted
+    ceiling: u32,
+    /// receiving: credit has been granted
+    granted: bool,
+    pub(crate) delivery: Delivery,
+    /// bytes of the largest message: ours if receiving, the peer's if sending
+    size_max: u64,
+    /// sending: deliveries without outcome
+    pub(crate) unsettled: u32,
+    pub(crate) name: Arc<str>,
+    /// sending: of the source, for deliveries that are settled without a state
+    pub(crate) default_outcome: Option<Outcome>,
+}
+
+impl Link {
+    pub(crate) fn new(role: Role, session: u32, handle: u32, name: Arc<str>) -> Self {
+        Self {
+            state: State::Detached,
+            role,
+            snd_settle_mode: SenderSettleMode::Mixed,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            told: false,
+            remote_attached: false,
+            flow_due: false,
+            flow_asked: false,
+            drain: false,
+            held: false,
+            session,
+            handle,
+            remote_handle: 0,
+            delivery_count: 0,
+            credit: 0,
+            initial_count: 0,
+            ceiling: 0,
+            granted: false,
+            delivery: Delivery::default(),
+            size_max: UNLIMITED,
+            unsettled: 0,
+            name,
+            default_outcome: None,
+        }
+    }
+
+    /// Bytes of the largest message; `None` and 0 mean no limit (2.7.3).
+    pub(crate) fn limit_size(&mut self, max_message_size: Option<u64>) {
+        self.size_max = max_message_size.filter(|size| *size > 0).unwrap_or(UNLIMITED);
+    }
+
+    /// Sending: begins to count at the number that our attach tells.
+    pub(crate) fn count_from(&mut self, initial_delivery_count: u32) {
+        self.initial_count = initial_delivery_count;
+        self.delivery_count = initial_delivery_count;
+    }
+
+    /// Receiving: begins to count at the sender's initial delivery-count; `allowance` deliveries may come
+    /// before any credit.
+    pub(crate) fn start_counting(&mut self, initial_delivery_count: u32, allowance: u32) {
+        self.delivery_count = initial_delivery_count;
+        let ahead = if self.granted { self.credit } else { allowance };
+        self.ceiling = initial_delivery_count.wrapping_add(ahead);
+        self.remote_attached = true;
+    }
+
+    /// Receiving: the sender may send `credit` deliveries from now on. `true` if it has to be told.
+    pub(crate) fn grant(&mut self, credit: u32) -> bool {
+        let changed = self.credit != credit;
+        self.credit = credit;
+        if credit > 0 {
+            let limit = self.delivery_count.wrapping_add(credit);
+            // Before the first grant the ceiling is an allowance, not something granted.
+            if !self.granted || (limit.wrapping_sub(self.ceiling) as i32) > 0 {
+                self.ceiling = limit;
+            }
+            self.granted = true;
+        }
+        changed
+    }
+
+    /// Receiving: takes a frame of a delivery; `first` of the result tells whether it begins one.
+    #[inline]
+    pub(crate) fn receive(&mut self, view: &TransferView<'_>) -> Result<bool, Error> {
+        let first = !self.delivery.in_progress;
+        if first {
+            self.begin_delivery(view)?;
+        } else if view.delivery_id.is_some_and(|id| id != self.delivery.id) {
+            return Err(self.wrong_continuation(view));
+        }
+        let delivery = &mut self.delivery;
+        delivery.settled |= view.settled == Some(true);
+        delivery.size += view.payload.len() as u64;
+        delivery.in_progress = view.more && !view.aborted;
+        if delivery.size > self.size_max && !view.aborted {
+            return Err(self.too_large());
+        }
+        Ok(first)
+    }
+
+    #[inline]
+    fn begin_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
+        let (Some(id), Some(_)) = (view.delivery_id, view.delivery_tag) else {
+            return Err(self.missing_identity(view));
+        };
+        if self.delivery_count == self.ceiling {
+            return Err(self.beyond_credit());
+        }
+        self.delivery_count = self.delivery_count.wrapping_add(1);
+        self.credit = self.credit.saturating_sub(1);
+        self.delivery = Delivery {
+            in_progress: true,
+            settled: false,
+            ignored: view.resume,
+            id,
+            message_format: view.message_format.unwrap_or(0),
+            size: 0,
+        };
+        Ok(())
+    }
+
+    #[cold]
+    fn missing_identity(&self, view: &TransferView<'_>) -> Error {
+        let field = if view.delivery_id.is_none() { "delivery-id" } else { "delivery-tag" };
+        let description = format!("transfer.{field}: missing on the first frame of a delivery (link {})", self.name);
+        Error::new(condition::INVALID_FIELD, description)
+    }
+
+    #[cold]
+    fn wrong_continuation(&self, view: &TransferView<'_>) -> Error {
+        let found = view.delivery_id.unwrap_or_default();
+        let description =
+            format!("transfer.delivery-id: {found} while delivery {} of link {} is incomplete", self.delivery.id, self.name);
+        Error::new(condition::INVALID_FIELD, description)
+    }
+
+    #[cold]
+    fn beyond_credit(&self) -> Error {
+        let description = format!("delivery {} of link {} is beyond the credit granted", self.delivery_count, self.name);
+        Error::new(condition::TRANSFER_LIMIT_EXCEEDED, description)
+    }
+
+    #[cold]
+    fn too_large(&self) -> Error {
+        let description = format!("delivery {} exceeds the max-message-size of {} bytes", self.delivery.id, self.size_max);
+        Error::new(condition::MESSAGE_SIZE_EXCEEDED, description)
+    }
+
+    /// Receiving: applies the sender's flow; a sender that drains moves its delivery-count on (2.6.7).
+    pub(crate) fn sender_flow(&mut self, flow: &Flow) {
+        let Some(count) = flow.delivery_count else { return };
+        let ahead = count.wrapping_sub(self.delivery_count);
+        if ahead > 0 && ahead <= self.ceiling.wrapping_sub(self.delivery_count) {
+            self.delivery_count = count;
+            self.credit = self.credit.saturating_sub(ahead);
+        }
+    }
+
+    /// Sending: applies the receiver's flow (2.6.7).
+    pub(crate) fn receiver_flow(&mut self, flow: &Flow) {
+        let sent = self.delivery_count.wrapping_sub(flow.delivery_count.unwrap_or(self.initial_count));
+        if let Some(credit) = flow.link_credit {
+            // A receiver that counts ahead of us is granting from its own count: more than we sent is not less.
+            let left = i64::from(credit) - i64::from(sent as i32);
+            self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
+        }
+        self.drain = flow.drain;
+    }
+
+    /// Sending: gives back what credit is left.
+    pub(crate) fn give_back(&mut self) {
+        self.delivery_count = self.delivery_count.wrapping_add(self.credit);
+        self.credit = 0;
+    }
+
+    /// Sending: whether a message of `size` bytes, or a part of it, is within the receiver's limit.
+    #[inline]
+    pub(crate) fn fits(&self, size: u64) -> bool {
+        size <= self.size_max
+    }
+
+    /// The link part of a flow of ours, put into `flow`.
+    pub(crate) fn fill_flow(&self, flow: &mut Flow) {
+        flow.handle = Some(self.handle);
+        flow.delivery_count = (self.role == Role::Sender || self.remote_attached).then_some(self.delivery_count);
+        flow.link_credit = Some(self.credit);
+        flow.drain = self.drain;
+    }
+}
+
+#[cfg(test)]
+mod tests;

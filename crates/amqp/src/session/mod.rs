@@ -1,1 +1,258 @@
-//! session
+//! One session endpoint (2.5): windows, numbers, handles, and what is to be written at the end of the turn.
+
+mod held;
+mod ranges;
+pub(crate) mod state;
+mod unsettled;
+
+use std::collections::BTreeSet;
+
+use held::Held;
+use ranges::Ranges;
+use state::State;
+use unsettled::Unsettled;
+
+use crate::connection::{Config, slots::Slots};
+use crate::types::{Begin, Error, Fields, Flow, condition};
+
+/// What we call the window of what we may send: no limit of ours, the peer's incoming window decides.
+const OUTGOING_WINDOW: u32 = i32::MAX as u32;
+
+/// Numbers of our handles: the lowest that is free.
+#[derive(Debug, Default)]
+struct Handles {
+    next: u32,
+    free: BTreeSet<u32>,
+}
+
+/// One end of a session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) state: State,
+    /// our channel: the place of the session in its connection
+    pub(crate) channel: u16,
+    /// the peer's channel, from its begin on
+    pub(crate) remote_channel: Option<u16>,
+    /// the peer's handle-max
+    pub(crate) remote_handle_max: u32,
+    /// the driver has been told that the session is over
+    pub(crate) told: bool,
+    /// the session is in the connection's list of what to flush
+    pub(crate) due: bool,
+    /// links whose flow is due, each once
+    pub(crate) due_links: Vec<u32>,
+    /// the peer's handles
+    pub(crate) links: Slots,
+    handles: Handles,
+
+    // incoming (2.5.6)
+    next_incoming_id: u32,
+    /// frames the peer may still send by the largest window it was ever granted
+    incoming_left: u32,
+    window: u32,
+    /// id of the peer's next delivery, once it has sent one
+    next_delivery: Option<u32>,
+    holds: u32,
+    /// a flow of the session itself is due
+    flow_due: bool,
+    /// what we tell about deliveries we received
+    pub(crate) received: Ranges,
+    /// deliveries that are to be settled at once on a link that settles second (2.7.5)
+    pub(crate) settle_first: BTreeSet<u32>,
+
+    // outgoing (2.5.6)
+    first_outgoing_id: u32,
+    next_outgoing_id: u32,
+    /// frames the peer takes now
+    room: u32,
+    pub(crate) held: Held,
+    pub(crate) unsettled: Unsettled,
+    /// what we tell about deliveries we sent
+    pub(crate) sent: Ranges,
+}
+
+impl Session {
+    pub(crate) fn new(channel: u16, config: &Config) -> Self {
+        Self {
+            state: State::Unmapped,
+            channel,
+            remote_channel: None,
+            remote_handle_max: u32::MAX,
+            told: false,
+            due: false,
+            due_links: Vec::new(),
+            links: Slots::default(),
+            handles: Handles::default(),
+            next_incoming_id: 0,
+            incoming_left: config.session_window,
+            window: config.session_window,
+            next_delivery: None,
+            holds: 0,
+            flow_due: false,
+            received: Ranges::default(),
+            settle_first: BTreeSet::new(),
+            first_outgoing_id: config.first_id,
+            next_outgoing_id: config.first_id,
+            room: 0,
+            held: Held::default(),
+            unsettled: Unsettled::new(config.first_id),
+            sent: Ranges::default(),
+        }
+    }
+
+    /// Our begin (2.7.2); an answer if the peer's was received.
+    pub(crate) fn begin(&self, config: &Config) -> Begin {
+        Begin {
+            remote_channel: self.remote_channel,
+            next_outgoing_id: self.first_outgoing_id,
+            incoming_window: self.window,
+            outgoing_window: OUTGOING_WINDOW,
+            handle_max: config.handle_max,
+            offered_capabilities: Vec::new(),
+            desired_capabilities: Vec::new(),
+            properties: Fields::new(),
+        }
+    }
+
+    /// Takes note of the peer's begin.
+    pub(crate) fn begun(&mut self, channel: u16, begin: &Begin) {
+        self.remote_channel = Some(channel);
+        self.remote_handle_max = begin.handle_max;
+        self.next_incoming_id = begin.next_outgoing_id;
+        self.room = begin.incoming_window;
+    }
+
+    /// Counts a transfer frame of the peer; `true` if a flow has become due, `None` if the peer had no window.
+    #[inline]
+    pub(crate) fn count_incoming(&mut self) -> Option<bool> {
+        self.incoming_left = self.incoming_left.checked_sub(1)?;
+        self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
+        if self.incoming_left > self.window / 2 || self.flow_due || self.holds > 0 {
+            return Some(false);
+        }
+        self.flow_due = true;
+        Some(true)
+    }
+
+    /// Takes note of a new delivery's id: `Err` with the one that was to come if it is not in sequence.
+    #[inline]
+    pub(crate) fn count_delivery(&mut self, id: u32) -> Result<(), u32> {
+        match self.next_delivery {
+            Some(expected) if expected != id => Err(expected),
+            _ => {
+                self.next_delivery = Some(id.wrapping_add(1));
+                Ok(())
+            }
+        }
+    }
+
+    /// As `count_delivery` for a frame that is dropped: counts it if it begins the next delivery.
+    pub(crate) fn skip_delivery(&mut self, id: Option<u32>) {
+        if let Some(id) = id
+            && self.next_delivery.is_none_or(|expected| expected == id)
+        {
+            self.next_delivery = Some(id.wrapping_add(1));
+        }
+    }
+
+    /// One more, or one less, of the links that hold the incoming window closed. `true`: a flow is due.
+    pub(crate) fn hold(&mut self, hold: bool) -> bool {
+        let before = self.holds;
+        self.holds = if hold { before + 1 } else { before.saturating_sub(1) };
+        let changed = (before == 0) != (self.holds == 0);
+        self.flow_due |= changed;
+        changed
+    }
+
+    /// Whether a transfer frame may be written now. Frames that are held have priority: while there are some,
+    /// there is no room.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.room
+    }
+
+    /// Counts a transfer frame written.
+    #[inline]
+    pub(crate) fn count_outgoing(&mut self, frames: u32) {
+        self.room -= frames;
+        self.next_outgoing_id = self.next_outgoing_id.wrapping_add(frames);
+    }
+
+    /// Applies the session part of the peer's flow (2.5.6): `true` if a closed window has opened.
+    pub(crate) fn flow(&mut self, flow: &Flow, out: &mut Vec<u8>) -> Result<bool, Error> {
+        let base = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
+        let in_flight = self.next_outgoing_id.wrapping_sub(base);
+        if in_flight > i32::MAX as u32 {
+            return Err(Error::new(
+                condition::INVALID_FIELD,
+                format!("flow.next-incoming-id: {base} was not sent yet, next is {}", self.next_outgoing_id),
+            ));
+        }
+        let was_closed = self.room == 0;
+        self.room = flow.incoming_window.saturating_sub(in_flight);
+        let released = self.held.release(self.room, out);
+        self.count_outgoing(released);
+        Ok(was_closed && self.room > 0)
+    }
+
+    /// Makes a flow of the session itself due.
+    pub(crate) fn ask_flow(&mut self) {
+        self.flow_due = true;
+    }
+
+    /// Whether a flow without a link is due, beside those of the links.
+    pub(crate) fn take_flow_due(&mut self) -> bool {
+        std::mem::take(&mut self.flow_due)
+    }
+
+    /// The session part of a flow of ours; grants a full window unless a link holds it closed.
+    pub(crate) fn flow_state(&mut self) -> Flow {
+        let incoming_window = if self.holds == 0 { self.window } else { 0 };
+        self.incoming_left = self.incoming_left.max(incoming_window);
+        self.flow_due = false;
+        Flow {
+            next_incoming_id: self.remote_channel.map(|_| self.next_incoming_id),
+            incoming_window,
+            next_outgoing_id: self.next_outgoing_id,
+            outgoing_window: OUTGOING_WINDOW,
+            ..Flow::default()
+        }
+    }
+
+    /// A handle for a link of ours, unless the peer's handle-max is reached.
+    pub(crate) fn take_handle(&mut self) -> Option<u32> {
+        if let Some(handle) = self.handles.free.pop_first() {
+            return Some(handle);
+        }
+        let handle = self.handles.next;
+        if handle > self.remote_handle_max {
+            return None;
+        }
+        self.handles.next += 1;
+        Some(handle)
+    }
+
+    /// Gives a handle back.
+    pub(crate) fn free_handle(&mut self, handle: u32) {
+        self.handles.free.insert(handle);
+        while self.handles.next > 0 && self.handles.free.remove(&(self.handles.next - 1)) {
+            self.handles.next -= 1;
+        }
+    }
+
+    /// Gives spare memory back.
+    pub(crate) fn trim(&mut self) {
+        self.unsettled.trim();
+        self.received.trim();
+        self.sent.trim();
+        self.due_links.shrink_to_fit();
+    }
+
+    /// Whether something is to be written at the end of the turn.
+    pub(crate) fn has_dispositions(&self) -> bool {
+        !self.received.is_empty() || !self.sent.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! What the peer did wrong, and which of its endpoints pays for it: the smallest one that the standard allows.
+
+use crate::codec::DecodeError;
+use crate::types::{Error, Symbol};
+
+/// A violation. Links and sessions by their place in the connection.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// the link is detached with the error
+    Link(u32, Error),
+    /// the session is ended with the error
+    Session(u32, Error),
+    /// the connection is closed with the error
+    Connection(Error),
+}
+
+impl Fault {
+    #[cold]
+    pub(crate) fn link(link: u32, condition: Symbol, description: impl Into<String>) -> Box<Self> {
+        Box::new(Self::Link(link, Error::new(condition, description)))
+    }
+
+    #[cold]
+    pub(crate) fn session(session: u32, condition: Symbol, description: impl Into<String>) -> Box<Self> {
+        Box::new(Self::Session(session, Error::new(condition, description)))
+    }
+
+    #[cold]
+    pub(crate) fn connection(condition: Symbol, description: impl Into<String>) -> Box<Self> {
+        Box::new(Self::Connection(Error::new(condition, description)))
+    }
+}
+
+/// Bytes that cannot be decoded leave nothing to trust in the stream (2.8.15, 2.8.16).
+impl From<DecodeError> for Box<Fault> {
+    #[cold]
+    fn from(error: DecodeError) -> Self {
+        Box::new(Fault::Connection(error.into()))
+    }
+}

@@ -1,0 +1,263 @@
+//! Frames of the peer, taken apart and handed to the endpoint they are for (2.3, 2.7).
+
+use super::fault::Fault;
+use super::state::{Sasl, State};
+use super::{ClosedBy, Connection, Event, LinkId, SessionId};
+use crate::codec::frame::{Frame, FrameKind};
+use crate::codec::{decode_performative, fast};
+use crate::link::Link;
+use crate::link::state::{State as LinkState, Step as LinkStep};
+use crate::session::state::{State as SessionState, Step as SessionStep};
+use crate::types::{Attach, Begin, Detach, Error, Flow, Performative, Role, condition};
+
+/// What a frame leads to: an event, nothing to report, or a violation.
+pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
+
+impl Connection {
+    /// Any frame but a transfer on an open connection, which `on_transfer` takes.
+    pub(super) fn on_frame(&mut self, frame: &Frame<'_>) -> Received {
+        match frame.kind {
+            FrameKind::Sasl if self.sasl != Sasl::Off => return self.on_sasl(frame.body),
+            FrameKind::Amqp if self.sasl == Sasl::Off => {}
+            kind => {
+                let description = format!("{kind:?} frame outside of its layer");
+                return Err(Fault::connection(condition::FRAMING_ERROR, description));
+            }
+        }
+        if frame.body.is_empty() {
+            return Ok(None);
+        }
+        if self.state == State::Opened {
+            if fast::is_disposition(frame.body) {
+                return self.on_disposition(frame.channel, &fast::disposition(frame.body)?);
+            }
+            if fast::is_flow(frame.body) {
+                return self.on_flow(frame.channel, &mut fast::flow(frame.body)?);
+            }
+        }
+        let (performative, _) = decode_performative(frame.body)?;
+        self.on_performative(frame.channel, performative, frame.body)
+    }
+
+    fn on_performative(&mut self, channel: u16, performative: Performative, body: &[u8]) -> Received {
+        match performative {
+            Performative::Open(open) => return self.on_open(channel, open),
+            Performative::Close(close) => return self.on_close(close.error),
+            _ if self.state.closing() => return Ok(None),
+            _ if self.state != State::Opened => {
+                return Err(Fault::connection(condition::ILLEGAL_STATE, "the first frame must be an open"));
+            }
+            _ => {}
+        }
+        match performative {
+            Performative::Begin(begin) => self.on_begin(channel, &begin),
+            Performative::Attach(attach) => self.on_attach(channel, attach),
+            Performative::Flow(mut flow) => self.on_flow(channel, &mut flow),
+            Performative::Disposition(_) => self.on_disposition(channel, &fast::disposition(body)?),
+            Performative::Detach(detach) => self.on_detach(channel, detach),
+            Performative::End(end) => self.on_end(channel, end.error),
+            Performative::Transfer(_) => Err(Fault::connection(condition::NOT_IMPLEMENTED, "transfer: descriptor")),
+            Performative::Open(_) | Performative::Close(_) => Ok(None),
+        }
+    }
+
+    /// The session of a channel. `None`: its frames are dropped, because it has ended on our side.
+    pub(super) fn session_of(&self, channel: u16, what: &str) -> Result<Option<u32>, Box<Fault>> {
+        let session = self.channels.get(u32::from(channel));
+        let state = session.and_then(|index| self.sessions.get(index as usize)).map(|session| session.state);
+        match (session, state) {
+            (Some(index), Some(SessionState::Mapped)) => Ok(Some(index)),
+            (Some(_), Some(_)) => Ok(None),
+            _ => Err(Fault::connection(
+                condition::ILLEGAL_STATE,
+                format!("{what} on channel {channel}, on which no session has begun"),
+            )),
+        }
+    }
+
+    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Received {
+        if channel > self.config.channel_max {
+            let description = format!("begin on channel {channel}: channel-max is {}", self.config.channel_max);
+            return Err(Fault::connection(condition::FRAMING_ERROR, description));
+        }
+        if self.channels.get(u32::from(channel)).is_some() {
+            let description = format!("begin on channel {channel}, on which a session has begun already");
+            return Err(Fault::connection(condition::ILLEGAL_STATE, description));
+        }
+        let index = match begin.remote_channel {
+            None => self.new_session()?,
+            Some(ours) => self.begun_session(ours)?,
+        };
+        let Some(session) = self.sessions.get_mut(index as usize) else { return Ok(None) };
+        self.channels.insert(u32::from(channel), index);
+        session.begun(channel, begin);
+        session.state = session.state.after(SessionStep::ReceivedBegin).unwrap_or(session.state);
+        match session.state {
+            SessionState::BeginReceived => self.write_begin(index),
+            SessionState::Mapped => {}
+            _ => return Ok(None),
+        }
+        Ok(Some(Event::Begin(SessionId(index))))
+    }
+
+    /// The session of ours that a begin of the peer answers.
+    fn begun_session(&self, channel: u16) -> Result<u32, Box<Fault>> {
+        let waits = |session: &&crate::session::Session| {
+            matches!(session.state, SessionState::BeginSent | SessionState::BeginEndSent)
+        };
+        if self.sessions.get(usize::from(channel)).filter(waits).is_none() {
+            let description = format!("begin.remote-channel: {channel} names no session that waits for an answer");
+            return Err(Fault::connection(condition::INVALID_FIELD, description));
+        }
+        Ok(u32::from(channel))
+    }
+
+    fn on_attach(&mut self, channel: u16, attach: Box<Attach>) -> Received {
+        let Some(index) = self.session_of(channel, "attach")? else { return Ok(None) };
+        let Some(session) = self.sessions.get(index as usize) else { return Ok(None) };
+        let handle = attach.handle;
+        if handle > self.config.handle_max {
+            let description = format!("attach.handle: {handle} is above the handle-max {}", self.config.handle_max);
+            return Err(Fault::connection(condition::FRAMING_ERROR, description));
+        }
+        if session.links.get(handle).is_some() {
+            let description = format!("attach.handle: {handle} is in use by another link");
+            return Err(Fault::session(index, condition::HANDLE_IN_USE, description));
+        }
+        if let Some(place) = self.link_named(&attach) {
+            let answers = |link: &Link| {
+                link.session == index && matches!(link.state, LinkState::AttachSent | LinkState::AttachDetachSent)
+            };
+            if self.links.get(place as usize).is_some_and(answers) {
+                return self.on_attach_answer(place, attach);
+            }
+            self.steal(place);
+        }
+        self.on_new_link(index, attach)
+    }
+
+    /// The peer's end of a link that we attached.
+    fn on_attach_answer(&mut self, place: u32, attach: Box<Attach>) -> Received {
+        let allowance = self.config.uncredited_max;
+        let Some(link) = self.links.get_mut(place as usize) else { return Ok(None) };
+        let Some(session) = self.sessions.get_mut(link.session as usize) else { return Ok(None) };
+        session.links.insert(attach.handle, place);
+        link.remote_handle = attach.handle;
+        link.state = link.state.after(LinkStep::ReceivedAttach).unwrap_or(link.state);
+        match link.role {
+            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0), allowance),
+            Role::Sender => link.limit_size(attach.max_message_size),
+        }
+        link.snd_settle_mode = attach.snd_settle_mode;
+        link.rcv_settle_mode = attach.rcv_settle_mode;
+        if link.state != LinkState::Attached {
+            return Ok(None);
+        }
+        Ok(Some(Event::Attached { link: LinkId(place), attach }))
+    }
+
+    fn on_flow(&mut self, channel: u16, flow: &mut Flow) -> Received {
+        let Some(index) = self.session_of(channel, "flow")? else { return Ok(None) };
+        let Some(session) = self.sessions.get_mut(index as usize) else { return Ok(None) };
+        let opened =
+            session.flow(flow, &mut self.output).map_err(|error| Box::new(Fault::Session(index, error)))?;
+        let Some(handle) = flow.handle else {
+            if flow.echo {
+                session.ask_flow();
+                Self::mark_due(&mut self.due, index, session);
+            }
+            self.tell_reopened(index, opened, None);
+            return Ok(None);
+        };
+        let Some(place) = session.links.get(handle) else {
+            let description = format!("flow.handle: {handle} is not attached");
+            return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
+        };
+        self.tell_reopened(index, opened, Some(place));
+        Ok(self.on_link_flow(place, flow))
+    }
+
+    /// The link part of a flow.
+    fn on_link_flow(&mut self, place: u32, flow: &mut Flow) -> Option<Event<'static>> {
+        let link = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached)?;
+        let id = LinkId(place);
+        let event = match link.role {
+            Role::Sender => {
+                link.receiver_flow(flow);
+                Event::Credit { link: id, credit: link.credit, drain: link.drain }
+            }
+            Role::Receiver => {
+                link.sender_flow(flow);
+                let properties = std::mem::take(&mut flow.properties);
+                let drain = flow.drain && link.drain && link.credit == 0;
+                link.drain &= !drain;
+                Event::Flow { link: id, credit: link.credit, available: flow.available, drain, properties }
+            }
+        };
+        if flow.echo {
+            self.mark_flow(place);
+        }
+        Some(event)
+    }
+
+    /// Tells the sending links of a session that its window is open again; `except` hears of it anyway.
+    fn tell_reopened(&mut self, index: u32, opened: bool, except: Option<u32>) {
+        let Some(session) = self.sessions.get(index as usize).filter(|_| opened) else { return };
+        for place in session.links.places().filter(|place| Some(*place) != except) {
+            let sends = |link: &&Link| link.sends() && (link.credit > 0 || link.delivery.in_progress);
+            if let Some(link) = self.links.get(place as usize).filter(sends) {
+                let event = Event::Credit { link: LinkId(place), credit: link.credit, drain: link.drain };
+                self.events.push_back(event);
+                self.attention = true;
+            }
+        }
+    }
+
+    fn on_detach(&mut self, channel: u16, detach: Detach) -> Received {
+        let Some(index) = self.session_of(channel, "detach")? else { return Ok(None) };
+        let place = self.sessions.get(index as usize).and_then(|session| session.links.get(detach.handle));
+        let Some(place) = place else {
+            let description = format!("detach.handle: {} is not attached", detach.handle);
+            return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
+        };
+        let Some(link) = self.links.get_mut(place as usize) else { return Ok(None) };
+        link.state = link.state.after(LinkStep::ReceivedDetach).unwrap_or(link.state);
+        if link.state == LinkState::DetachReceived {
+            self.write_detach(place, detach.closed, None);
+        }
+        self.unmap_link(place);
+        self.tell_detached(place, detach.closed, detach.error);
+        Ok(None)
+    }
+
+    fn on_end(&mut self, channel: u16, error: Option<Error>) -> Received {
+        let index = self.channels.get(u32::from(channel));
+        let Some((index, session)) = index.and_then(|i| Some((i, self.sessions.get_mut(i as usize)?))) else {
+            let description = format!("end on channel {channel}, on which no session has begun");
+            return Err(Fault::connection(condition::ILLEGAL_STATE, description));
+        };
+        session.state = session.state.after(SessionStep::ReceivedEnd).unwrap_or(session.state);
+        if session.state == SessionState::EndReceived {
+            self.write_end(index, None, SessionStep::SentEnd);
+        }
+        self.channels.remove(u32::from(channel));
+        self.tell_ended(index, error);
+        Ok(None)
+    }
+
+    /// Answers a violation at the endpoint that it is laid to.
+    #[cold]
+    pub(super) fn fail(&mut self, fault: Box<Fault>) {
+        match *fault {
+            Fault::Link(place, error) => {
+                self.write_detach(place, true, Some(error.clone()));
+                self.tell_detached(place, true, Some(error));
+            }
+            Fault::Session(index, error) => {
+                self.write_end(index, Some(&error), SessionStep::Failed);
+                self.tell_ended(index, Some(error));
+            }
+            Fault::Connection(error) => self.abandon(error, ClosedBy::Local),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Sessions as the driver sees them: begun, ended, told of (2.5).
+
+use super::fault::Fault;
+use super::{Connection, Event, SessionId, UseError};
+use crate::codec::{encode_begin, encode_end};
+use crate::link::state::State as LinkState;
+use crate::session::Session;
+use crate::session::state::{State, Step};
+use crate::types::{Error, condition};
+
+impl Connection {
+    /// Begins a session; frames on it may follow at once.
+    ///
+    /// # Errors
+    /// `NotOpen` before the AMQP layer has begun (with SASL: before the `SaslOutcome`), `Limit` past
+    /// `channel-max`.
+    pub fn begin(&mut self) -> Result<SessionId, UseError> {
+        if !self.state.writes() {
+            return Err(UseError::NotOpen);
+        }
+        let index = self.add_session().ok_or(UseError::Limit)?;
+        self.write_begin(index);
+        Ok(SessionId(index))
+    }
+
+    /// A session that the peer begins.
+    pub(super) fn new_session(&mut self) -> Result<u32, Box<Fault>> {
+        self.add_session().ok_or_else(|| {
+            let description = format!("begin: the peer's channel-max {} leaves no channel", self.remote_channel_max);
+            Fault::connection(condition::NOT_ALLOWED, description)
+        })
+    }
+
+    /// A session under the lowest place that is free; `None` if that is no channel of the peer's.
+    fn add_session(&mut self) -> Option<u32> {
+        let place = self.sessions.vacant_key();
+        let channel = u16::try_from(place).ok().filter(|channel| *channel <= self.remote_channel_max)?;
+        if self.sessions.capacity() == 0 {
+            self.sessions.reserve_exact(1);
+        }
+        Some(self.sessions.insert(Session::new(channel, &self.config)) as u32)
+    }
+
+    pub(super) fn write_begin(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        encode_begin(&mut self.output, session.channel, &session.begin(&self.config));
+        session.state = session.state.after(Step::SentBegin).unwrap_or(session.state);
+    }
+
+    /// Ends a session and its links: `Detach` of each and `End` follow with the peer's answer.
+    pub fn end(&mut self, session: SessionId, error: Option<Error>) {
+        self.write_end(session.0, error.as_ref(), Step::SentEnd);
+    }
+
+    /// Writes what the session has put together, then its end.
+    pub(super) fn write_end(&mut self, index: u32, error: Option<&Error>, step: Step) {
+        self.flush_session(index);
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        let Some(next) = session.state.after(step) else { return };
+        session.state = next;
+        if self.state.writes() {
+            encode_end(&mut self.output, session.channel, error);
+        }
+    }
+
+    /// Tells the driver that a session is over, after each of its links.
+    pub(super) fn tell_ended(&mut self, index: u32, error: Option<Error>) {
+        let places: Vec<u32> =
+            self.links.iter().filter(|(_, link)| link.session == index).map(|(place, _)| place as u32).collect();
+        for place in places {
+            if let Some(link) = self.links.get_mut(place as usize) {
+                link.state = LinkState::Detached;
+            }
+            self.tell_detached(place, false, None);
+        }
+        match self.sessions.get_mut(index as usize) {
+            Some(session) if !session.told => {
+                session.told = true;
+                self.tell(Event::End { session: SessionId(index), error });
+            }
+            _ => self.forget_session(index),
+        }
+    }
+
+    /// Forgets a session that is over, once the driver knows and the peer has sent its end. What it had for its
+    /// links goes at once.
+    pub(super) fn forget_session(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        if session.state == State::Unmapped {
+            self.sessions.remove(index as usize);
+        } else {
+            let channel = session.remote_channel;
+            let state = session.state;
+            *session = Session { state, remote_channel: channel, told: true, ..Session::new(session.channel, &self.config) };
+        }
+        if self.sessions.is_empty() {
+            self.sessions = slab::Slab::new();
+        }
+    }
+}

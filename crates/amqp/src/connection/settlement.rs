@@ -1,0 +1,111 @@
+//! Outcomes both ways (2.6.12, 2.7.6, 3.4).
+
+use super::fault::Fault;
+use super::receive::Received;
+use super::{Connection, Event, LinkId, SessionId};
+use crate::codec::decode_state;
+use crate::codec::fast::{DispositionView, StateView};
+use crate::link::state::State as LinkState;
+use crate::types::{DeliveryState, Outcome, ReceiverSettleMode, Role, condition};
+
+impl Connection {
+    /// A disposition of the peer. What it says about its own deliveries needs no answer: once it has settled
+    /// them, so have we.
+    #[inline]
+    pub(super) fn on_disposition(&mut self, channel: u16, view: &DispositionView<'_>) -> Received {
+        let Some(index) = self.session_of(channel, "disposition")? else { return Ok(None) };
+        let DispositionView { first, last, settled, .. } = *view;
+        if last.wrapping_sub(first) > i32::MAX as u32 {
+            let description = format!("disposition.last: {last} is before first, {first}");
+            return Err(Fault::session(index, condition::INVALID_FIELD, description));
+        }
+        if view.role == Role::Sender {
+            return Ok(None);
+        }
+        let outcome = match view.state {
+            StateView::Accepted => Outcome::Accepted,
+            StateView::Released => Outcome::Released,
+            StateView::None => return Ok(self.settled_by_default(index, view)),
+            StateView::Other(bytes) => match decode_state(bytes)? {
+                DeliveryState::Outcome(outcome) => outcome,
+                DeliveryState::Received(_) => return Ok(self.settled_by_default(index, view)),
+                DeliveryState::Declared(_) | DeliveryState::Transactional(_) => {
+                    let description = "disposition.state: transactions are not supported";
+                    return Err(Fault::session(index, condition::NOT_IMPLEMENTED, description));
+                }
+            },
+        };
+        Ok(Some(Event::Disposition { session: SessionId(index), first, last, settled, outcome }))
+    }
+
+    /// Deliveries that were settled without an outcome get the default outcome of their source (3.5.3), else they
+    /// are released: one event for each run of deliveries of the same link.
+    #[cold]
+    fn settled_by_default(&mut self, index: u32, view: &DispositionView<'_>) -> Option<Event<'static>> {
+        let session = self.sessions.get(index as usize).filter(|_| view.settled)?;
+        let mut runs: Vec<(u32, u32, u32)> = Vec::new();
+        for (id, link) in session.unsettled.range(view.first, view.last) {
+            match runs.last_mut() {
+                Some((_, last, of)) if *of == link => *last = id,
+                _ => runs.push((id, id, link)),
+            }
+        }
+        for (first, last, place) in runs {
+            let default = self.links.get(place as usize).and_then(|link| link.default_outcome.clone());
+            let outcome = default.unwrap_or(Outcome::Released);
+            self.tell(Event::Disposition { session: SessionId(index), first, last, settled: true, outcome });
+        }
+        None
+    }
+
+    /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges; on a link that settles second,
+    /// the delivery is settled by the sender's disposition, which needs no call.
+    #[inline]
+    pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
+        let Some(link) = self.links.get(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
+        let settled = link.rcv_settle_mode == ReceiverSettleMode::First || session.settle_first.remove(&delivery_id);
+        session.received.push(delivery_id, Some(outcome), settled);
+        Self::mark_due(&mut self.due, link.session, session);
+    }
+
+    /// Takes each delivery of ours in `first..=last` out of the unsettled ones: `f(link, token)`, in order of ids.
+    /// With `settled` false the peer is told at `flush` that we settled them.
+    #[inline]
+    pub fn take_settled(
+        &mut self,
+        session: SessionId,
+        first: u32,
+        last: u32,
+        settled: bool,
+        mut f: impl FnMut(LinkId, u64),
+    ) {
+        let index = session.0;
+        let Some(session) = self.sessions.get_mut(index as usize) else { return };
+        let links = &mut self.links;
+        let mut taken = false;
+        session.unsettled.take(first, last, |place, token| {
+            taken = true;
+            if let Some(link) = links.get_mut(place as usize) {
+                link.unsettled -= 1;
+            }
+            f(LinkId(place), token);
+        });
+        if taken && !settled {
+            session.sent.push_settled(first, last);
+            Self::mark_due(&mut self.due, index, session);
+        }
+    }
+
+    /// Takes all unsettled deliveries of a link, in order of ids.
+    pub fn take_unsettled(&mut self, link: LinkId, f: impl FnMut(u64)) {
+        let place = link.0;
+        let Some(link) = self.links.get_mut(place as usize).filter(|link| link.unsettled > 0) else { return };
+        link.unsettled = 0;
+        if let Some(session) = self.sessions.get_mut(link.session as usize) {
+            session.unsettled.take_link(place, f);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Transfers both ways (2.6.12, 2.6.14, 2.7.5): the hot path. Numbers index arrays, nothing is hashed, and
+//! nothing is allocated but the bytes written.
+
+use super::fault::Fault;
+use super::{Connection, Incoming, LinkId, Outgoing, SendError};
+use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
+use crate::link::Link;
+use crate::link::state::State as LinkState;
+use crate::session::Session;
+use crate::session::state::State as SessionState;
+use crate::types::{ReceiverSettleMode, Role, SenderSettleMode, condition};
+
+use super::state::State;
+
+impl Connection {
+    /// A transfer frame of the peer on an open connection.
+    #[inline]
+    pub(super) fn on_transfer<'a>(&mut self, channel: u16, body: &'a [u8]) -> Result<Option<Incoming<'a>>, Box<Fault>> {
+        let view = fast::transfer(body)?;
+        let index = self.channels.get(u32::from(channel)).unwrap_or(u32::MAX);
+        let Some(session) = self.sessions.get_mut(index as usize).filter(|s| s.state == SessionState::Mapped) else {
+            return self.session_of(channel, "transfer").map(|_| None);
+        };
+        match session.count_incoming() {
+            Some(false) => {}
+            Some(true) => Self::mark_due(&mut self.due, index, session),
+            None => return Err(window_violation(index)),
+        }
+        let place = session.links.get(view.handle);
+        let Some((place, link)) = place.and_then(|place| Some((place, self.links.get_mut(place as usize)?))) else {
+            let description = format!("transfer.handle: {} is not attached", view.handle);
+            return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
+        };
+        if link.state != LinkState::Attached || link.role != Role::Receiver {
+            return astray(index, session, place, link, &view);
+        }
+        match link.receive(&view) {
+            Ok(true) => {
+                if let Err(expected) = session.count_delivery(link.delivery.id) {
+                    return Err(out_of_sequence(index, link.delivery.id, expected));
+                }
+                if view.rcv_settle_mode.is_some() {
+                    override_mode(session, place, link, &view)?;
+                }
+                Ok(arrived(place, link, &view, true))
+            }
+            Ok(false) => Ok(arrived(place, link, &view, false)),
+            Err(error) => {
+                session.skip_delivery(view.delivery_id);
+                Err(Box::new(Fault::Link(place, error)))
+            }
+        }
+    }
+}
+
+/// A frame that is the driver's to see.
+#[inline]
+fn arrived<'a>(place: u32, link: &Link, view: &TransferView<'a>, first: bool) -> Option<Incoming<'a>> {
+    let delivery = &link.delivery;
+    if delivery.ignored {
+        return None;
+    }
+    Some(Incoming {
+        link: LinkId(place),
+        delivery_id: delivery.id,
+        first,
+        more: delivery.in_progress,
+        aborted: view.aborted,
+        settled: delivery.settled,
+        message_format: delivery.message_format,
+        payload: if view.aborted { &[] } else { view.payload },
+        tag: if first { view.delivery_tag.unwrap_or_default() } else { &[] },
+        state: view.state,
+    })
+}
+
+/// A frame for a link that takes none: dropped while the peer may not know that the link is over.
+#[cold]
+fn astray<'a>(
+    index: u32,
+    session: &mut Session,
+    place: u32,
+    link: &mut Link,
+    view: &TransferView<'a>,
+) -> Result<Option<Incoming<'a>>, Box<Fault>> {
+    session.skip_delivery(view.delivery_id);
+    if link.role == Role::Sender {
+        let description = format!("transfer.handle: {} is a link on which the peer receives", view.handle);
+        return Err(Fault::link(place, condition::NOT_ALLOWED, description));
+    }
+    // What was under way is within the credit once granted; a peer that goes on beyond it ignores our detach.
+    match link.receive(view) {
+        Err(error) if error.condition == condition::TRANSFER_LIMIT_EXCEEDED => {
+            Err(Fault::session(index, condition::ERRANT_LINK, "transfers go on after the link was detached"))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cold]
+fn window_violation(index: u32) -> Box<Fault> {
+    Fault::session(index, condition::WINDOW_VIOLATION, "transfer beyond the incoming-window granted")
+}
+
+#[cold]
+fn out_of_sequence(index: u32, found: u32, expected: u32) -> Box<Fault> {
+    let description = format!("transfer.delivery-id: {found} is out of sequence, {expected} is next");
+    Fault::session(index, condition::INVALID_FIELD, description)
+}
+
+/// Applies a transfer's own receiver settle mode, which may ask for less than the link's, never for more (2.7.5).
+#[cold]
+fn override_mode(session: &mut Session, place: u32, link: &Link, view: &TransferView<'_>) -> Result<(), Box<Fault>> {
+    match (link.rcv_settle_mode, view.rcv_settle_mode) {
+        (ReceiverSettleMode::First, Some(ReceiverSettleMode::Second)) => {
+            let description = "transfer.rcv-settle-mode: second on a link that was attached as first";
+            Err(Fault::link(place, condition::INVALID_FIELD, description))
+        }
+        (ReceiverSettleMode::Second, Some(ReceiverSettleMode::First)) if !link.delivery.settled => {
+            session.settle_first.insert(link.delivery.id);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Link {
+    /// Whether this end may send.
+    #[inline]
+    pub(crate) fn sends(&self) -> bool {
+        self.role == Role::Sender && self.state == LinkState::Attached
+    }
+}
+
+impl Connection {
+    #[inline]
+    fn sender(&self, link: LinkId) -> Option<(&Link, &Session)> {
+        let link = self.links.get(link.0 as usize).filter(|link| link.sends())?;
+        let session = self.sessions.get(link.session as usize)?;
+        (self.state == State::Opened && session.state == SessionState::Mapped).then_some((link, session))
+    }
+
+    /// Sending link: how many deliveries it may begin now. 0 without credit, while its session's window is
+    /// closed or its unsettled deliveries are at their bound, and within a delivery of its own.
+    #[inline]
+    #[must_use]
+    pub fn sendable(&self, link: LinkId) -> u32 {
+        match self.sender(link) {
+            Some((link, session)) if session.room() > 0 && !link.delivery.in_progress => {
+                link.credit.min(self.config.unsettled_max.saturating_sub(session.unsettled.len()))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Sending link: whether the next piece of the delivery in progress may be handed in.
+    #[inline]
+    #[must_use]
+    pub fn continuable(&self, link: LinkId) -> bool {
+        self.sender(link).is_some_and(|(link, session)| session.room() > 0 && link.delivery.in_progress)
+    }
+
+    /// Sending link: writes a piece of a delivery. It is taken while the session's window is open; what the
+    /// window has no room for is kept, and written when it opens. An aborting piece is always taken.
+    ///
+    /// # Errors
+    /// Says why nothing was taken.
+    #[inline]
+    pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
+        let place = link.0;
+        let Some(link) = self.links.get_mut(place as usize).filter(|link| link.sends()) else {
+            return Err(SendError::NotAttached);
+        };
+        let Some(session) = self.sessions.get_mut(link.session as usize).filter(|s| s.state == SessionState::Mapped)
+        else {
+            return Err(SendError::NotAttached);
+        };
+        if self.state != State::Opened {
+            return Err(SendError::NotAttached);
+        }
+        if piece.first == link.delivery.in_progress || (piece.first && piece.aborted) {
+            return Err(SendError::OutOfOrder);
+        }
+        if piece.aborted {
+            abort(session, link, place, &mut self.output);
+            return Ok(());
+        }
+        if session.room() == 0 {
+            return Err(SendError::WindowClosed);
+        }
+        let size = if piece.first { 0 } else { link.delivery.size } + piece.payload.len() as u64;
+        if !link.fits(size) {
+            return Err(SendError::TooLarge);
+        }
+        if piece.first {
+            begin_delivery(session, link, place, &piece, self.config.unsettled_max)?;
+        }
+        link.delivery.size = size;
+        link.delivery.in_progress = piece.more;
+        let tag = link.delivery.id.to_be_bytes();
+        let head = TransferHead {
+            channel: session.channel,
+            handle: link.handle,
+            delivery_id: piece.first.then_some(link.delivery.id),
+            tag: &tag,
+            message_format: piece.message_format,
+            settled: link.delivery.settled,
+            more: piece.more,
+            aborted: false,
+            payload_len: piece.payload.len(),
+        };
+        if piece.payload.len() + MAX_TRANSFER_HEAD <= self.remote_max_frame_size {
+            session.count_outgoing(1);
+            fast::encode_transfer(&mut self.output, &head);
+            self.output.extend_from_slice(piece.payload);
+        } else {
+            write_frames(session, place, head, piece.payload, self.remote_max_frame_size, &mut self.output);
+        }
+        Ok(())
+    }
+}
+
+/// Gives a delivery its id and takes its credit.
+#[inline]
+fn begin_delivery(
+    session: &mut Session,
+    link: &mut Link,
+    place: u32,
+    piece: &Outgoing<'_>,
+    unsettled_max: u32,
+) -> Result<(), SendError> {
+    if link.credit == 0 {
+        return Err(SendError::NoCredit);
+    }
+    link.delivery.id = session.unsettled.next_id();
+    match piece.token {
+        Some(_) if session.unsettled.len() >= unsettled_max => return Err(SendError::Unsettled),
+        Some(_) if link.snd_settle_mode == SenderSettleMode::Settled => return Err(SendError::OutOfOrder),
+        Some(token) => {
+            session.unsettled.insert(place, token);
+            link.unsettled += 1;
+        }
+        None => session.unsettled.pass(),
+    }
+    link.credit -= 1;
+    link.delivery_count = link.delivery_count.wrapping_add(1);
+    link.delivery.settled = piece.token.is_none();
+    Ok(())
+}
+
+/// Writes a piece that takes several frames; those beyond the window are held.
+#[cold]
+fn write_frames(
+    session: &mut Session,
+    place: u32,
+    mut head: TransferHead<'_>,
+    payload: &[u8],
+    max_frame_size: usize,
+    out: &mut Vec<u8>,
+) {
+    let more = head.more;
+    let mut chunks = payload.chunks(max_frame_size - MAX_TRANSFER_HEAD).peekable();
+    while let Some(chunk) = chunks.next() {
+        head.more = more || chunks.peek().is_some();
+        head.payload_len = chunk.len();
+        write_frame(session, place, &head, chunk, out);
+        head.delivery_id = None;
+    }
+}
+
+fn write_frame(session: &mut Session, place: u32, head: &TransferHead<'_>, payload: &[u8], out: &mut Vec<u8>) {
+    if session.room() > 0 {
+        session.count_outgoing(1);
+        fast::encode_transfer(out, head);
+        out.extend_from_slice(payload);
+    } else {
+        let mut frame = Vec::with_capacity(MAX_TRANSFER_HEAD + payload.len());
+        fast::encode_transfer(&mut frame, head);
+        frame.extend_from_slice(payload);
+        session.held.push(place, &frame);
+    }
+}
+
+/// Gives a delivery up (2.6.14): what is held of it is not sent, and no outcome will come.
+#[cold]
+fn abort(session: &mut Session, link: &mut Link, place: u32, out: &mut Vec<u8>) {
+    let id = link.delivery.id;
+    link.delivery.in_progress = false;
+    session.held.forget(place);
+    session.unsettled.take(id, id, |_, _| link.unsettled -= 1);
+    let head = TransferHead {
+        channel: session.channel,
+        handle: link.handle,
+        delivery_id: None,
+        tag: &[],
+        message_format: 0,
+        settled: link.delivery.settled,
+        more: false,
+        aborted: true,
+        payload_len: 0,
+    };
+    write_frame(session, place, &head, &[], out);
+}

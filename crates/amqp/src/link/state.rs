@@ -1,0 +1,79 @@
+//! Link states (2.6.1, 2.6.3, 2.6.6) as a table.
+
+/// What a link does that changes its state: `Sent` by us, `Received` from the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    SentAttach,
+    ReceivedAttach,
+    SentDetach,
+    ReceivedDetach,
+}
+
+/// How far the two ends of a link are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// neither end is attached: the link is over, or has not begun
+    Detached,
+    /// the peer's answer is to come
+    AttachSent,
+    /// the driver's answer is to come
+    AttachReceived,
+    Attached,
+    /// what the peer sends until its detach is dropped
+    DetachSent,
+    DetachReceived,
+    /// attach and detach sent: the answers to both are still to come
+    AttachDetachSent,
+}
+
+impl State {
+    /// The next state, or `None` where the standard does not allow the step.
+    pub(crate) const fn after(self, step: Step) -> Option<Self> {
+        Some(match (self, step) {
+            (Self::Detached, Step::SentAttach) => Self::AttachSent,
+            (Self::Detached, Step::ReceivedAttach) => Self::AttachReceived,
+            (Self::AttachSent, Step::ReceivedAttach) => Self::Attached,
+            (Self::AttachReceived, Step::SentAttach) => Self::Attached,
+            (Self::Attached, Step::SentDetach) => Self::DetachSent,
+            (Self::Attached, Step::ReceivedDetach) => Self::DetachReceived,
+            (Self::DetachReceived, Step::SentDetach) => Self::Detached,
+            (Self::DetachSent, Step::ReceivedDetach) => Self::Detached,
+            (Self::AttachSent, Step::SentDetach) => Self::AttachDetachSent,
+            (Self::AttachDetachSent, Step::ReceivedAttach) => Self::DetachSent,
+            _ => return None,
+        })
+    }
+
+    /// Whether frames of the link may be written (after our attach, before our detach).
+    pub(crate) const fn writes(self) -> bool {
+        matches!(self, Self::AttachSent | Self::Attached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(steps: &[Step]) -> Option<State> {
+        steps.iter().try_fold(State::Detached, |state, step| state.after(*step))
+    }
+
+    #[test]
+    fn section_2_6_3_either_side_attaches() {
+        use Step::{ReceivedAttach, SentAttach};
+        assert_eq!(walk(&[SentAttach, ReceivedAttach]), Some(State::Attached));
+        assert_eq!(walk(&[ReceivedAttach, SentAttach]), Some(State::Attached));
+        assert_eq!(walk(&[SentAttach, SentAttach]), None);
+    }
+
+    #[test]
+    fn section_2_6_6_either_side_detaches() {
+        use Step::{ReceivedAttach, ReceivedDetach, SentAttach, SentDetach};
+        for ends in [[SentDetach, ReceivedDetach], [ReceivedDetach, SentDetach]] {
+            assert_eq!(walk(&[[SentAttach, ReceivedAttach], ends].concat()), Some(State::Detached), "{ends:?}");
+        }
+        assert_eq!(walk(&[SentAttach, ReceivedDetach]), None);
+        let pipelined = [SentAttach, SentDetach, ReceivedAttach, ReceivedDetach];
+        assert_eq!(walk(&pipelined), Some(State::Detached));
+    }
+}

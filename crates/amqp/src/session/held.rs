@@ -1,0 +1,92 @@
+//! Transfer frames that the peer's incoming window had no room for (2.5.6).
+
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    link: u32,
+    length: usize,
+}
+
+/// Frames that are written, in order, once the peer opens its window. Bounded by its user: a piece of a delivery
+/// is begun only while the window is open, so at most one piece waits, and an aborting frame a link.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    bytes: VecDeque<u8>,
+    frames: VecDeque<Frame>,
+}
+
+impl Held {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Keeps a whole frame of `link`.
+    pub(crate) fn push(&mut self, link: u32, frame: &[u8]) {
+        self.bytes.extend(frame);
+        self.frames.push_back(Frame { link, length: frame.len() });
+    }
+
+    /// Moves at most `room` frames to `out`; returns how many.
+    pub(crate) fn release(&mut self, room: u32, out: &mut Vec<u8>) -> u32 {
+        let mut released = 0;
+        while released < room
+            && let Some(frame) = self.frames.pop_front()
+        {
+            out.extend(self.bytes.drain(..frame.length));
+            released += 1;
+        }
+        if self.frames.is_empty() {
+            *self = Self::default();
+        }
+        released
+    }
+
+    /// Forgets the frames of a link that is over.
+    pub(crate) fn forget(&mut self, link: u32) {
+        let mut kept = Self::default();
+        while let Some(frame) = self.frames.pop_front() {
+            let bytes: Vec<u8> = self.bytes.drain(..frame.length).collect();
+            if frame.link != link {
+                kept.push(frame.link, &bytes);
+            }
+        }
+        *self = kept;
+    }
+
+    /// Bytes kept.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_in_order_as_the_window_opens() {
+        let mut held = Held::default();
+        let mut out = Vec::new();
+        for byte in 1..=4u8 {
+            held.push(0, &[byte; 3]);
+        }
+        assert_eq!(held.release(3, &mut out), 3);
+        assert_eq!(out, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
+        assert_eq!((held.len(), held.is_empty()), (3, false));
+        assert_eq!(held.release(9, &mut out), 1);
+        assert!(held.is_empty() && held.bytes.capacity() == 0);
+    }
+
+    #[test]
+    fn a_link_that_is_over_takes_its_frames_along() {
+        let mut held = Held::default();
+        let mut out = Vec::new();
+        for (link, byte) in [(1, 1), (2, 2), (1, 3), (2, 4)] {
+            held.push(link, &[byte]);
+        }
+        held.forget(1);
+        assert_eq!(held.release(9, &mut out), 2);
+        assert_eq!(out, [2, 4]);
+    }
+}

@@ -1,0 +1,314 @@
+//! Deliveries we sent whose outcome is still to come (2.6.12).
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Below this length the ring is never thinned out.
+const RING_MIN: usize = 64;
+
+/// Above every 32-bit id, so that ids just below the first one can be told from later ones.
+const EPOCH: u64 = 1 << 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    token: u64,
+    link: Option<u32>,
+}
+
+const SETTLED: Entry = Entry { token: 0, link: None };
+
+/// A session's unsettled deliveries: a ring indexed by delivery id, because ids are consecutive. Deliveries that
+/// stay unsettled while most around them are not move to a tree, so that one slow outcome does not stretch
+/// the ring. Inside, ids are counted on beyond 32 bits; the low half is the id of the wire.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    next: u64,
+    /// the deliveries before `next`, the oldest first; settled ones are holes
+    ring: VecDeque<Entry>,
+    stragglers: BTreeMap<u64, Entry>,
+    live: u32,
+}
+
+impl Unsettled {
+    /// An empty map whose first delivery gets `first_id`.
+    pub(crate) fn new(first_id: u32) -> Self {
+        Self { next: EPOCH + u64::from(first_id), ring: VecDeque::new(), stragglers: BTreeMap::new(), live: 0 }
+    }
+
+    /// The id of the next delivery.
+    #[inline]
+    pub(crate) fn next_id(&self) -> u32 {
+        self.next as u32
+    }
+
+    /// Deliveries that wait for an outcome.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Gives the next id to a delivery that is sent settled.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.next += 1;
+        if !self.ring.is_empty() {
+            self.push(SETTLED);
+        }
+    }
+
+    /// Gives the next id to a delivery of `link`.
+    #[inline]
+    pub(crate) fn insert(&mut self, link: u32, token: u64) {
+        self.next += 1;
+        self.live += 1;
+        self.push(Entry { token, link: Some(link) });
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Entry) {
+        if self.ring.len() == self.ring.capacity() && self.ring.len() >= RING_MIN {
+            self.thin_out();
+        }
+        self.ring.push_back(entry);
+    }
+
+    /// Moves what is live out of a ring of which more than half is holes.
+    #[cold]
+    fn thin_out(&mut self) {
+        if (self.live as usize - self.stragglers.len()) * 2 > self.ring.len() {
+            return;
+        }
+        // `next` already counts the entry about to be pushed, or the ring is complete: both end at the same id.
+        let base = self.next - 1 - self.ring.len() as u64;
+        for (id, entry) in (base..).zip(self.ring.drain(..)) {
+            if entry.link.is_some() {
+                self.stragglers.insert(id, entry);
+            }
+        }
+    }
+
+    /// Takes what is unsettled of `first..=last` (serial numbers): `f(link, token)` in order of ids.
+    #[inline]
+    pub(crate) fn take(&mut self, first: u32, last: u32, mut f: impl FnMut(u32, u64)) {
+        let (from, to) = self.span(first, last);
+        if !self.stragglers.is_empty() {
+            self.take_stragglers(from, to, &mut f);
+        }
+        let base = self.next - self.ring.len() as u64;
+        let (start, end) = (from.max(base) - base, to.min(self.next).max(base) - base);
+        let mut taken = 0;
+        for entry in self.ring.range_mut(start.min(end) as usize..end as usize) {
+            if let Some(link) = entry.link.take() {
+                taken += 1;
+                f(link, entry.token);
+            }
+        }
+        self.live -= taken;
+        if start == 0 {
+            self.advance();
+        }
+    }
+
+    /// The ids `first..=last` counted beyond 32 bits, as `from..to`: the latest ones that do not lie ahead.
+    fn span(&self, first: u32, last: u32) -> (u64, u64) {
+        let from = self.next - u64::from(self.next_id().wrapping_sub(first));
+        (from, from + u64::from(last.wrapping_sub(first)) + 1)
+    }
+
+    #[cold]
+    fn take_stragglers(&mut self, from: u64, to: u64, f: &mut impl FnMut(u32, u64)) {
+        while let Some((&id, &entry)) = self.stragglers.range(from..to).next() {
+            self.stragglers.remove(&id);
+            self.live -= 1;
+            if let Some(link) = entry.link {
+                f(link, entry.token);
+            }
+        }
+    }
+
+    /// Drops the holes at the front of the ring.
+    #[inline]
+    fn advance(&mut self) {
+        while self.ring.front().is_some_and(|entry| entry.link.is_none()) {
+            self.ring.pop_front();
+        }
+    }
+
+    /// Takes all deliveries of `link`: `f(token)` in order of ids.
+    pub(crate) fn take_link(&mut self, link: u32, mut f: impl FnMut(u64)) {
+        let mut taken = 0;
+        self.stragglers.retain(|_, entry| {
+            let keep = entry.link != Some(link);
+            if !keep {
+                taken += 1;
+                f(entry.token);
+            }
+            keep
+        });
+        for entry in self.ring.iter_mut().filter(|entry| entry.link == Some(link)) {
+            taken += 1;
+            entry.link = None;
+            f(entry.token);
+        }
+        self.live -= taken;
+        self.advance();
+    }
+
+    /// The link of each unsettled delivery of `first..=last`, with its id, in order of ids.
+    pub(crate) fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, u32)> {
+        let (from, to) = self.span(first, last);
+        let base = self.next - self.ring.len() as u64;
+        let (start, end) = (from.max(base) - base, to.min(self.next).max(base) - base);
+        let ring = (base + start..).zip(self.ring.range(start.min(end) as usize..end as usize).copied());
+        let stragglers = self.stragglers.range(from..to).map(|(id, entry)| (*id, *entry));
+        stragglers.chain(ring).filter_map(|(id, entry)| Some((id as u32, entry.link?)))
+    }
+
+    /// Gives spare memory back.
+    pub(crate) fn trim(&mut self) {
+        self.ring.shrink_to_fit();
+    }
+
+    /// Bytes of heap held, for the bound on an idle connection.
+    pub(crate) fn heap(&self) -> usize {
+        self.ring.capacity() * size_of::<Entry>() + self.stragglers.len() * 2 * size_of::<(u64, Entry)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn take(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<(u32, u64)> {
+        let mut taken = Vec::new();
+        unsettled.take(first, last, |link, token| taken.push((link, token)));
+        taken
+    }
+
+    #[test]
+    fn outcomes_come_back_in_any_order() {
+        let mut unsettled = Unsettled::new(0);
+        for token in 0..5 {
+            unsettled.insert(7, token);
+        }
+        assert_eq!(take(&mut unsettled, 3, 4), [(7, 3), (7, 4)]);
+        assert_eq!(take(&mut unsettled, 0, 0), [(7, 0)]);
+        assert_eq!(unsettled.range(0, 9).collect::<Vec<_>>(), [(1, 7), (2, 7)]);
+        assert_eq!(take(&mut unsettled, 0, 9), [(7, 1), (7, 2)]);
+        assert_eq!(take(&mut unsettled, 0, 9), []);
+        assert_eq!((unsettled.len(), unsettled.next_id(), unsettled.ring.len()), (0, 5, 0));
+    }
+
+    #[test]
+    fn ids_wrap_around() {
+        let mut unsettled = Unsettled::new(u32::MAX - 1);
+        for token in 0..4 {
+            unsettled.insert(0, token);
+        }
+        assert_eq!(unsettled.next_id(), 2);
+        assert_eq!(take(&mut unsettled, u32::MAX - 1, 0), [(0, 0), (0, 1), (0, 2)]);
+        assert_eq!(take(&mut unsettled, 1, 1), [(0, 3)]);
+    }
+
+    #[test]
+    fn a_range_far_beyond_what_was_sent_takes_only_that() {
+        let mut unsettled = Unsettled::new(0);
+        unsettled.insert(0, 1);
+        assert_eq!(take(&mut unsettled, 5, 9), []);
+        assert_eq!(take(&mut unsettled, 0x8000_0000, 0x9000_0000), []);
+        assert_eq!(take(&mut unsettled, u32::MAX - 5, u32::MAX), []);
+        assert_eq!(take(&mut unsettled, u32::MAX - 5, 0x7000_0000), [(0, 1)]);
+    }
+
+    #[test]
+    fn one_slow_outcome_does_not_stretch_the_ring() {
+        let mut unsettled = Unsettled::new(0);
+        unsettled.insert(3, 42);
+        for token in 0..100_000u32 {
+            if token % 2 == 0 {
+                unsettled.pass();
+            } else {
+                let id = unsettled.next_id();
+                unsettled.insert(4, u64::from(token));
+                assert_eq!(take(&mut unsettled, id, id).len(), 1);
+            }
+        }
+        assert!(unsettled.heap() < 8192, "{} bytes", unsettled.heap());
+        assert_eq!(take(&mut unsettled, 0, 0), [(3, 42)]);
+        assert_eq!(unsettled.len(), 0);
+    }
+
+    #[test]
+    fn a_link_takes_only_its_own() {
+        let mut unsettled = Unsettled::new(0);
+        for token in 0..200 {
+            unsettled.insert(token as u32 % 2, token);
+        }
+        let mut taken = Vec::new();
+        unsettled.take_link(1, |token| taken.push(token));
+        assert_eq!(taken, (0..200).filter(|token| token % 2 == 1).collect::<Vec<_>>());
+        assert_eq!(unsettled.len(), 100);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u32),
+        Pass,
+        Take(u32, u32),
+        Link(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (0u32..3).prop_map(Step::Insert),
+            4 => Just(Step::Pass),
+            3 => (0u32..400, 0u32..8).prop_map(|(back, length)| Step::Take(back, length)),
+            1 => (0u32..3).prop_map(Step::Link),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_map(
+            first_id in prop_oneof![Just(0), Just(u32::MAX - 50)],
+            steps in prop::collection::vec(step(), 0..800),
+        ) {
+            let mut unsettled = Unsettled::new(first_id);
+            let mut model: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            let mut next = 0u64;
+            for step in steps {
+                match step {
+                    Step::Insert(link) => {
+                        unsettled.insert(link, next);
+                        model.insert(next, (link, next));
+                        next += 1;
+                    }
+                    Step::Pass => {
+                        unsettled.pass();
+                        next += 1;
+                    }
+                    Step::Take(back, length) => {
+                        let first = next.saturating_sub(u64::from(back));
+                        let id = first_id.wrapping_add(first as u32);
+                        let mut expected = Vec::new();
+                        for id in first..=first + u64::from(length) {
+                            expected.extend(model.remove(&id));
+                        }
+                        prop_assert_eq!(take(&mut unsettled, id, id.wrapping_add(length)), expected);
+                    }
+                    Step::Link(link) => {
+                        let mut taken = Vec::new();
+                        unsettled.take_link(link, |token| taken.push(token));
+                        let expected: Vec<u64> =
+                            model.values().filter(|entry| entry.0 == link).map(|entry| entry.1).collect();
+                        model.retain(|_, entry| entry.0 != link);
+                        prop_assert_eq!(taken, expected);
+                    }
+                }
+                prop_assert_eq!(unsettled.len() as usize, model.len());
+                prop_assert_eq!(unsettled.next_id(), first_id.wrapping_add(next as u32));
+            }
+        }
+    }
+}
