@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 pub use config::{Config, SaslPolicy};
 pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, UseError};
-use fault::Fault;
 use slab::Slab;
 use slots::Slots;
 use state::{Sasl, State};

@@ -159,8 +159,7 @@ impl Connection {
     fn on_flow(&mut self, channel: u16, flow: &mut Flow) -> Received {
         let Some(index) = self.session_of(channel, "flow")? else { return Ok(None) };
         let Some(session) = self.sessions.get_mut(index as usize) else { return Ok(None) };
-        let opened =
-            session.flow(flow, &mut self.output).map_err(|error| Box::new(Fault::Session(index, error)))?;
+        let opened = session.flow(flow, &mut self.output).map_err(|error| Box::new(Fault::Session(index, error)))?;
         let Some(handle) = flow.handle else {
             if flow.echo {
                 session.ask_flow();

@@ -89,9 +89,7 @@ impl Connection {
         if session.state == State::Unmapped {
             self.sessions.remove(index as usize);
         } else {
-            let channel = session.remote_channel;
-            let state = session.state;
-            *session = Session { state, remote_channel: channel, told: true, ..Session::new(session.channel, &self.config) };
+            session.forget(&self.config);
         }
         if self.sessions.is_empty() {
             self.sessions = slab::Slab::new();

@@ -85,15 +85,15 @@ impl Connection {
         let index = session.0;
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         let links = &mut self.links;
-        let mut taken = false;
-        session.unsettled.take(first, last, |place, token| {
-            taken = true;
+        let mut taken: Option<(u32, u32)> = None;
+        session.unsettled.take(first, last, |id, place, token| {
+            taken = Some((taken.map_or(id, |(first, _)| first), id));
             if let Some(link) = links.get_mut(place as usize) {
                 link.unsettled -= 1;
             }
             f(LinkId(place), token);
         });
-        if taken && !settled {
+        if let Some((first, last)) = taken.filter(|_| !settled) {
             session.sent.push_settled(first, last);
             Self::mark_due(&mut self.due, index, session);
         }

@@ -287,7 +287,7 @@ fn abort(session: &mut Session, link: &mut Link, place: u32, out: &mut Vec<u8>) 
     let id = link.delivery.id;
     link.delivery.in_progress = false;
     session.held.forget(place);
-    session.unsettled.take(id, id, |_, _| link.unsettled -= 1);
+    session.unsettled.take(id, id, |_, _, _| link.unsettled -= 1);
     let head = TransferHead {
         channel: session.channel,
         handle: link.handle,

@@ -39,8 +39,6 @@ pub(crate) struct Link {
     pub(crate) remote_attached: bool,
     /// a flow is to be written; the link is in its session's list
     pub(crate) flow_due: bool,
-    /// the flow to be written is due even if it says nothing new
-    pub(crate) flow_asked: bool,
     pub(crate) drain: bool,
     pub(crate) held: bool,
     /// place of the session in the connection
@@ -78,7 +76,6 @@ impl Link {
             told: false,
             remote_attached: false,
             flow_due: false,
-            flow_asked: false,
             drain: false,
             held: false,
             session,
@@ -182,20 +179,24 @@ impl Link {
     #[cold]
     fn wrong_continuation(&self, view: &TransferView<'_>) -> Error {
         let found = view.delivery_id.unwrap_or_default();
-        let description =
-            format!("transfer.delivery-id: {found} while delivery {} of link {} is incomplete", self.delivery.id, self.name);
+        let description = format!(
+            "transfer.delivery-id: {found} while delivery {} of link {} is incomplete",
+            self.delivery.id, self.name
+        );
         Error::new(condition::INVALID_FIELD, description)
     }
 
     #[cold]
     fn beyond_credit(&self) -> Error {
-        let description = format!("delivery {} of link {} is beyond the credit granted", self.delivery_count, self.name);
+        let description =
+            format!("delivery {} of link {} is beyond the credit granted", self.delivery_count, self.name);
         Error::new(condition::TRANSFER_LIMIT_EXCEEDED, description)
     }
 
     #[cold]
     fn too_large(&self) -> Error {
-        let description = format!("delivery {} exceeds the max-message-size of {} bytes", self.delivery.id, self.size_max);
+        let description =
+            format!("delivery {} exceeds the max-message-size of {} bytes", self.delivery.id, self.size_max);
         Error::new(condition::MESSAGE_SIZE_EXCEEDED, description)
     }
 

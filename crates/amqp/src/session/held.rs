@@ -17,10 +17,6 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
     /// Keeps a whole frame of `link`.
     pub(crate) fn push(&mut self, link: u32, frame: &[u8]) {
         self.bytes.extend(frame);
@@ -53,11 +49,6 @@ impl Held {
         }
         *self = kept;
     }
-
-    /// Bytes kept.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
 }
 
 #[cfg(test)]
@@ -73,9 +64,9 @@ mod tests {
         }
         assert_eq!(held.release(3, &mut out), 3);
         assert_eq!(out, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
-        assert_eq!((held.len(), held.is_empty()), (3, false));
+        assert_eq!(held.bytes, [4, 4, 4]);
         assert_eq!(held.release(9, &mut out), 1);
-        assert!(held.is_empty() && held.bytes.capacity() == 0);
+        assert!(held.frames.is_empty() && held.bytes.capacity() == 0);
     }
 
     #[test]

@@ -240,17 +240,18 @@ impl Session {
         }
     }
 
+    /// Forgets all but the numbers of a session that waits only for the peer's end.
+    pub(crate) fn forget(&mut self, config: &Config) {
+        let (state, remote_channel) = (self.state, self.remote_channel);
+        *self = Self { state, remote_channel, told: true, ..Self::new(self.channel, config) };
+    }
+
     /// Gives spare memory back.
     pub(crate) fn trim(&mut self) {
         self.unsettled.trim();
         self.received.trim();
         self.sent.trim();
         self.due_links.shrink_to_fit();
-    }
-
-    /// Whether something is to be written at the end of the turn.
-    pub(crate) fn has_dispositions(&self) -> bool {
-        !self.received.is_empty() || !self.sent.is_empty()
     }
 }
 

@@ -43,10 +43,6 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     /// Adds a delivery; `None` is settled without a state.
     #[inline]
     pub(crate) fn push(&mut self, id: u32, outcome: Option<&Outcome>, settled: bool) {
@@ -154,7 +150,7 @@ mod tests {
         }
         assert_eq!(ranges.ranges.len(), 1);
         assert_eq!(taken(&mut ranges), [(u32::MAX - 1, 1, Some(Outcome::Accepted), true)]);
-        assert!(ranges.is_empty());
+        assert!(ranges.ranges.is_empty());
     }
 
     #[test]

@@ -49,11 +49,6 @@ impl State {
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::BeginSent | Self::Mapped)
     }
-
-    /// Whether our end is out and only the peer's is of interest.
-    pub(crate) const fn ending(self) -> bool {
-        matches!(self, Self::EndSent | Self::Discarding | Self::BeginEndSent)
-    }
 }
 
 #[cfg(test)]
@@ -86,6 +81,5 @@ mod tests {
     fn section_2_5_5_a_session_may_end_before_its_begin_is_answered() {
         use Step::{ReceivedBegin, ReceivedEnd, SentBegin, SentEnd};
         assert_eq!(walk(&[SentBegin, SentEnd, ReceivedBegin, ReceivedEnd]), Some(State::Unmapped));
-        assert!(walk(&[SentBegin, SentEnd]).is_some_and(State::ending));
     }
 }

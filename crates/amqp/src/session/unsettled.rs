@@ -86,9 +86,9 @@ impl Unsettled {
         }
     }
 
-    /// Takes what is unsettled of `first..=last` (serial numbers): `f(link, token)` in order of ids.
+    /// Takes what is unsettled of `first..=last` (serial numbers): `f(id, link, token)` in order of ids.
     #[inline]
-    pub(crate) fn take(&mut self, first: u32, last: u32, mut f: impl FnMut(u32, u64)) {
+    pub(crate) fn take(&mut self, first: u32, last: u32, mut f: impl FnMut(u32, u32, u64)) {
         let (from, to) = self.span(first, last);
         if !self.stragglers.is_empty() {
             self.take_stragglers(from, to, &mut f);
@@ -96,10 +96,11 @@ impl Unsettled {
         let base = self.next - self.ring.len() as u64;
         let (start, end) = (from.max(base) - base, to.min(self.next).max(base) - base);
         let mut taken = 0;
-        for entry in self.ring.range_mut(start.min(end) as usize..end as usize) {
+        let entries = self.ring.range_mut(start.min(end) as usize..end as usize);
+        for (id, entry) in (base + start..).zip(entries) {
             if let Some(link) = entry.link.take() {
                 taken += 1;
-                f(link, entry.token);
+                f(id as u32, link, entry.token);
             }
         }
         self.live -= taken;
@@ -115,12 +116,12 @@ impl Unsettled {
     }
 
     #[cold]
-    fn take_stragglers(&mut self, from: u64, to: u64, f: &mut impl FnMut(u32, u64)) {
+    fn take_stragglers(&mut self, from: u64, to: u64, f: &mut impl FnMut(u32, u32, u64)) {
         while let Some((&id, &entry)) = self.stragglers.range(from..to).next() {
             self.stragglers.remove(&id);
             self.live -= 1;
             if let Some(link) = entry.link {
-                f(link, entry.token);
+                f(id as u32, link, entry.token);
             }
         }
     }
@@ -167,11 +168,6 @@ impl Unsettled {
     pub(crate) fn trim(&mut self) {
         self.ring.shrink_to_fit();
     }
-
-    /// Bytes of heap held, for the bound on an idle connection.
-    pub(crate) fn heap(&self) -> usize {
-        self.ring.capacity() * size_of::<Entry>() + self.stragglers.len() * 2 * size_of::<(u64, Entry)>()
-    }
 }
 
 #[cfg(test)]
@@ -182,7 +178,7 @@ mod tests {
 
     fn take(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<(u32, u64)> {
         let mut taken = Vec::new();
-        unsettled.take(first, last, |link, token| taken.push((link, token)));
+        unsettled.take(first, last, |_, link, token| taken.push((link, token)));
         taken
     }
 
@@ -234,7 +230,8 @@ mod tests {
                 assert_eq!(take(&mut unsettled, id, id).len(), 1);
             }
         }
-        assert!(unsettled.heap() < 8192, "{} bytes", unsettled.heap());
+        assert!(unsettled.ring.capacity() <= 2 * RING_MIN, "{} entries", unsettled.ring.capacity());
+        assert!(unsettled.stragglers.len() <= 1);
         assert_eq!(take(&mut unsettled, 0, 0), [(3, 42)]);
         assert_eq!(unsettled.len(), 0);
     }
