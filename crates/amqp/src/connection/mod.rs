@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 pub use config::{Config, SaslPolicy};
 pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, UseError};
+use fault::Fault;
 use slab::Slab;
 use slots::Slots;
 use state::{Sasl, State};
@@ -147,7 +148,7 @@ impl Connection {
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    self.fail(error.into());
+                    self.fail(Fault::Connection(error.into()));
                     continue;
                 }
             };
@@ -159,7 +160,7 @@ impl Connection {
             match result {
                 Ok(Some(event)) => return Some(event),
                 Ok(None) => {}
-                Err(fault) => self.fail(fault),
+                Err(fault) => self.fail(*fault),
             }
         }
     }

@@ -246,8 +246,8 @@ impl Connection {
 
     /// Answers a violation at the endpoint that it is laid to.
     #[cold]
-    pub(super) fn fail(&mut self, fault: Box<Fault>) {
-        match *fault {
+    pub(super) fn fail(&mut self, fault: Fault) {
+        match fault {
             Fault::Link(place, error) => {
                 self.write_detach(place, true, Some(error.clone()));
                 self.tell_detached(place, true, Some(error));
