@@ -5,12 +5,30 @@
 //! the router calls it, and the same calls with the same seed give the same answers. `docs/contracts.md` 7 is what it
 //! keeps.
 
+mod address;
+mod anycast;
+mod arena;
+mod flow;
 mod links;
+mod message;
+mod multicast;
+mod outcome;
+mod parts;
+mod places;
 mod port;
 mod stats;
 
-use enmasse_amqp::types::{Error, Outcome};
+use std::collections::HashMap;
 
+use enmasse_amqp::types::Outcome;
+
+use address::{Address, Consumer, Incoming, Producer, Random};
+use arena::{Arena, Key};
+use message::Messages;
+use outcome::{Join, Pending};
+use port::{Ports, Tenant};
+
+pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Filter, PortId, PortRole};
 pub use stats::AddressStats;
@@ -49,71 +67,122 @@ pub const fn home_of_token(token: u64) -> u16 {
 }
 
 /// The addresses that live on one shard.
+///
+/// Everything is found by index: a port leads to its producer or consumer, those to their address, a token to the
+/// copy it stands for. A message that finds a consumer with room is not copied here and allocates nothing.
 #[derive(Debug)]
 pub struct Router {
     shard: u16,
+    random: Random,
+    ports: Ports,
+    by_key: HashMap<AddressKey, Key>,
+    addresses: Arena<Address>,
+    producers: Arena<Producer>,
+    consumers: Arena<Consumer>,
+    messages: Messages,
+    pending: Arena<Pending>,
+    joins: Arena<Join>,
+    /// producers of which messages left their window since the last turn
+    to_tell: Vec<Key>,
+    // lists used within one call, kept for their memory
+    audience: Vec<Key>,
+    readers: Vec<Key>,
+    offsets: Vec<u64>,
 }
 
 impl Router {
     /// A router without addresses for shard `shard`; `seed` decides among equals.
     #[must_use]
     pub fn new(shard: u16, seed: u64) -> Self {
-        let _ = seed;
-        Self { shard }
-    }
-
-    /// A link takes its place at an address, which is made on first use. A port that is attached already is
-    /// detached first.
-    pub fn attach(&mut self, port: PortId, address: Declared, role: PortRole, links: &mut impl Links) {
-        let _ = (self.shard, port, address, role, links);
-    }
-
-    /// A link goes. A producer's delivery in progress is aborted; what it sent and waits is still delivered, and its
-    /// outcome goes nowhere. For a consumer report `modified(delivery-failed)` for each unsettled token first.
-    pub fn detach(&mut self, port: PortId, links: &mut impl Links) {
-        let _ = (self.shard, port, links);
-    }
-
-    /// A consumer may be handed deliveries up to `limit`, counted from its attach and wrapping: those it was handed
-    /// and did not refuse, plus its credit. Say it too, with an unchanged limit, when a part that found no room may be
-    /// offered again. `drain`: what waits is delivered as far as credit goes, then [`Links::drained`] is said.
-    pub fn credit(&mut self, port: PortId, limit: u32, drain: bool, links: &mut impl Links) {
-        let _ = (self.shard, port, limit, drain, links);
+        Self {
+            shard,
+            random: Random::new(seed),
+            ports: Ports::default(),
+            by_key: HashMap::new(),
+            addresses: Arena::new(),
+            producers: Arena::new(),
+            consumers: Arena::new(),
+            messages: Messages::new(),
+            pending: Arena::new(),
+            joins: Arena::new(),
+            to_tell: Vec::new(),
+            audience: Vec::new(),
+            readers: Vec::new(),
+            offsets: Vec::new(),
+        }
     }
 
     /// A delivery, or a part of one, has come from a producer.
     #[inline]
     pub fn deliver(&mut self, port: PortId, arrival: Arrival<'_>, links: &mut impl Links) {
-        let _ = (self.shard, port, arrival, links);
+        let Some(from) = self.ports.producer(port) else { return self.deliver_late(port, &arrival, links) };
+        if !arrival.first {
+            return self.part(from, &arrival, links);
+        }
+        let producer = &mut self.producers[from];
+        if producer.incoming != Incoming::Nothing || arrival.aborted {
+            return self.deliver_oddly(from, &arrival, links);
+        }
+        self.begin_delivery(from, &arrival, links);
     }
 
-    /// A consumer has said what became of a delivery. A token that is not open any more is ignored.
     #[inline]
-    pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
-        let _ = (self.shard, token, outcome, links);
+    fn begin_delivery(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let address = &mut self.addresses[self.producers[from].address];
+        address.stats.presettled += u64::from(arrival.settled);
+        match address.declared.kind {
+            AddressKind::Anycast => self.to_one(from, arrival, links),
+            AddressKind::Multicast => self.to_all(from, arrival, links),
+        }
     }
 
-    /// A delivery handed to a consumer of another shard found no room, or no link, there. A whole one goes back to
-    /// the front of those waiting, in the order of the refusals; a long one in parts is released (`settled`: dropped)
-    /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it has stated its
-    /// credit again, and all parts of a delivery whose first part it refused; it never refuses a later part alone.
-    pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
-        let _ = (self.shard, port, delivery, links);
+    /// A delivery that is void from the start, or one that begins within another: that one is void then.
+    #[cold]
+    fn deliver_oddly(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
+            self.abort(message, links);
+        }
+        if arrival.aborted {
+            self.taken(from);
+        } else {
+            self.begin_delivery(from, arrival, links);
+        }
     }
 
-    /// The address is deleted: what waits is released, what consumers hold becomes `modified(delivery-failed)`, all
-    /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
-    pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
-        let _ = (self.shard, key, error, links);
+    /// A delivery that was on its way when its address was deleted.
+    #[cold]
+    fn deliver_late(&mut self, port: PortId, arrival: &Arrival<'_>, links: &mut impl Links) {
+        if arrival.first && matches!(self.ports.get(port), Tenant::Left(_)) {
+            links.taken(port, 1);
+            if !arrival.settled && !arrival.aborted {
+                links.settle(port, arrival.delivery_id, &Outcome::Released);
+            }
+        }
     }
 
     /// The end of a turn: producers are told how many of their deliveries wait no longer.
     pub fn turn(&mut self, links: &mut impl Links) {
-        let _ = (self.shard, links);
+        for key in self.to_tell.drain(..) {
+            let Some(producer) = self.producers.get_mut(key) else { continue };
+            producer.to_tell = false;
+            if let Ok(count @ 1..) = u32::try_from(producer.taken) {
+                producer.taken = 0;
+                links.taken(producer.port, count);
+            }
+        }
     }
 
-    /// The figures of every address used here so far.
+    /// The figures of every address used here and not deleted.
     pub fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
-        std::iter::empty()
+        self.addresses.iter().map(|(_, address)| {
+            let backlogs: usize = address.consumers.iter().map(|key| self.consumers[*key].backlog.len()).sum();
+            let figures = AddressStats {
+                producers: address.producers.len() as u32,
+                consumers: address.consumers.len() as u32,
+                waiting: (address.waiting.len() + backlogs) as u64,
+                ..address.stats
+            };
+            (address.declared.key, figures)
+        })
     }
 }

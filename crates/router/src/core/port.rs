@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::AddressKey;
+use super::arena::Key;
+
 /// Names a port. The shard that owns the link gives indices out densely and a slot's next tenant the next
 /// generation, so that what is said about an earlier tenant is recognised and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,12 +25,12 @@ pub enum PortRole {
     Producer {
         /// one of the addresses of an anonymous link: it sends whether there is a consumer or not
         anonymous: bool,
-        /// the name it sends to where that is not the address's own (`sensors/7` below `sensors`)
+        /// the name it sends to, for the filters of multicast consumers; without one no filter lets it through
         name: Option<Arc<str>>,
     },
     /// messages go to it
     Consumer {
-        /// the names below a multicast address it wants; `None` is everything
+        /// the names it wants of those that a multicast address covers; `None` is all
         filter: Option<Filter>,
     },
 }
@@ -53,5 +56,72 @@ impl Filter {
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Filter")
+    }
+}
+
+/// Who has a slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tenant {
+    Nobody,
+    Producer(Key),
+    Consumer(Key),
+    /// detached from this address
+    Left(AddressKey),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    generation: u16,
+    tenant: Tenant,
+}
+
+/// Which port is whose: a look-up is two steps into vectors.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    shards: Vec<Vec<Slot>>,
+}
+
+impl Ports {
+    #[inline]
+    pub(super) fn get(&self, port: PortId) -> Tenant {
+        match self.shards.get(port.shard as usize).and_then(|slots| slots.get(port.index as usize)) {
+            Some(slot) if slot.generation == port.generation => slot.tenant,
+            _ => Tenant::Nobody,
+        }
+    }
+
+    /// The tenant of a port's slot, whatever its generation.
+    pub(super) fn occupant(&self, port: PortId) -> Option<PortId> {
+        let slot = self.shards.get(port.shard as usize)?.get(port.index as usize)?;
+        let attached = matches!(slot.tenant, Tenant::Producer(_) | Tenant::Consumer(_));
+        attached.then_some(PortId { generation: slot.generation, ..port })
+    }
+
+    pub(super) fn set(&mut self, port: PortId, tenant: Tenant) {
+        let (shard, index) = (port.shard as usize, port.index as usize);
+        if self.shards.len() <= shard {
+            self.shards.resize_with(shard + 1, Vec::new);
+        }
+        let slots = &mut self.shards[shard];
+        if slots.len() <= index {
+            slots.resize(index + 1, Slot { generation: 0, tenant: Tenant::Nobody });
+        }
+        slots[index] = Slot { generation: port.generation, tenant };
+    }
+
+    #[inline]
+    pub(super) fn producer(&self, port: PortId) -> Option<Key> {
+        match self.get(port) {
+            Tenant::Producer(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn consumer(&self, port: PortId) -> Option<Key> {
+        match self.get(port) {
+            Tenant::Consumer(key) => Some(key),
+            _ => None,
+        }
     }
 }

@@ -1,0 +1,340 @@
+//! One address, its producers and its consumers.
+
+use std::sync::Arc;
+
+use super::arena::{Arena, Key};
+use super::message::Queue;
+use super::{AddressStats, Declared, Filter, PortId};
+
+/// Payload that may wait for one multicast consumer, bytes.
+pub const BACKLOG_BYTES: usize = 4 << 20;
+/// Messages that may wait for one multicast consumer.
+pub const BACKLOG_MESSAGES: usize = 4096;
+
+/// Up to this many consumers with room all are looked at; of more, two chosen at random, which balances nearly as well.
+const SCAN_MAX: usize = 8;
+const NOT_READY: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) declared: Declared,
+    pub(super) producers: Vec<Key>,
+    pub(super) consumers: Vec<Key>,
+    /// consumers without a filter
+    pub(super) unfiltered: u32,
+    /// counts changes of `consumers`
+    pub(super) epoch: u32,
+    /// anycast: consumers with room. Empty whenever `waiting` is not, between calls
+    ready: Vec<Key>,
+    /// where the next look at `ready` begins
+    turn: usize,
+    /// anycast: messages no consumer had room for
+    pub(super) waiting: Queue,
+    /// unsettled copies that consumers hold
+    pub(super) unsettled: u32,
+    /// without the figures that are counted when asked for
+    pub(super) stats: AddressStats,
+}
+
+#[derive(Debug)]
+pub(super) struct Producer {
+    pub(super) port: PortId,
+    pub(super) address: Key,
+    /// among the address's producers
+    pub(super) place: usize,
+    pub(super) anonymous: bool,
+    pub(super) name: Option<Arc<str>>,
+    /// consumers whose filter lets its name through
+    pub(super) matching: u32,
+    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters
+    pub(super) audience: Vec<Key>,
+    pub(super) audience_epoch: u32,
+    /// messages of its that wait
+    pub(super) waiting: u32,
+    /// payload of its that waits, bytes
+    pub(super) waiting_bytes: usize,
+    pub(super) held: bool,
+    /// messages that left and that it was not told of yet; less than none if some came back
+    pub(super) taken: i32,
+    /// it is on the list of those to tell
+    pub(super) to_tell: bool,
+    pub(super) incoming: Incoming,
+}
+
+/// What a producer is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    Nothing,
+    /// a delivery of which more parts are to come
+    Message(Key),
+    /// a delivery whose rest nobody wants
+    Discarded,
+}
+
+#[derive(Debug)]
+pub(super) struct Consumer {
+    pub(super) port: PortId,
+    pub(super) address: Key,
+    /// among the address's consumers
+    pub(super) place: usize,
+    pub(super) filter: Option<Filter>,
+    /// deliveries it may be handed
+    pub(super) credit: u32,
+    /// deliveries it was handed and did not refuse, wrapping
+    pub(super) handed: u32,
+    /// unsettled deliveries it holds
+    pub(super) outstanding: u32,
+    /// it had no room, and has not stated its credit since
+    pub(super) blocked: bool,
+    pub(super) drain: bool,
+    /// among the address's ready ones
+    ready_at: u32,
+    pub(super) outgoing: Outgoing,
+    /// multicast: copies that wait for it
+    pub(super) backlog: Queue,
+    pub(super) backlog_bytes: usize,
+}
+
+/// What a consumer is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    Nothing,
+    /// a delivery in parts, handed over up to `offset`
+    Message {
+        message: Key,
+        offset: u64,
+        token: Option<u64>,
+    },
+    /// a delivery that is void, which it could not be told yet
+    Aborted,
+}
+
+impl Address {
+    pub(super) fn new(declared: Declared) -> Self {
+        Self {
+            declared,
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            unfiltered: 0,
+            epoch: 0,
+            ready: Vec::new(),
+            turn: 0,
+            waiting: Queue::default(),
+            unsettled: 0,
+            stats: AddressStats::default(),
+        }
+    }
+
+    /// Anycast: the consumer with room that holds the fewest deliveries; among equals they take turns.
+    #[inline]
+    pub(super) fn pick(&mut self, consumers: &Arena<Consumer>, random: &mut Random) -> Option<Key> {
+        match self.ready.len() {
+            0 => None,
+            1 => Some(self.ready[0]),
+            count => Some(self.pick_of(count, consumers, random)),
+        }
+    }
+
+    fn pick_of(&mut self, count: usize, consumers: &Arena<Consumer>, random: &mut Random) -> Key {
+        self.turn = self.turn.wrapping_add(1);
+        let outstanding = |key: &Key| consumers[*key].outstanding;
+        if count > SCAN_MAX {
+            let one = self.ready[random.below(count)];
+            let other = self.ready[random.below(count)];
+            return if outstanding(&other) < outstanding(&one) { other } else { one };
+        }
+        let start = self.turn % count;
+        let mut best = self.ready[start];
+        for step in 1..count {
+            let other = self.ready[(start + step) % count];
+            if outstanding(&other) < outstanding(&best) {
+                best = other;
+            }
+        }
+        best
+    }
+
+    /// Counts a consumer among those with room.
+    pub(super) fn set_ready(&mut self, key: Key, consumer: &mut Consumer) {
+        if consumer.ready_at == NOT_READY {
+            consumer.ready_at = self.ready.len() as u32;
+            self.ready.push(key);
+        }
+    }
+
+    /// Counts it no longer.
+    #[inline]
+    pub(super) fn set_unready(&mut self, key: Key, consumers: &mut Arena<Consumer>) {
+        let at = std::mem::replace(&mut consumers[key].ready_at, NOT_READY);
+        if at != NOT_READY {
+            self.ready.swap_remove(at as usize);
+            if let Some(moved) = self.ready.get(at as usize) {
+                consumers[*moved].ready_at = at;
+            }
+        }
+    }
+
+    /// Whether a message of this producer would have somebody to go to.
+    pub(super) fn open_to(&self, producer: &Producer) -> bool {
+        self.unfiltered > 0 || producer.matching > 0
+    }
+}
+
+impl Producer {
+    pub(super) fn new(port: PortId, address: Key, place: usize, anonymous: bool, name: Option<Arc<str>>) -> Self {
+        Self {
+            port,
+            address,
+            place,
+            anonymous,
+            name,
+            matching: 0,
+            audience: Vec::new(),
+            audience_epoch: 0,
+            waiting: 0,
+            waiting_bytes: 0,
+            held: false,
+            taken: 0,
+            to_tell: false,
+            incoming: Incoming::Nothing,
+        }
+    }
+
+    /// Whether a filter lets its messages through.
+    pub(super) fn passes(&self, filter: &Filter) -> bool {
+        self.name.as_deref().is_some_and(|name| filter.matches(name))
+    }
+}
+
+impl Consumer {
+    pub(super) fn new(port: PortId, address: Key, place: usize, filter: Option<Filter>) -> Self {
+        Self {
+            port,
+            address,
+            place,
+            filter,
+            credit: 0,
+            handed: 0,
+            outstanding: 0,
+            blocked: false,
+            drain: false,
+            ready_at: NOT_READY,
+            outgoing: Outgoing::Nothing,
+            backlog: Queue::default(),
+            backlog_bytes: 0,
+        }
+    }
+
+    /// It could begin a delivery now.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.credit > 0 && !self.blocked && self.outgoing == Outgoing::Nothing
+    }
+
+    /// It is in the middle of a message from now on.
+    pub(super) fn read(&mut self, message: Key, offset: u64, token: Option<u64>) {
+        self.outgoing = Outgoing::Message { message, offset, token };
+    }
+
+    /// A copy of `bytes` may wait for it.
+    pub(super) fn may_wait(&self, bytes: usize) -> bool {
+        self.backlog.len() < BACKLOG_MESSAGES && self.backlog_bytes + bytes <= BACKLOG_BYTES
+    }
+
+    /// Whether this is the delivery it is in the middle of.
+    #[inline]
+    pub(super) fn reads(&self, token: Option<u64>) -> bool {
+        matches!(self.outgoing, Outgoing::Message { token: current, .. } if current == token)
+    }
+}
+
+/// Chance from a seed (xorshift64*): the same seed, the same choices.
+#[derive(Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9E37_79B9_7F4A_7C15 | 1)
+    }
+
+    /// A number below `bound`, which is not 0.
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let mixed = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D);
+        ((mixed >> 32) * bound as u64 >> 32) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AddressKey, AddressKind};
+    use super::*;
+
+    fn with_consumers(count: u32) -> (Address, Arena<Consumer>, Vec<Key>) {
+        let declared = Declared { key: AddressKey(1), kind: AddressKind::Anycast, link_capacity: 10 };
+        let mut address = Address::new(declared);
+        let mut addresses = Arena::new();
+        let key = addresses.insert(());
+        let mut consumers = Arena::new();
+        let keys: Vec<Key> = (0..count)
+            .map(|index| {
+                let port = PortId { shard: 0, generation: 0, index };
+                consumers.insert(Consumer::new(port, key, index as usize, None))
+            })
+            .collect();
+        for key in &keys {
+            address.set_ready(*key, &mut consumers[*key]);
+        }
+        (address, consumers, keys)
+    }
+
+    fn picks(address: &mut Address, consumers: &mut Arena<Consumer>, rounds: usize) {
+        let mut random = Random::new(7);
+        for _ in 0..rounds {
+            let Some(picked) = address.pick(consumers, &mut random) else { return };
+            consumers[picked].outstanding += 1;
+        }
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        let (mut address, mut consumers, keys) = with_consumers(3);
+        picks(&mut address, &mut consumers, 9);
+        assert!(keys.iter().all(|key| consumers[*key].outstanding == 3));
+    }
+
+    #[test]
+    fn the_least_loaded_of_few_is_picked() {
+        let (mut address, mut consumers, keys) = with_consumers(4);
+        for key in &keys {
+            consumers[*key].outstanding = 5;
+        }
+        consumers[keys[2]].outstanding = 1;
+        picks(&mut address, &mut consumers, 4);
+        assert_eq!(consumers[keys[2]].outstanding, 5);
+    }
+
+    #[test]
+    fn many_are_balanced_within_a_few() {
+        let (mut address, mut consumers, keys) = with_consumers(100);
+        picks(&mut address, &mut consumers, 10_000);
+        let most = keys.iter().map(|key| consumers[*key].outstanding).max();
+        assert!(most.is_some_and(|most| most <= 106), "{most:?}");
+    }
+
+    #[test]
+    fn one_without_room_is_never_picked() {
+        let (mut address, mut consumers, keys) = with_consumers(3);
+        address.set_unready(keys[0], &mut consumers);
+        address.set_unready(keys[0], &mut consumers);
+        picks(&mut address, &mut consumers, 20);
+        assert_eq!(consumers[keys[0]].outstanding, 0);
+        address.set_unready(keys[2], &mut consumers);
+        address.set_unready(keys[1], &mut consumers);
+        assert_eq!(address.pick(&consumers, &mut Random::new(1)), None);
+        address.set_ready(keys[1], &mut consumers[keys[1]]);
+        assert_eq!(address.pick(&consumers, &mut Random::new(1)), Some(keys[1]));
+    }
+}

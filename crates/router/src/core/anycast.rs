@@ -1,0 +1,85 @@
+//! Anycast: each message to one of the consumers, whose outcome is the producer's.
+
+use super::address::Incoming;
+use super::arena::Key;
+use super::flow::Part;
+use super::message::{Message, Owed};
+use super::{Arrival, Links, Router};
+
+impl Router {
+    /// A delivery begins. While messages wait no consumer is ready, so one that finds a consumer overtakes nothing.
+    #[inline]
+    pub(super) fn to_one(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let producer = &self.producers[from];
+        let (address, delivery_id) = (producer.address, arrival.delivery_id);
+        let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port: producer.port, delivery_id } };
+        while let Some(to) = self.addresses[address].pick(&self.consumers, &mut self.random) {
+            if let Ok(token) = self.hand(to, owed, Part::of(arrival), links) {
+                self.taken(from);
+                if arrival.more {
+                    let mut message = Message::begun(from, address, owed, arrival);
+                    message.refs += 1;
+                    message.readers.push(to);
+                    let end = message.end;
+                    let message = self.messages.insert(message);
+                    self.consumers[to].read(message, end, token);
+                    self.producers[from].incoming = Incoming::Message(message);
+                }
+                return;
+            }
+        }
+        self.wait_for_one(from, owed, arrival, links);
+    }
+
+    #[cold]
+    fn wait_for_one(&mut self, from: Key, owed: Owed, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        let key = producer.address;
+        let address = &mut self.addresses[key];
+        if address.consumers.is_empty() || producer.waiting >= address.declared.link_capacity {
+            if arrival.more {
+                producer.incoming = Incoming::Discarded;
+            }
+            self.taken(from);
+            self.lose(owed, key, links);
+            return;
+        }
+        address.stats.credit_stalls += 1;
+        let mut message = Message::begun(from, key, owed, arrival);
+        message.bytes = self.messages.buffer(arrival.payload);
+        message.queued = 1;
+        message.refs += 1;
+        message.untaken = 1;
+        let message = self.messages.insert(message);
+        address.waiting.push_back(message);
+        producer.waiting += 1;
+        if arrival.more {
+            producer.incoming = Incoming::Message(message);
+        }
+        self.weigh(message, links);
+    }
+
+    /// Hands out what waits while anyone has room.
+    pub(super) fn hand_out(&mut self, key: Key, links: &mut impl Links) {
+        loop {
+            let address = &mut self.addresses[key];
+            let Some(message) = address.waiting.front() else { return };
+            let Some(to) = address.pick(&self.consumers, &mut self.random) else { return };
+            if self.begin(to, message, links) {
+                self.addresses[key].waiting.pop_front();
+            }
+        }
+    }
+
+    /// The last consumer has gone: nothing waits for the next one.
+    pub(super) fn release_waiting(&mut self, key: Key, links: &mut impl Links) {
+        while let Some(waiting) = self.addresses[key].waiting.pop_front() {
+            let message = &mut self.messages[waiting];
+            message.queued -= 1;
+            let owed = message.owed;
+            self.lose(owed, key, links);
+            self.unread(waiting, links);
+            self.unref(waiting, links);
+        }
+    }
+}

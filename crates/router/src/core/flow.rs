@@ -1,0 +1,357 @@
+//! Credit one way, windows the other: what a consumer may be handed, and what of a producer waits.
+
+use super::address::Outgoing;
+use super::arena::Key;
+use super::message::{Message, Owed};
+use super::outcome::delivery_failed;
+use super::port::Tenant;
+use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
+
+/// The beginning of a delivery, or all of it.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    message_format: u32,
+    more: bool,
+    payload: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    #[inline]
+    pub(super) fn of(arrival: &Arrival<'a>) -> Self {
+        Self { message_format: arrival.message_format, more: arrival.more, payload: arrival.payload }
+    }
+}
+
+/// The consumer took nothing.
+pub(super) struct NoRoom;
+
+impl Router {
+    /// Hands a consumer with room the beginning of a delivery; its token, if somebody is owed the outcome.
+    #[inline]
+    pub(super) fn hand(
+        &mut self,
+        to: Key,
+        owed: Owed,
+        part: Part<'_>,
+        links: &mut impl Links,
+    ) -> Result<Option<u64>, NoRoom> {
+        let Part { message_format, more, payload } = part;
+        let key = self.consumers[to].address;
+        let token = self.open_token(owed, to, key);
+        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
+        let consumer = &mut self.consumers[to];
+        if !links.transfer(consumer.port, &delivery) {
+            consumer.blocked = true;
+            self.addresses[key].set_unready(to, &mut self.consumers);
+            self.cancel_token(token);
+            return Err(NoRoom);
+        }
+        let unsettled = u32::from(token.is_some());
+        consumer.handed = consumer.handed.wrapping_add(1);
+        consumer.credit -= 1;
+        consumer.outstanding += unsettled;
+        let full = consumer.credit == 0 || more;
+        let address = &mut self.addresses[key];
+        address.unsettled += unsettled;
+        address.stats.delivered += 1;
+        address.stats.bytes += payload.len() as u64;
+        if full {
+            address.set_unready(to, &mut self.consumers);
+        }
+        Ok(token)
+    }
+
+    /// Hands a consumer with room a message that waits, or what has come of it. The caller takes it out of the queue.
+    pub(super) fn begin(&mut self, to: Key, key: Key, links: &mut impl Links) -> bool {
+        let message = &mut self.messages[key];
+        let bytes = std::mem::take(&mut message.bytes);
+        let part = Part { message_format: message.message_format, more: !message.complete, payload: &bytes };
+        let owed = message.owed;
+        let handed = self.hand(to, owed, part, links);
+        let message = &mut self.messages[key];
+        message.bytes = bytes;
+        let Ok(token) = handed else { return false };
+        message.queued -= 1;
+        if message.complete {
+            self.take_one(key);
+            self.unref(key, links);
+            return true;
+        }
+        if !message.readers.contains(&to) {
+            message.readers.push(to);
+        }
+        let end = message.end;
+        self.consumers[to].read(key, end, token);
+        self.take_one(key);
+        self.weigh(key, links);
+        true
+    }
+
+    /// A message has left its producer's window.
+    #[inline]
+    pub(super) fn taken(&mut self, producer: Key) {
+        let Some(state) = self.producers.get_mut(producer) else { return };
+        state.taken += 1;
+        if !state.to_tell {
+            state.to_tell = true;
+            self.to_tell.push(producer);
+        }
+    }
+
+    /// One of the consumers that a message waits for has taken it, or never will.
+    pub(super) fn take_one(&mut self, key: Key) {
+        let message = &mut self.messages[key];
+        if message.untaken == 1 {
+            self.leave_window(key);
+        } else {
+            message.untaken = message.untaken.saturating_sub(1);
+        }
+    }
+
+    fn leave_window(&mut self, key: Key) {
+        let message = &mut self.messages[key];
+        if message.untaken > 0 {
+            message.untaken = 0;
+            let producer = message.producer;
+            if let Some(state) = self.producers.get_mut(producer) {
+                state.waiting -= 1;
+            }
+            self.taken(producer);
+        }
+    }
+
+    /// One holder of a message less; without any it is forgotten.
+    pub(super) fn unref(&mut self, key: Key, links: &mut impl Links) {
+        let message = &mut self.messages[key];
+        message.refs -= 1;
+        if message.refs == 0 {
+            self.forget(key, links);
+        } else {
+            self.weigh(key, links);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Key, links: &mut impl Links) {
+        self.leave_window(key);
+        self.charge(key, 0, links);
+        self.messages.remove(key);
+    }
+
+    /// Throws away bytes of a message that everybody has, and counts those that wait for its producer: what half of
+    /// its readers do not have, or all of it until enough have begun.
+    pub(super) fn weigh(&mut self, key: Key, links: &mut impl Links) {
+        let Some(message) = self.messages.get_mut(key) else { return };
+        let mut offsets = std::mem::take(&mut self.offsets);
+        offsets.clear();
+        offsets.extend(message.readers.iter().map(|reader| match self.consumers[*reader].outgoing {
+            Outgoing::Message { message, offset, .. } if message == key => offset,
+            _ => 0,
+        }));
+        offsets.sort_unstable_by(|a, b| b.cmp(a));
+        if message.queued == 0 {
+            trim(message, offsets.last().copied().unwrap_or(message.end));
+        }
+        let waiting = if message.untaken > 0 {
+            message.bytes.len()
+        } else {
+            let half = offsets.get(offsets.len().div_ceil(2).saturating_sub(1));
+            half.map_or(0, |offset| (message.end - offset) as usize)
+        };
+        self.offsets = offsets;
+        self.charge(key, waiting, links);
+    }
+
+    fn charge(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
+        let message = &mut self.messages[key];
+        let before = std::mem::replace(&mut message.charged, bytes);
+        let Some(producer) = self.producers.get_mut(message.producer) else { return };
+        producer.waiting_bytes = producer.waiting_bytes + bytes - before;
+        let hold = producer.waiting_bytes > if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
+        if producer.held != hold {
+            producer.held = hold;
+            links.hold(producer.port, hold);
+        }
+    }
+
+    /// A consumer may be handed deliveries up to `limit`, counted from its attach and wrapping: those it was handed
+    /// and did not refuse, plus its credit. Say it too, with an unchanged limit, when a part that found no room may be
+    /// offered again. `drain`: what waits is delivered as far as credit goes, then [`Links::drained`] is said.
+    pub fn credit(&mut self, port: PortId, limit: u32, drain: bool, links: &mut impl Links) {
+        let Some(key) = self.ports.consumer(port) else { return };
+        let consumer = &mut self.consumers[key];
+        // More handed than the limit allows: it was lowered while deliveries were on their way.
+        consumer.credit = u32::try_from(limit.wrapping_sub(consumer.handed).cast_signed()).unwrap_or(0);
+        consumer.blocked = false;
+        consumer.drain |= drain;
+        self.resume(key, links);
+        self.feed(key, links);
+    }
+
+    /// A consumer may have room: hands it what waits.
+    pub(super) fn feed(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let at = consumer.address;
+        let address = &mut self.addresses[at];
+        match address.declared.kind {
+            AddressKind::Multicast => self.catch_up(key, links),
+            AddressKind::Anycast => {
+                if consumer.has_room() {
+                    address.set_ready(key, consumer);
+                    self.hand_out(at, links);
+                } else {
+                    address.set_unready(key, &mut self.consumers);
+                }
+            }
+        }
+        self.finish_drain(key, links);
+    }
+
+    fn finish_drain(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        if !consumer.drain || consumer.blocked {
+            return;
+        }
+        let address = &mut self.addresses[consumer.address];
+        let done = match consumer.outgoing {
+            Outgoing::Nothing => true,
+            // The rest of a long delivery may take its time; credit cannot be used before, nor is it wanted.
+            Outgoing::Message { .. } => address.waiting.is_empty() && consumer.backlog.is_empty(),
+            Outgoing::Aborted => false,
+        };
+        if done {
+            consumer.drain = false;
+            consumer.credit = 0;
+            let port = consumer.port;
+            address.set_unready(key, &mut self.consumers);
+            links.drained(port);
+        }
+    }
+
+    /// A delivery handed to a consumer of another shard found no room, or no link, there. A whole one goes back to
+    /// the front of those waiting, in the order of the refusals; a long one in parts is released (settled: dropped)
+    /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it has stated its
+    /// credit again, and all parts of a delivery whose first part it refused. A later part refused alone fails the
+    /// delivery.
+    pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
+        if delivery.aborted {
+            return;
+        }
+        let (consumer, address) = match self.ports.get(port) {
+            Tenant::Consumer(key) => (Some(key), Some(self.consumers[key].address)),
+            Tenant::Left(address) => (None, self.by_key.get(&address).copied()),
+            Tenant::Nobody | Tenant::Producer(_) => return,
+        };
+        let Some(address) = address else { return };
+        if let Some(key) = consumer {
+            let consumer = &mut self.consumers[key];
+            consumer.blocked = true;
+            consumer.handed = consumer.handed.wrapping_sub(u32::from(delivery.first));
+            self.addresses[address].set_unready(key, &mut self.consumers);
+        }
+        if delivery.first && !delivery.more {
+            self.take_back(consumer, address, delivery, links);
+        } else {
+            self.fail_parts(consumer, address, delivery, links);
+        }
+    }
+
+    fn take_back(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+        let owed = match delivery.token.map(|token| self.close_token(token)) {
+            None => Owed::Nobody,
+            Some(Some(pending)) => pending.owed,
+            Some(None) => return,
+        };
+        let state = &mut self.addresses[address];
+        state.stats.delivered -= 1;
+        state.stats.bytes -= delivery.payload.len() as u64;
+        let anycast = state.declared.kind == AddressKind::Anycast;
+        if anycast && state.consumers.is_empty() || !anycast && consumer.is_none() {
+            return self.lose(owed, address, links);
+        }
+        let message = self.returned(owed, address, delivery);
+        if anycast {
+            self.addresses[address].waiting.push_returned(message);
+            self.weigh(message, links);
+            self.hand_out(address, links);
+        } else if let Some(key) = consumer {
+            self.consumers[key].backlog.push_returned(message);
+            self.consumers[key].backlog_bytes += delivery.payload.len();
+        }
+    }
+
+    /// The message that came back. One that is owed to its producer takes up the producer's window again.
+    fn returned(&mut self, owed: Owed, address: Key, delivery: &Delivery<'_>) -> Key {
+        let from = match owed {
+            Owed::Producer { port, .. } => self.ports.producer(port),
+            _ => None,
+        };
+        if let Some(producer) = from.and_then(|key| self.producers.get_mut(key)) {
+            producer.waiting += 1;
+            producer.taken -= 1;
+        }
+        let message = Message {
+            producer: from.unwrap_or(Key::NONE),
+            address,
+            owed,
+            message_format: delivery.message_format,
+            bytes: self.messages.buffer(delivery.payload),
+            end: delivery.payload.len() as u64,
+            complete: true,
+            queued: 1,
+            refs: 1,
+            untaken: u32::from(from.is_some()),
+            charged: 0,
+            readers: Vec::new(),
+        };
+        self.messages.insert(message)
+    }
+
+    fn fail_parts(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+        let reading = consumer.filter(|key| self.consumers[*key].reads(delivery.token));
+        if let Some(token) = delivery.token {
+            let outcome = if delivery.first { enmasse_amqp::types::Outcome::Released } else { delivery_failed() };
+            self.outcome(token, &outcome, links);
+        } else if let Some(key) = reading {
+            self.addresses[address].stats.dropped += 1;
+            self.stop_reading(key, links);
+        }
+    }
+}
+
+/// Throws away what lies before `offset`; all at once when that is everything, else not before it is worth the copying.
+fn trim(message: &mut Message, offset: u64) {
+    let passed = (offset - message.base()) as usize;
+    if passed == message.bytes.len() {
+        message.bytes.clear();
+    } else if passed > message.bytes.len() / 2 {
+        message.bytes.drain(..passed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::Arena;
+    use super::*;
+
+    #[test]
+    fn trimming_keeps_what_somebody_still_needs() {
+        let key = Arena::new().insert(());
+        let head = Arrival {
+            delivery_id: 0,
+            settled: true,
+            message_format: 0,
+            first: true,
+            more: true,
+            aborted: false,
+            payload: &[0; 100],
+        };
+        let mut message = Message::begun(key, key, Owed::Nobody, &head);
+        message.bytes = (0..100).collect();
+        trim(&mut message, 50);
+        assert_eq!(message.bytes.len(), 100, "half is not worth the copying");
+        trim(&mut message, 60);
+        assert_eq!((message.base(), message.after(90)), (60, &[90, 91, 92, 93, 94, 95, 96, 97, 98, 99][..]));
+        trim(&mut message, 100);
+        assert_eq!((message.base(), message.after(100)), (100, &[][..]));
+    }
+}

@@ -1,0 +1,246 @@
+//! Messages that wait, or that come in parts: copied once, shared by all who wait for them.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+
+use super::arena::{Arena, Key};
+use super::{Arrival, PortId};
+
+/// Buffers of this size and less are kept for the next message, so that a message that waits costs no allocation.
+const SPARE_BYTES: usize = 4096;
+/// Most buffers kept: with the bound above, 4 MiB a shard.
+const SPARE_COUNT: usize = 1024;
+/// A queue that has grown beyond this gives its memory back when it is empty.
+const QUEUE_KEPT: usize = 256;
+
+/// Who is told what became of one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owed {
+    /// it came settled
+    Nobody,
+    /// its producer
+    Producer { port: PortId, delivery_id: u32 },
+    /// its producer, once all copies are answered
+    Join(Key),
+}
+
+/// A message that waits for consumers, or of which more parts are to come.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// whose window it takes up; it may have gone
+    pub(super) producer: Key,
+    pub(super) address: Key,
+    pub(super) owed: Owed,
+    pub(super) message_format: u32,
+    /// the last of what has come; from the start on while anyone has yet to begin
+    pub(super) bytes: Vec<u8>,
+    /// bytes that have come
+    pub(super) end: u64,
+    /// nothing more is to come
+    pub(super) complete: bool,
+    /// queues it is in
+    pub(super) queued: u32,
+    /// queues it is in, consumers in the middle of it, and its producer until it is complete
+    pub(super) refs: u32,
+    /// consumers that have yet to begin before its producer's window moves on; 0: it has
+    pub(super) untaken: u32,
+    /// bytes counted as waiting for its producer
+    pub(super) charged: usize,
+    /// of one that comes in parts: the consumers in the middle of it, with multicast also those it waits for
+    pub(super) readers: Vec<Key>,
+}
+
+impl Message {
+    /// A message whose first part, or all, is `arrival`: held by its producer if more is to come, by nobody else, and
+    /// without its bytes.
+    pub(super) fn begun(producer: Key, address: Key, owed: Owed, arrival: &Arrival<'_>) -> Self {
+        Self {
+            producer,
+            address,
+            owed,
+            message_format: arrival.message_format,
+            bytes: Vec::new(),
+            end: arrival.payload.len() as u64,
+            complete: !arrival.more,
+            queued: 0,
+            refs: u32::from(arrival.more),
+            untaken: 0,
+            charged: 0,
+            readers: Vec::new(),
+        }
+    }
+
+    /// Where in the delivery `bytes` begins.
+    pub(super) fn base(&self) -> u64 {
+        self.end - self.bytes.len() as u64
+    }
+
+    /// What has come from `offset` on.
+    pub(super) fn after(&self, offset: u64) -> &[u8] {
+        &self.bytes[(offset - self.base()) as usize..]
+    }
+
+    /// Nobody reads it or waits for it.
+    pub(super) fn unread(&self) -> bool {
+        self.queued == 0 && self.readers.is_empty()
+    }
+
+    pub(super) fn forget_reader(&mut self, consumer: Key) {
+        if let Some(at) = self.readers.iter().position(|reader| *reader == consumer) {
+            self.readers.swap_remove(at);
+        }
+    }
+}
+
+/// All messages of a router, and buffers to be used again.
+#[derive(Debug)]
+pub(super) struct Messages {
+    arena: Arena<Message>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Messages {
+    pub(super) const fn new() -> Self {
+        Self { arena: Arena::new(), spare: Vec::new() }
+    }
+
+    /// A buffer that holds `payload`.
+    pub(super) fn buffer(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(payload);
+        buffer
+    }
+
+    pub(super) fn insert(&mut self, message: Message) -> Key {
+        self.arena.insert(message)
+    }
+
+    /// Forgets a message and keeps its buffer if it is a small one.
+    pub(super) fn remove(&mut self, key: Key) {
+        let Some(message) = self.arena.remove(key) else { return };
+        let mut buffer = message.bytes;
+        if (1..=SPARE_BYTES).contains(&buffer.capacity()) && self.spare.len() < SPARE_COUNT {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+impl Deref for Messages {
+    type Target = Arena<Message>;
+
+    fn deref(&self) -> &Arena<Message> {
+        &self.arena
+    }
+}
+
+impl DerefMut for Messages {
+    fn deref_mut(&mut self) -> &mut Arena<Message> {
+        &mut self.arena
+    }
+}
+
+/// Messages in the order they are to leave in.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    items: VecDeque<Key>,
+    /// how many at the front came back from a consumer that had no room: the next to come back goes behind them
+    returned: usize,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn front(&self) -> Option<Key> {
+        self.items.front().copied()
+    }
+
+    pub(super) fn push_back(&mut self, message: Key) {
+        self.items.push_back(message);
+    }
+
+    /// Puts a message in that had left: before all that never did, behind those that came back before it.
+    pub(super) fn push_returned(&mut self, message: Key) {
+        self.items.insert(self.returned, message);
+        self.returned += 1;
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Key> {
+        let message = self.items.pop_front();
+        self.returned = self.returned.saturating_sub(1);
+        self.give_back();
+        message
+    }
+
+    /// Takes a message out of the middle; whether it was there.
+    pub(super) fn remove(&mut self, message: Key) -> bool {
+        // What is taken out is still coming in, so it is near the end.
+        let Some(at) = self.items.iter().rposition(|item| *item == message) else { return false };
+        self.items.remove(at);
+        self.returned -= usize::from(at < self.returned);
+        self.give_back();
+        true
+    }
+
+    fn give_back(&mut self) {
+        if self.items.is_empty() && self.items.capacity() > QUEUE_KEPT {
+            self.items = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys<const N: usize>() -> [Key; N] {
+        let mut arena = Arena::new();
+        std::array::from_fn(|_| arena.insert(()))
+    }
+
+    fn all(queue: &mut Queue) -> Vec<Key> {
+        std::iter::from_fn(|| queue.pop_front()).collect()
+    }
+
+    #[test]
+    fn what_comes_back_goes_to_the_front_in_its_own_order() {
+        let [a, b, c, d] = keys();
+        let mut queue = Queue::default();
+        queue.push_back(c);
+        queue.push_back(d);
+        queue.push_returned(a);
+        queue.push_returned(b);
+        assert_eq!(all(&mut queue), [a, b, c, d]);
+    }
+
+    #[test]
+    fn what_leaves_again_makes_room_among_the_returned() {
+        let [a, b, c, d] = keys();
+        let mut queue = Queue::default();
+        queue.push_back(d);
+        queue.push_returned(a);
+        queue.push_returned(b);
+        assert_eq!(queue.pop_front(), Some(a));
+        assert!(queue.remove(b));
+        assert!(!queue.remove(b));
+        queue.push_returned(c);
+        assert_eq!(all(&mut queue), [c, d]);
+    }
+
+    #[test]
+    fn a_queue_that_was_long_gives_its_memory_back() {
+        let [a] = keys();
+        let mut queue = Queue::default();
+        for _ in 0..=QUEUE_KEPT {
+            queue.push_back(a);
+        }
+        assert_eq!(all(&mut queue).len(), QUEUE_KEPT + 1);
+        assert!(queue.items.capacity() <= QUEUE_KEPT);
+    }
+}

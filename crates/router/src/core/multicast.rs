@@ -1,0 +1,170 @@
+//! Multicast: a copy of each message to every consumer; the outcomes become one (`outcome`).
+//!
+//! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
+//! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES); beyond, it misses
+//! copies. A message takes up its producer's window until half of the consumers that did not miss it have taken
+//! it: a slow minority slows nobody.
+
+use super::address::Incoming;
+use super::arena::Key;
+use super::flow::Part;
+use super::message::{Message, Owed};
+use super::outcome::Join;
+use super::{Arrival, Links, Router};
+
+impl Router {
+    /// A delivery begins.
+    pub(super) fn to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let mut audience = std::mem::take(&mut self.audience);
+        self.gather_audience(from, &mut audience);
+        let owed = self.owed_by_all(from, arrival, audience.len());
+        let fanout = self.fan_out(from, owed, arrival, &audience, links);
+        if fanout.to_wait == 0 {
+            self.taken(from);
+        }
+        for _ in 0..fanout.missed {
+            self.lose(owed, self.producers[from].address, links);
+        }
+        self.audience = audience;
+        if let Some(message) = fanout.message {
+            self.messages[message].untaken = fanout.to_wait;
+            self.producers[from].waiting += u32::from(fanout.to_wait > 0);
+            if arrival.more {
+                self.unread(message, links);
+            }
+            self.weigh(message, links);
+        }
+    }
+
+    /// What the copies' outcomes are for. Without any copy the producer is answered at once.
+    fn owed_by_all(&mut self, from: Key, arrival: &Arrival<'_>, copies: usize) -> Owed {
+        let port = self.producers[from].port;
+        match (arrival.settled, copies) {
+            (true, _) => Owed::Nobody,
+            (false, 0) => Owed::Producer { port, delivery_id: arrival.delivery_id },
+            (false, copies) => Owed::Join(self.joins.insert(Join::new(port, arrival.delivery_id, copies as u32))),
+        }
+    }
+
+    fn fan_out(
+        &mut self,
+        from: Key,
+        owed: Owed,
+        arrival: &Arrival<'_>,
+        audience: &[Key],
+        links: &mut impl Links,
+    ) -> Fanout {
+        let producer = &self.producers[from];
+        let address = producer.address;
+        let may_wait = producer.waiting < self.addresses[address].declared.link_capacity;
+        let mut fanout = Fanout { message: None, to_wait: 0, missed: u32::from(audience.is_empty()) };
+        let (mut sent, mut waiting) = (0, 0);
+        if arrival.more {
+            let message = self.messages.insert(Message::begun(from, address, owed, arrival));
+            self.producers[from].incoming = Incoming::Message(message);
+            fanout.message = Some(message);
+        }
+        for to in audience.iter().copied() {
+            let consumer = &self.consumers[to];
+            if consumer.has_room()
+                && consumer.backlog.is_empty()
+                && let Ok(token) = self.hand(to, owed, Part::of(arrival), links)
+            {
+                sent += 1;
+                if arrival.more
+                    && let Some(key) = fanout.message
+                {
+                    let message = &mut self.messages[key];
+                    message.refs += 1;
+                    message.readers.push(to);
+                    let end = message.end;
+                    self.consumers[to].read(key, end, token);
+                }
+            } else if may_wait && self.consumers[to].may_wait(arrival.payload.len()) {
+                waiting += 1;
+                let message = *fanout
+                    .message
+                    .get_or_insert_with(|| self.messages.insert(Message::begun(from, address, owed, arrival)));
+                self.wait_for(to, message, arrival);
+            } else {
+                fanout.missed += 1;
+            }
+        }
+        fanout.to_wait = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
+        self.addresses[address].stats.credit_stalls += u64::from(fanout.to_wait > 0);
+        fanout
+    }
+
+    /// A copy waits for one consumer.
+    fn wait_for(&mut self, to: Key, key: Key, arrival: &Arrival<'_>) {
+        if self.messages[key].queued == 0 {
+            self.messages[key].bytes = self.messages.buffer(arrival.payload);
+        }
+        let message = &mut self.messages[key];
+        message.queued += 1;
+        message.refs += 1;
+        if arrival.more {
+            message.readers.push(to);
+        }
+        let consumer = &mut self.consumers[to];
+        consumer.backlog.push_back(key);
+        consumer.backlog_bytes += arrival.payload.len();
+    }
+
+    /// Hands a consumer what waits for it while it has room.
+    pub(super) fn catch_up(&mut self, to: Key, links: &mut impl Links) {
+        loop {
+            let consumer = &self.consumers[to];
+            let Some(message) = consumer.backlog.front().filter(|_| consumer.has_room()) else { return };
+            let bytes = self.messages[message].bytes.len();
+            if !self.begin(to, message, links) {
+                return;
+            }
+            let consumer = &mut self.consumers[to];
+            consumer.backlog.pop_front();
+            consumer.backlog_bytes -= bytes;
+        }
+    }
+
+    /// A copy that waits will not be taken: its consumer has gone, or is past its bound. It is out of the backlog.
+    pub(super) fn forgo(&mut self, to: Key, key: Key, links: &mut impl Links) {
+        let message = &mut self.messages[key];
+        let (address, owed) = (message.address, message.owed);
+        message.queued -= 1;
+        message.forget_reader(to);
+        self.lose(owed, address, links);
+        self.take_one(key);
+        self.unread(key, links);
+        self.unref(key, links);
+    }
+
+    /// The consumers that a message of this producer is for.
+    fn gather_audience(&mut self, from: Key, audience: &mut Vec<Key>) {
+        audience.clear();
+        let producer = &mut self.producers[from];
+        let address = &self.addresses[producer.address];
+        if address.unfiltered as usize == address.consumers.len() {
+            audience.extend_from_slice(&address.consumers);
+            return;
+        }
+        if producer.audience_epoch != address.epoch {
+            producer.audience_epoch = address.epoch;
+            let mut wanted = std::mem::take(&mut producer.audience);
+            wanted.clear();
+            let wants = |key: &&Key| self.consumers[**key].filter.as_ref().is_none_or(|filter| producer.passes(filter));
+            wanted.extend(address.consumers.iter().filter(wants));
+            producer.audience = wanted;
+        }
+        audience.extend_from_slice(&producer.audience);
+    }
+}
+
+/// What became of the copies of a message.
+struct Fanout {
+    /// the shared copy, if anyone has to wait or more is to come
+    message: Option<Key>,
+    /// consumers that have yet to take it before the producer's window moves on
+    to_wait: u32,
+    /// copies nobody gets
+    missed: u32,
+}

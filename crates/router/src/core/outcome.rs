@@ -1,0 +1,148 @@
+//! Outcomes: from the consumers, by token, back to the producers.
+
+use enmasse_amqp::types::{Modified, Outcome};
+
+use super::arena::Key;
+use super::message::Owed;
+use super::{Links, PortId, Router, home_of_token};
+
+/// An unsettled copy that a consumer holds. Its key is the token.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// it may have gone
+    pub(super) consumer: Key,
+    pub(super) address: Key,
+    pub(super) owed: Owed,
+}
+
+/// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
+#[derive(Debug)]
+pub(super) struct Join {
+    port: PortId,
+    delivery_id: u32,
+    /// copies not answered
+    open: u32,
+    /// of the answers so far the one that counts most
+    outcome: Outcome,
+}
+
+impl Join {
+    pub(super) fn new(port: PortId, delivery_id: u32, copies: u32) -> Self {
+        Self { port, delivery_id, open: copies, outcome: Outcome::Released }
+    }
+}
+
+/// Rejected if any rejected, else accepted if any accepted, else modified, else released.
+const fn weight(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Rejected(_) => 3,
+        Outcome::Accepted => 2,
+        Outcome::Modified(_) => 1,
+        Outcome::Released => 0,
+    }
+}
+
+/// What becomes of a delivery whose consumer went, or whose rest cannot follow.
+pub(super) fn delivery_failed() -> Outcome {
+    Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }))
+}
+
+impl Router {
+    /// A consumer has said what became of a delivery. A token that is not open any more is ignored.
+    #[inline]
+    pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
+        let Some(pending) = self.close_token(token) else { return };
+        self.answer(pending.owed, pending.address, outcome, links);
+        if self.consumers.get(pending.consumer).is_some_and(|consumer| consumer.reads(Some(token))) {
+            self.stop_reading(pending.consumer, links);
+        }
+    }
+
+    #[inline]
+    pub(super) fn open_token(&mut self, owed: Owed, consumer: Key, address: Key) -> Option<u64> {
+        if owed == Owed::Nobody {
+            return None;
+        }
+        let key = self.pending.insert(Pending { consumer, address, owed });
+        Some(self.token(key))
+    }
+
+    #[inline]
+    pub(super) fn token(&self, pending: Key) -> u64 {
+        u64::from(self.shard) << 48 | pending.pack()
+    }
+
+    /// Takes back a token that was never handed out.
+    pub(super) fn cancel_token(&mut self, token: Option<u64>) {
+        if let Some(token) = token {
+            self.pending.remove(Key::unpack(token));
+        }
+    }
+
+    /// Ends the life of a token; `None` if it has ended.
+    #[inline]
+    pub(super) fn close_token(&mut self, token: u64) -> Option<Pending> {
+        if home_of_token(token) != self.shard {
+            return None;
+        }
+        let pending = self.pending.remove(Key::unpack(token))?;
+        if let Some(consumer) = self.consumers.get_mut(pending.consumer) {
+            consumer.outstanding -= 1;
+        }
+        self.addresses[pending.address].unsettled -= 1;
+        Some(pending)
+    }
+
+    /// One copy has found its end.
+    #[inline]
+    pub(super) fn answer(&mut self, owed: Owed, address: Key, outcome: &Outcome, links: &mut impl Links) {
+        match owed {
+            Owed::Nobody => {}
+            Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
+            Owed::Join(key) => self.join(key, address, outcome, links),
+        }
+    }
+
+    fn join(&mut self, key: Key, address: Key, outcome: &Outcome, links: &mut impl Links) {
+        let Some(join) = self.joins.get_mut(key) else { return };
+        if weight(outcome) > weight(&join.outcome) {
+            join.outcome = outcome.clone();
+        }
+        join.open -= 1;
+        if join.open == 0
+            && let Some(join) = self.joins.remove(key)
+        {
+            self.settle(join.port, join.delivery_id, address, &join.outcome, links);
+        }
+    }
+
+    /// The message was taken back: its copies' outcomes are for nobody.
+    pub(super) fn forget_join(&mut self, owed: Owed) {
+        if let Owed::Join(key) = owed {
+            self.joins.remove(key);
+        }
+    }
+
+    /// A producer that has gone is told nothing; the figures count what it would have been told.
+    #[inline]
+    fn settle(&mut self, port: PortId, delivery_id: u32, address: Key, outcome: &Outcome, links: &mut impl Links) {
+        let stats = &mut self.addresses[address].stats;
+        match outcome {
+            Outcome::Accepted => stats.accepted += 1,
+            Outcome::Rejected(_) => stats.rejected += 1,
+            Outcome::Released => stats.released += 1,
+            Outcome::Modified(_) => stats.modified += 1,
+        }
+        if self.ports.producer(port).is_some() {
+            links.settle(port, delivery_id, outcome);
+        }
+    }
+
+    /// One copy will reach nobody.
+    pub(super) fn lose(&mut self, owed: Owed, address: Key, links: &mut impl Links) {
+        if !matches!(owed, Owed::Producer { .. }) {
+            self.addresses[address].stats.dropped += 1;
+        }
+        self.answer(owed, address, &Outcome::Released, links);
+    }
+}

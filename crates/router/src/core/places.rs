@@ -1,0 +1,186 @@
+//! Links that come and go, and addresses that are deleted.
+
+use enmasse_amqp::types::Error;
+
+use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
+use super::arena::Key;
+use super::message::Owed;
+use super::outcome::delivery_failed;
+use super::port::Tenant;
+use super::{AddressKey, AddressKind, Declared, Filter, Links, PortId, PortRole, Router};
+
+impl Router {
+    /// A link takes its place at an address, which is made on first use. Who had the port's slot until now is
+    /// detached.
+    pub fn attach(&mut self, port: PortId, address: Declared, role: PortRole, links: &mut impl Links) {
+        if let Some(before) = self.ports.occupant(port) {
+            self.detach(before, links);
+        }
+        let key = self.address(address);
+        match role {
+            PortRole::Producer { anonymous, name } => {
+                let place = self.addresses[key].producers.len();
+                let producer = Producer::new(port, key, place, anonymous, name);
+                self.attach_producer(key, producer, links);
+            }
+            PortRole::Consumer { filter } => {
+                let place = self.addresses[key].consumers.len();
+                let filter = filter.filter(|_| address.kind == AddressKind::Multicast);
+                self.attach_consumer(key, Consumer::new(port, key, place, filter), links);
+            }
+        }
+    }
+
+    fn address(&mut self, declared: Declared) -> Key {
+        let key = *self.by_key.entry(declared.key).or_insert_with(|| self.addresses.insert(Address::new(declared)));
+        self.addresses[key].declared = declared;
+        key
+    }
+
+    fn attach_producer(&mut self, at: Key, mut producer: Producer, links: &mut impl Links) {
+        let address = &mut self.addresses[at];
+        let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
+        producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
+        // Its list of consumers is as old as can be.
+        producer.audience_epoch = address.epoch.wrapping_sub(1);
+        let (port, open) = (producer.port, address.open_to(&producer));
+        let anonymous = producer.anonymous;
+        let key = self.producers.insert(producer);
+        address.producers.push(key);
+        self.ports.set(port, Tenant::Producer(key));
+        if !anonymous {
+            links.open(port, open);
+        }
+    }
+
+    fn attach_consumer(&mut self, at: Key, consumer: Consumer, links: &mut impl Links) {
+        let filter = consumer.filter.clone();
+        let port = consumer.port;
+        let key = self.consumers.insert(consumer);
+        let address = &mut self.addresses[at];
+        address.consumers.push(key);
+        address.epoch = address.epoch.wrapping_add(1);
+        self.ports.set(port, Tenant::Consumer(key));
+        self.audience_changed(at, filter.as_ref(), 1, links);
+    }
+
+    /// A consumer came (`change` is 1) or went (-1): producers that have their first one now, or none any more, are
+    /// told.
+    fn audience_changed(&mut self, at: Key, filter: Option<&Filter>, change: i32, links: &mut impl Links) {
+        let address = &mut self.addresses[at];
+        let before = address.unfiltered;
+        if filter.is_none() {
+            address.unfiltered = before.wrapping_add_signed(change);
+            if before.min(address.unfiltered) > 0 {
+                return;
+            }
+        }
+        for key in &address.producers {
+            let producer = &mut self.producers[*key];
+            let was_open = before > 0 || producer.matching > 0;
+            if filter.is_some_and(|filter| producer.passes(filter)) {
+                producer.matching = producer.matching.wrapping_add_signed(change);
+            }
+            let open = address.open_to(producer);
+            if open != was_open && !producer.anonymous {
+                links.open(producer.port, open);
+            }
+        }
+    }
+
+    /// A link goes. A producer's delivery in progress is aborted; what it sent and waits is still delivered, and its
+    /// outcome goes nowhere. For a consumer report `modified(delivery-failed)` for each unsettled token first.
+    pub fn detach(&mut self, port: PortId, links: &mut impl Links) {
+        match self.ports.get(port) {
+            Tenant::Producer(key) => self.detach_producer(key, links),
+            Tenant::Consumer(key) => self.detach_consumer(key, links),
+            Tenant::Nobody | Tenant::Left(_) => {}
+        }
+    }
+
+    fn detach_producer(&mut self, key: Key, links: &mut impl Links) {
+        if let Incoming::Message(message) = self.producers[key].incoming {
+            self.abort(message, links);
+        }
+        let Some(producer) = self.producers.remove(key) else { return };
+        let address = &mut self.addresses[producer.address];
+        address.producers.swap_remove(producer.place);
+        if let Some(moved) = address.producers.get(producer.place) {
+            self.producers[*moved].place = producer.place;
+        }
+        self.ports.set(producer.port, Tenant::Left(address.declared.key));
+        // An anonymous link lives on, and its window is shared by all its ports.
+        if producer.anonymous
+            && let Ok(count @ 1..) = u32::try_from(i64::from(producer.taken) + i64::from(producer.waiting))
+        {
+            links.taken(producer.port, count);
+        }
+    }
+
+    fn detach_consumer(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let (port, at, place) = (consumer.port, consumer.address, consumer.place);
+        let filter = consumer.filter.take();
+        let address = &mut self.addresses[at];
+        address.set_unready(key, &mut self.consumers);
+        address.consumers.swap_remove(place);
+        address.epoch = address.epoch.wrapping_add(1);
+        if let Some(moved) = address.consumers.get(place) {
+            self.consumers[*moved].place = place;
+        }
+        self.ports.set(port, Tenant::Left(address.declared.key));
+        self.leave_message(key, links);
+        while let Some(message) = self.consumers[key].backlog.pop_front() {
+            self.forgo(key, message, links);
+        }
+        self.consumers.remove(key);
+        if self.addresses[at].consumers.is_empty() {
+            self.release_waiting(at, links);
+        }
+        self.audience_changed(at, filter.as_ref(), -1, links);
+    }
+
+    /// The consumer goes in the middle of a delivery. One with a token is answered when that is reported.
+    fn leave_message(&mut self, key: Key, links: &mut impl Links) {
+        let Outgoing::Message { message, token, .. } = self.consumers[key].outgoing else { return };
+        let state = &mut self.messages[message];
+        state.forget_reader(key);
+        let address = state.address;
+        if token.is_none() {
+            self.lose(Owed::Nobody, address, links);
+        }
+        self.unread(message, links);
+        self.unref(message, links);
+    }
+
+    /// The address is deleted: what waits is released, what consumers hold becomes `modified(delivery-failed)`, all
+    /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
+    pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
+        let Some(at) = self.by_key.remove(&key) else { return };
+        let address = &self.addresses[at];
+        let consumers: Vec<PortId> = address.consumers.iter().map(|key| self.consumers[*key].port).collect();
+        let producers: Vec<PortId> = address.producers.iter().map(|key| self.producers[*key].port).collect();
+        for key in &address.consumers {
+            // Nothing new is handed out while the rest is answered.
+            self.consumers[*key].blocked = true;
+        }
+        self.fail_unsettled(at, links);
+        for port in consumers.iter().chain(&producers) {
+            self.detach(*port, links);
+            links.close(*port, error);
+        }
+        self.addresses.remove(at);
+    }
+
+    fn fail_unsettled(&mut self, at: Key, links: &mut impl Links) {
+        if self.addresses[at].unsettled == 0 {
+            return;
+        }
+        let mine = self.pending.iter().filter(|(_, pending)| pending.address == at);
+        let tokens: Vec<u64> = mine.map(|(key, _)| self.token(key)).collect();
+        let failed = delivery_failed();
+        for token in tokens {
+            self.outcome(token, &failed, links);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! `docs/contracts.md` 7: credit, and anycast.
+
+use enmasse_amqp::types::Outcome;
+use enmasse_router::core::AddressKind;
+
+use crate::bench::{Bench, CAPACITY, modified, rejected};
+
+fn bench() -> Bench {
+    Bench::new(AddressKind::Anycast)
+}
+
+#[test]
+fn a_producers_window_opens_when_the_address_has_a_consumer_with_or_without_credit() {
+    let mut bench = bench();
+    bench.producer();
+    assert_eq!(bench.said(), ["p0 shut"]);
+    let consumer = bench.consumer();
+    assert_eq!(bench.said(), ["p0 open"]);
+    bench.producer();
+    assert_eq!(bench.said(), ["p1 open"]);
+    bench.consumer_with(1);
+    assert_eq!(bench.said(), [""; 0], "one more consumer changes nothing");
+    bench.detach(consumer);
+    assert_eq!(bench.said(), [""; 0], "nor does one of two that goes");
+}
+
+#[test]
+fn it_shuts_when_the_last_consumer_goes() {
+    let mut bench = bench();
+    bench.producer();
+    bench.anonymous();
+    let consumer = bench.consumer();
+    bench.hush();
+    bench.leave(consumer);
+    assert_eq!(bench.said(), ["p0 shut"], "the anonymous one is never told");
+}
+
+#[test]
+fn the_window_moves_only_as_consumers_take() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    for id in 0..4 {
+        bench.send(producer, id, "m");
+    }
+    bench.hush();
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 2"]);
+    bench.turn();
+    assert_eq!(bench.said(), [""; 0]);
+    bench.credit(consumer, 1);
+    bench.turn();
+    assert_eq!(bench.said(), ["c0<m", "p0 taken 1"]);
+}
+
+#[test]
+fn what_one_producer_sends_beyond_its_window_is_released_or_dropped() {
+    let mut bench = bench();
+    let (producer, other, _consumer) = (bench.producer(), bench.producer(), bench.consumer());
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.hush();
+    bench.send(producer, 77, "beyond");
+    bench.send_settled(producer, "beyond");
+    bench.send(other, 1, "within its own");
+    assert_eq!(bench.said(), ["p0 77 released"]);
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!((bench.stats().waiting, bench.stats().dropped), (u64::from(CAPACITY) + 1, 1));
+}
+
+#[test]
+fn no_transfer_beyond_a_consumers_credit() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    bench.hush();
+    for id in 0..3 {
+        bench.send(producer, id, "m");
+    }
+    assert_eq!(bench.said(), ["c0<m", "c0<m"]);
+    bench.credit(consumer, 0);
+    assert_eq!(bench.said(), [""; 0]);
+    bench.credit(consumer, 5);
+    assert_eq!(bench.said(), ["c0<m"]);
+}
+
+#[test]
+fn credit_is_a_limit_so_it_stays_right_whatever_is_on_the_way() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    let consumer = bench.consumer_with(3);
+    bench.hush();
+    bench.send(producer, 0, "a");
+    bench.send(producer, 1, "b");
+    // Said before the two arrived there: three in all, of which two are used.
+    bench.router.credit(consumer, 3, false, &mut bench.links);
+    bench.send(producer, 2, "c");
+    bench.send(producer, 3, "d");
+    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0<c"]);
+    bench.router.credit(consumer, 1, false, &mut bench.links);
+    assert_eq!(bench.said(), [""; 0], "a limit already passed is no credit");
+    bench.router.credit(consumer, 4, false, &mut bench.links);
+    assert_eq!(bench.said(), ["c0<d"]);
+}
+
+#[test]
+fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
+    for (outcome, told) in [
+        (Outcome::Accepted, "accepted"),
+        (Outcome::Rejected(None), "rejected"),
+        (rejected(), "rejected with an error"),
+        (Outcome::Released, "released"),
+        (modified(true), "failed"),
+        (modified(false), "modified"),
+    ] {
+        let mut bench = bench();
+        let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
+        let other = bench.consumer_with(1);
+        bench.send(producer, 9, "m");
+        bench.hush();
+        let holder = if bench.holds(consumer) { consumer } else { other };
+        bench.answer(holder, "m", &outcome);
+        assert_eq!(bench.said(), [format!("p0 9 {told}")], "and nobody else gets it");
+    }
+}
+
+#[test]
+fn an_outcome_counts_once() {
+    let mut bench = bench();
+    let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.send(producer, 0, "m");
+    let token = bench.token("m");
+    bench.hush();
+    bench.router.outcome(token, &Outcome::Accepted, &mut bench.links);
+    bench.router.outcome(token, &Outcome::Released, &mut bench.links);
+    bench.router.outcome(token ^ 1 << 48, &Outcome::Released, &mut bench.links);
+    assert_eq!(bench.said(), ["p0 0 accepted"]);
+}
+
+#[test]
+fn a_token_names_the_shard_that_gave_it_out() {
+    let mut bench = bench();
+    let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.send(producer, 0, "m");
+    assert_eq!(enmasse_router::core::home_of_token(bench.token("m")), 3);
+}
+
+#[test]
+fn nothing_is_accepted_that_no_consumer_accepted() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    bench.send(producer, 0, "nobody there");
+    let consumer = bench.consumer();
+    bench.send(producer, 1, "waits");
+    bench.leave(consumer);
+    assert_eq!(bench.said(), ["p0 shut", "p0 0 released", "p0 open", "p0 1 released", "p0 shut"]);
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 2"]);
+}
+
+#[test]
+fn a_settled_message_without_a_consumer_is_dropped_and_counted() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    bench.send_settled(producer, "a");
+    let consumer = bench.consumer();
+    bench.send_settled(producer, "b");
+    bench.leave(consumer);
+    bench.hush();
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!((bench.stats().presettled, bench.stats().dropped, bench.stats().waiting), (2, 2, 0));
+}
+
+#[test]
+fn what_a_consumer_holds_when_it_goes_has_failed_and_what_waits_goes_to_another() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.send(producer, 0, "held");
+    bench.send(producer, 1, "waits");
+    let other = bench.consumer();
+    bench.hush();
+    bench.leave(consumer);
+    assert_eq!(bench.said(), ["p0 0 failed"]);
+    bench.credit(other, 1);
+    assert_eq!(bench.said(), ["c1<waits"]);
+}
+
+#[test]
+fn messages_keep_their_order() {
+    let mut bench = bench();
+    let (first, second, consumer) = (bench.producer(), bench.producer(), bench.consumer_with(1));
+    bench.hush();
+    for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        bench.send(if id % 2 == 0 { first } else { second }, id as u32, text);
+    }
+    bench.credit(consumer, 2);
+    bench.send(first, 4, "e");
+    bench.credit(consumer, 5);
+    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0<c", "c0<d", "c0<e"]);
+}
+
+#[test]
+fn consumers_are_balanced_by_what_they_hold() {
+    let mut bench = bench();
+    let (producer, busy, idle) = (bench.producer(), bench.consumer_with(20), bench.consumer());
+    for id in 0..6 {
+        bench.send(producer, id, "m");
+    }
+    bench.credit(idle, 20);
+    bench.hush();
+    for id in 6..12 {
+        bench.send(producer, id, "m");
+    }
+    assert_eq!(bench.said(), ["c1<m"; 6]);
+    for _ in 0..3 {
+        bench.answer(busy, "m", &Outcome::Accepted);
+    }
+    bench.hush();
+    for id in 12..15 {
+        bench.send(producer, id, "m");
+    }
+    assert_eq!(bench.said(), ["c0<m"; 3]);
+}
+
+#[test]
+fn settled_messages_go_to_consumers_in_turn() {
+    let mut bench = bench();
+    let (producer, _, _) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
+    bench.hush();
+    for _ in 0..6 {
+        bench.send_settled(producer, "m");
+    }
+    let said = bench.said();
+    assert_eq!(said.iter().filter(|line| *line == "c0!<m").count(), 3);
+    assert_eq!(said.iter().filter(|line| *line == "c1!<m").count(), 3);
+}
+
+#[test]
+fn one_that_finds_no_room_counts_as_without_credit_until_it_says_so() {
+    let mut bench = bench();
+    let (producer, consumer, other) = (bench.producer(), bench.consumer_with(5), bench.consumer());
+    bench.full(consumer, true);
+    bench.hush();
+    bench.send(producer, 0, "a");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.credit(other, 1);
+    assert_eq!(bench.said(), ["c1<a"], "another takes it");
+    bench.send(producer, 1, "b");
+    bench.full(consumer, false);
+    assert_eq!(bench.said(), ["c0<b"]);
+    bench.answer(consumer, "b", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 1 accepted"]);
+}
+
+#[test]
+fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
+    let mut bench = bench();
+    let (producer, consumer, other) = (bench.producer(), bench.consumer_with(3), bench.consumer());
+    for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        bench.send(producer, id as u32, text);
+    }
+    bench.turn();
+    bench.hush();
+    bench.refuse(1);
+    bench.refuse(2);
+    bench.credit(other, 9);
+    assert_eq!(bench.said(), ["c1<b", "c1<c", "c1<d"]);
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 1"], "two of the three had been counted before");
+    bench.answer(consumer, "a", &Outcome::Accepted);
+    bench.answer(other, "b", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 0 accepted", "p0 1 accepted"]);
+    assert_eq!(bench.stats().delivered, 4);
+}
+
+#[test]
+fn a_refusal_gives_the_credit_back() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    bench.send_settled(producer, "a");
+    bench.send_settled(producer, "b");
+    bench.hush();
+    bench.refuse(0);
+    bench.refuse(1);
+    assert_eq!(bench.said(), [""; 0], "no room before it states its credit again");
+    bench.credit(consumer, 0);
+    assert_eq!(bench.said(), ["c0!<a", "c0!<b"]);
+}
+
+#[test]
+fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() {
+    let mut bench = bench();
+    let (producer, gone, other) = (bench.producer(), bench.consumer_with(4), bench.consumer());
+    for (id, text) in ["a", "b"].into_iter().enumerate() {
+        bench.send(producer, id as u32, text);
+    }
+    bench.send_settled(producer, "c");
+    bench.detach(gone);
+    bench.hush();
+    bench.credit(other, 1);
+    bench.refuse(0);
+    assert_eq!(bench.said(), ["c1<a"]);
+    bench.detach(other);
+    bench.hush();
+    bench.refuse(1);
+    bench.refuse(2);
+    assert_eq!(bench.said(), ["p0 1 released"]);
+    assert_eq!(bench.stats().dropped, 1);
+}
+
+#[test]
+fn drain_delivers_what_waits_as_far_as_credit_goes() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer());
+    for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
+        bench.send(producer, id as u32, text);
+    }
+    bench.hush();
+    bench.drain(consumer, 2);
+    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0 drained"]);
+    bench.drain(consumer, 9);
+    assert_eq!(bench.said(), ["c0<c", "c0 drained"]);
+    bench.send(producer, 3, "d");
+    assert_eq!(bench.said(), [""; 0], "drained credit is gone");
+}
+
+#[test]
+fn a_drain_waits_for_room() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer());
+    bench.send(producer, 0, "a");
+    bench.full(consumer, true);
+    bench.hush();
+    bench.drain(consumer, 2);
+    assert_eq!(bench.said(), [""; 0]);
+    bench.full(consumer, false);
+    assert_eq!(bench.said(), ["c0<a", "c0 drained"]);
+}
+
+#[test]
+fn the_outcome_of_a_producer_that_went_goes_nowhere() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.send(producer, 0, "held");
+    bench.send(producer, 1, "waits");
+    bench.hush();
+    bench.detach(producer);
+    bench.credit(consumer, 1);
+    bench.answer(consumer, "held", &Outcome::Accepted);
+    bench.answer(consumer, "waits", &Outcome::Accepted);
+    bench.turn();
+    assert_eq!(bench.said(), ["c0<waits"]);
+    assert_eq!(bench.stats().accepted, 2);
+}
+
+#[test]
+fn payload_that_waits_beyond_a_mebibyte_holds_its_producer_back() {
+    let mut bench = bench();
+    let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer());
+    let text = "x".repeat(300 << 10);
+    bench.hush();
+    for id in 0..3 {
+        bench.send(producer, id, &text);
+        bench.send(other, id, "small");
+    }
+    assert_eq!(bench.said(), [""; 0]);
+    bench.send(producer, 3, &text);
+    assert_eq!(bench.said(), ["p0 hold"]);
+    bench.credit(consumer, 4);
+    assert!(!bench.said().iter().any(|line| line == "p0 go"), "600 KiB still wait");
+    bench.credit(consumer, 1);
+    assert!(bench.said().iter().any(|line| line == "p0 go"));
+}

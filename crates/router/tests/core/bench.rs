@@ -1,0 +1,285 @@
+//! A router with links that write down what they are told, one short line each:
+//!
+//! `c0<a` a delivery "a" for consumer 0; `c0<a..` its first part, `c0<..b..` a later one, `c0<..c` the last; a `!`
+//! behind the consumer marks a settled one; `c0 void`, `c0 drained`. `p0 7 accepted` the outcome of delivery 7 of
+//! producer 0; `p0 taken 3`, `p0 open`, `p0 shut`, `p0 hold`, `p0 go`. `p0 close` the port is told to close.
+
+use std::collections::HashMap;
+
+use enmasse_amqp::types::{Error, Modified, Outcome, condition};
+use enmasse_router::core::{
+    AddressKey, AddressKind, AddressStats, Arrival, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+};
+
+pub(crate) const CAPACITY: u32 = 10;
+
+/// What the links were told, and which consumers have no room.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    said: Vec<String>,
+    names: HashMap<PortId, String>,
+    full: Vec<PortId>,
+    tokens: Vec<(PortId, String, u64)>,
+    refused: Vec<(PortId, Option<u64>, bool, bool, Vec<u8>)>,
+}
+
+impl Recorder {
+    fn say(&mut self, port: PortId, what: &str) {
+        let line = format!("{}{what}", self.names[&port]);
+        self.said.push(line);
+    }
+}
+
+impl Links for Recorder {
+    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+        if self.full.contains(&consumer) {
+            return false;
+        }
+        if delivery.aborted {
+            self.say(consumer, " void");
+            return true;
+        }
+        let text = String::from_utf8_lossy(delivery.payload).into_owned();
+        let (before, after) = (if delivery.first { "" } else { ".." }, if delivery.more { ".." } else { "" });
+        let settled = if delivery.token.is_none() { "!" } else { "" };
+        self.say(consumer, &format!("{settled}<{before}{text}{after}"));
+        if let (true, Some(token)) = (delivery.first, delivery.token) {
+            self.tokens.push((consumer, text, token));
+        }
+        self.refused.push((consumer, delivery.token, delivery.first, delivery.more, delivery.payload.to_vec()));
+        true
+    }
+
+    fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {
+        self.say(producer, &format!(" {delivery_id} {}", name_of(outcome)));
+    }
+
+    fn taken(&mut self, producer: PortId, count: u32) {
+        self.say(producer, &format!(" taken {count}"));
+    }
+
+    fn open(&mut self, producer: PortId, open: bool) {
+        self.say(producer, if open { " open" } else { " shut" });
+    }
+
+    fn hold(&mut self, producer: PortId, hold: bool) {
+        self.say(producer, if hold { " hold" } else { " go" });
+    }
+
+    fn drained(&mut self, consumer: PortId) {
+        self.say(consumer, " drained");
+    }
+
+    fn close(&mut self, port: PortId, error: &Error) {
+        assert_eq!(error.condition, condition::RESOURCE_DELETED);
+        self.say(port, " close");
+    }
+}
+
+pub(crate) fn name_of(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::Rejected(Some(_)) => "rejected with an error",
+        Outcome::Rejected(None) => "rejected",
+        Outcome::Released => "released",
+        Outcome::Modified(modified) if modified.delivery_failed => "failed",
+        Outcome::Modified(_) => "modified",
+    }
+}
+
+pub(crate) fn rejected() -> Outcome {
+    Outcome::Rejected(Some(Box::new(Error::new(condition::INTERNAL_ERROR, "no"))))
+}
+
+pub(crate) fn modified(delivery_failed: bool) -> Outcome {
+    Outcome::Modified(Box::new(Modified { delivery_failed, ..Modified::default() }))
+}
+
+pub(crate) struct Bench {
+    pub(crate) router: Router,
+    pub(crate) links: Recorder,
+    kind: AddressKind,
+    ports: u32,
+    limits: HashMap<PortId, u32>,
+    names: (usize, usize),
+}
+
+impl Bench {
+    pub(crate) fn new(kind: AddressKind) -> Self {
+        let (limits, links) = (HashMap::new(), Recorder::default());
+        Self { router: Router::new(3, 42), links, kind, ports: 0, limits, names: (0, 0) }
+    }
+
+    pub(crate) fn declared(&self) -> Declared {
+        Declared { key: AddressKey(1), kind: self.kind, link_capacity: CAPACITY }
+    }
+
+    pub(crate) fn port(&mut self, name: String) -> PortId {
+        // Two shards, so that a mix-up of their indices shows.
+        let port = PortId { shard: (self.ports % 2) as u16, generation: 5, index: self.ports / 2 };
+        self.ports += 1;
+        self.links.names.insert(port, name);
+        port
+    }
+
+    pub(crate) fn rename(&mut self, port: PortId, name: &str) {
+        self.links.names.insert(port, name.to_owned());
+    }
+
+    pub(crate) fn attach(&mut self, role: PortRole) -> PortId {
+        let name = if let PortRole::Producer { .. } = role {
+            self.names.0 += 1;
+            format!("p{}", self.names.0 - 1)
+        } else {
+            self.names.1 += 1;
+            format!("c{}", self.names.1 - 1)
+        };
+        let port = self.port(name);
+        self.router.attach(port, self.declared(), role, &mut self.links);
+        port
+    }
+
+    pub(crate) fn producer(&mut self) -> PortId {
+        self.attach(PortRole::Producer { anonymous: false, name: None })
+    }
+
+    pub(crate) fn producer_to(&mut self, name: &str) -> PortId {
+        self.attach(PortRole::Producer { anonymous: false, name: Some(name.into()) })
+    }
+
+    pub(crate) fn anonymous(&mut self) -> PortId {
+        self.attach(PortRole::Producer { anonymous: true, name: None })
+    }
+
+    /// A consumer without credit.
+    pub(crate) fn consumer(&mut self) -> PortId {
+        self.attach(PortRole::Consumer { filter: None })
+    }
+
+    pub(crate) fn consumer_of(&mut self, beginning: &'static str) -> PortId {
+        let filter = Filter::new(move |name| name.starts_with(beginning));
+        self.attach(PortRole::Consumer { filter: Some(filter) })
+    }
+
+    pub(crate) fn consumer_with(&mut self, credit: u32) -> PortId {
+        let port = self.consumer();
+        self.credit(port, credit);
+        port
+    }
+
+    /// `credit` more than it was given so far.
+    pub(crate) fn credit(&mut self, port: PortId, credit: u32) {
+        self.flow(port, credit, false);
+    }
+
+    pub(crate) fn drain(&mut self, port: PortId, credit: u32) {
+        self.flow(port, credit, true);
+    }
+
+    fn flow(&mut self, port: PortId, credit: u32, drain: bool) {
+        let limit = self.limits.entry(port).or_default();
+        *limit = limit.wrapping_add(credit);
+        let limit = *limit;
+        self.router.credit(port, limit, drain, &mut self.links);
+    }
+
+    /// The links of a consumer find no room, or find it again, which they say.
+    pub(crate) fn full(&mut self, port: PortId, full: bool) {
+        self.links.full.retain(|other| *other != port);
+        if full {
+            self.links.full.push(port);
+        } else {
+            self.credit(port, 0);
+        }
+    }
+
+    /// The link of a consumer has gone, and the router does not know yet.
+    pub(crate) fn links_are_gone(&mut self, port: PortId) {
+        self.links.full.push(port);
+    }
+
+    pub(crate) fn send(&mut self, port: PortId, delivery_id: u32, text: &str) {
+        self.arrive(port, delivery_id, text, "first last");
+    }
+
+    pub(crate) fn send_settled(&mut self, port: PortId, text: &str) {
+        self.arrive(port, 0, text, "first last settled");
+    }
+
+    /// `how`: some of `first`, `last`, `settled`, `aborted`.
+    pub(crate) fn arrive(&mut self, port: PortId, delivery_id: u32, text: &str, how: &str) {
+        let is = |word| how.split(' ').any(|other| other == word);
+        let arrival = Arrival {
+            delivery_id,
+            settled: is("settled"),
+            message_format: 0,
+            first: is("first"),
+            more: !is("last") && !is("aborted"),
+            aborted: is("aborted"),
+            payload: text.as_bytes(),
+        };
+        self.router.deliver(port, arrival, &mut self.links);
+    }
+
+    /// The consumer's outcome for the delivery that began with `text`.
+    pub(crate) fn answer(&mut self, port: PortId, text: &str, outcome: &Outcome) {
+        let at = self.links.tokens.iter().position(|(other, name, _)| *other == port && name == text);
+        let (_, _, token) = self.links.tokens.remove(at.expect("a delivery that the consumer holds"));
+        self.router.outcome(token, outcome, &mut self.links);
+    }
+
+    /// The token of the only delivery that began with `text`.
+    pub(crate) fn token(&self, text: &str) -> u64 {
+        let mut tokens = self.links.tokens.iter().filter(|held| held.1 == text);
+        tokens.next().expect("a delivery that a consumer holds").2
+    }
+
+    /// Whether the consumer holds anything.
+    pub(crate) fn holds(&self, port: PortId) -> bool {
+        self.links.tokens.iter().any(|held| held.0 == port)
+    }
+
+    /// The consumer goes, as a shard does it: outcomes first, unless the deliveries never got to it.
+    pub(crate) fn leave(&mut self, port: PortId) {
+        let held: Vec<u64> = self.links.tokens.iter().filter(|held| held.0 == port).map(|held| held.2).collect();
+        self.links.tokens.retain(|held| held.0 != port);
+        for token in held {
+            self.router.outcome(token, &modified(true), &mut self.links);
+        }
+        self.detach(port);
+    }
+
+    pub(crate) fn detach(&mut self, port: PortId) {
+        self.router.detach(port, &mut self.links);
+    }
+
+    /// The consumer's shard sends back the transfer that was recorded as number `at`.
+    pub(crate) fn refuse(&mut self, at: usize) {
+        let (port, token, first, more, payload) = self.links.refused[at].clone();
+        let delivery = Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload };
+        self.links.tokens.retain(|held| Some(held.2) != token);
+        self.router.refused(port, &delivery, &mut self.links);
+    }
+
+    pub(crate) fn turn(&mut self) {
+        self.router.turn(&mut self.links);
+    }
+
+    pub(crate) fn retire(&mut self) {
+        let error = Error::new(condition::RESOURCE_DELETED, "deleted");
+        self.router.retire(AddressKey(1), &error, &mut self.links);
+    }
+
+    pub(crate) fn stats(&self) -> AddressStats {
+        self.router.stats().next().map(|(_, stats)| stats).unwrap_or_default()
+    }
+
+    /// What was said since the last call.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.links.said)
+    }
+
+    pub(crate) fn hush(&mut self) {
+        self.links.said.clear();
+    }
+}

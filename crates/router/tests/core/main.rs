@@ -1,0 +1,8 @@
+//! The router core against `docs/contracts.md` 7, sentence by sentence, and against a model.
+
+mod anycast;
+mod bench;
+mod figures;
+mod multicast;
+mod parts;
+mod places;

@@ -1,0 +1,409 @@
+//! Deliveries in parts, of which none waits for the last.
+
+use enmasse_amqp::types::Outcome;
+use enmasse_router::core::{AddressKind, BACKLOG_BYTES, HOLD_BYTES};
+
+use crate::bench::{Bench, rejected};
+
+fn anycast() -> Bench {
+    Bench::new(AddressKind::Anycast)
+}
+
+fn multicast() -> Bench {
+    Bench::new(AddressKind::Multicast)
+}
+
+#[test]
+fn each_part_goes_on_as_it_comes() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.hush();
+    bench.arrive(producer, 0, "a", "first");
+    assert_eq!(bench.said(), ["c0<a.."]);
+    bench.arrive(producer, 0, "b", "");
+    assert_eq!(bench.said(), ["c0<..b.."]);
+    bench.arrive(producer, 0, "", "last");
+    assert_eq!(bench.said(), ["c0<.."]);
+    bench.turn();
+    bench.answer(consumer, "a", &rejected());
+    assert_eq!(bench.said(), ["p0 taken 1", "p0 0 rejected with an error"]);
+    assert_eq!((bench.stats().delivered, bench.stats().bytes), (1, 2));
+}
+
+#[test]
+fn a_link_in_the_middle_of_one_takes_nothing_else() {
+    let mut bench = anycast();
+    let (long, short, _consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
+    bench.arrive(long, 0, "a", "first settled");
+    bench.hush();
+    bench.send(short, 0, "s");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.arrive(long, 0, "b", "last settled");
+    assert_eq!(bench.said(), ["c0!<..b", "c0<s"]);
+}
+
+#[test]
+fn another_consumer_takes_the_small_ones_meanwhile() {
+    let mut bench = anycast();
+    let (long, short, _one, _two) =
+        (bench.producer(), bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
+    bench.arrive(long, 0, "a", "first");
+    bench.hush();
+    bench.send(short, 0, "s");
+    bench.send(short, 1, "s");
+    let said = bench.said();
+    assert_eq!(said.len(), 2);
+    assert!(said[0].ends_with("<s") && said[0] == said[1]);
+}
+
+#[test]
+fn what_has_come_of_one_that_waits_goes_first_then_the_rest_as_it_comes() {
+    let mut bench = anycast();
+    let (long, short, consumer) = (bench.producer(), bench.producer(), bench.consumer());
+    bench.hush();
+    bench.arrive(long, 0, "a", "first");
+    bench.send(short, 0, "s");
+    bench.arrive(long, 0, "b", "");
+    bench.credit(consumer, 1);
+    bench.arrive(long, 0, "c", "");
+    bench.arrive(long, 0, "d", "last");
+    bench.credit(consumer, 1);
+    assert_eq!(bench.said(), ["c0<ab..", "c0<..c..", "c0<..d", "c0<s"]);
+}
+
+#[test]
+fn one_that_is_complete_before_it_is_begun_goes_whole() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer());
+    bench.arrive(producer, 0, "a", "first");
+    bench.arrive(producer, 0, "b", "last");
+    bench.hush();
+    bench.credit(consumer, 1);
+    assert_eq!(bench.said(), ["c0<ab"]);
+    bench.answer(consumer, "ab", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 0 accepted"]);
+}
+
+#[test]
+fn parts_that_find_no_room_are_kept_and_hold_the_producer_back() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.arrive(producer, 0, "a", "first");
+    bench.full(consumer, true);
+    bench.hush();
+    let text = "x".repeat(HOLD_BYTES);
+    bench.arrive(producer, 0, &text, "");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.arrive(producer, 0, "y", "");
+    assert_eq!(bench.said(), ["p0 hold"]);
+    bench.full(consumer, false);
+    assert_eq!(bench.said(), [format!("c0<..{text}y.."), "p0 go".to_owned()]);
+    bench.full(consumer, true);
+    bench.arrive(producer, 0, "z", "last");
+    bench.hush();
+    bench.full(consumer, false);
+    assert_eq!(bench.said(), ["c0<..z"]);
+}
+
+#[test]
+fn an_empty_last_part_that_found_no_room_is_not_forgotten() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    bench.arrive(producer, 0, "a", "first settled");
+    bench.full(consumer, true);
+    bench.arrive(producer, 0, "", "last");
+    bench.hush();
+    bench.full(consumer, false);
+    bench.send_settled(producer, "next");
+    assert_eq!(bench.said(), ["c0!<..", "c0!<next"]);
+}
+
+#[test]
+fn what_the_producer_aborts_is_void_at_the_consumer_and_nobody_is_owed_anything() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    bench.arrive(producer, 0, "a", "first");
+    let token = bench.token("a");
+    bench.hush();
+    bench.arrive(producer, 0, "", "aborted");
+    bench.router.outcome(token, &Outcome::Accepted, &mut bench.links);
+    assert_eq!(bench.said(), ["c0 void"]);
+    bench.send(producer, 1, "b");
+    bench.answer(consumer, "b", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["c0<b", "p0 1 accepted"]);
+}
+
+#[test]
+fn an_abort_that_finds_no_room_is_told_later() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.full(consumer, true);
+    bench.arrive(producer, 0, "", "aborted");
+    bench.send(producer, 1, "b");
+    bench.hush();
+    bench.full(consumer, false);
+    assert_eq!(bench.said(), ["c0 void", "c0<b"]);
+}
+
+#[test]
+fn one_aborted_while_it_waits_never_leaves() {
+    for mut bench in [anycast(), multicast()] {
+        let (long, short, consumer) = (bench.producer(), bench.producer(), bench.consumer());
+        bench.arrive(long, 0, "a", "first");
+        bench.send_settled(short, "s");
+        bench.arrive(long, 0, "b", "");
+        bench.arrive(long, 0, "", "aborted");
+        bench.hush();
+        bench.turn();
+        assert_eq!(bench.said(), ["p0 taken 1"]);
+        bench.credit(consumer, 9);
+        assert_eq!(bench.said(), ["c0!<s"]);
+        assert_eq!(bench.stats().waiting, 0);
+    }
+}
+
+#[test]
+fn one_void_from_its_first_frame_leaves_no_trace() {
+    let mut bench = anycast();
+    let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
+    bench.hush();
+    bench.arrive(producer, 0, "a", "first aborted");
+    bench.turn();
+    assert_eq!(bench.said(), ["p0 taken 1"]);
+}
+
+#[test]
+fn a_delivery_that_begins_within_another_voids_it() {
+    let mut bench = anycast();
+    let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.hush();
+    bench.send(producer, 1, "b");
+    assert_eq!(bench.said(), ["c0 void", "c0<b"]);
+}
+
+#[test]
+fn a_producer_that_goes_aborts_what_it_was_sending() {
+    for mut bench in [anycast(), multicast()] {
+        let (long, waits) = (bench.producer(), bench.producer());
+        let consumer = bench.consumer_with(1);
+        bench.arrive(long, 0, "a", "first");
+        bench.arrive(waits, 0, "b", "first");
+        bench.hush();
+        bench.detach(waits);
+        bench.detach(long);
+        assert_eq!(bench.said(), ["c0 void"]);
+        bench.credit(consumer, 9);
+        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.stats().waiting, 0);
+    }
+}
+
+#[test]
+fn a_consumer_that_goes_in_the_middle_fails_it_and_the_rest_is_thrown_away() {
+    let mut bench = anycast();
+    let (producer, consumer, other) = (bench.producer(), bench.consumer_with(1), bench.consumer());
+    bench.arrive(producer, 0, "a", "first");
+    bench.links_are_gone(consumer);
+    bench.hush();
+    bench.leave(consumer);
+    assert_eq!(bench.said(), ["p0 0 failed"]);
+    bench.credit(other, 1);
+    bench.arrive(producer, 0, "b", "");
+    bench.arrive(producer, 0, "c", "last");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.send(producer, 1, "d");
+    assert_eq!(bench.said(), ["c1<d"]);
+}
+
+#[test]
+fn a_settled_one_whose_consumer_goes_is_dropped_and_counted() {
+    let mut bench = anycast();
+    let (producer, consumer, _other) = (bench.producer(), bench.consumer_with(1), bench.consumer());
+    bench.arrive(producer, 0, "a", "first settled");
+    bench.leave(consumer);
+    bench.hush();
+    bench.arrive(producer, 0, "b", "last settled");
+    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.stats().dropped, 1);
+}
+
+#[test]
+fn one_that_waits_when_the_last_consumer_goes_is_released_at_once() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer());
+    bench.arrive(producer, 0, "a", "first");
+    bench.hush();
+    bench.leave(consumer);
+    assert_eq!(bench.said(), ["p0 0 released", "p0 shut"]);
+    let next = bench.consumer_with(9);
+    bench.arrive(producer, 0, "b", "last");
+    bench.send(producer, 1, "c");
+    bench.answer(next, "c", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 open", "c1<c", "p0 1 accepted"]);
+}
+
+#[test]
+fn one_without_a_consumer_is_answered_at_its_first_part() {
+    for mut bench in [anycast(), multicast()] {
+        let producer = bench.anonymous();
+        bench.arrive(producer, 0, "a", "first");
+        assert_eq!(bench.said(), ["p0 0 released"]);
+        bench.arrive(producer, 0, "b", "last");
+        bench.turn();
+        assert_eq!(bench.said(), ["p0 taken 1"]);
+    }
+}
+
+#[test]
+fn a_consumer_that_answers_early_gets_no_more_of_it() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    bench.arrive(producer, 0, "a", "first");
+    bench.hush();
+    bench.answer(consumer, "a", &rejected());
+    assert_eq!(bench.said(), ["p0 0 rejected with an error", "c0 void"]);
+    bench.arrive(producer, 0, "b", "last");
+    bench.send(producer, 1, "c");
+    assert_eq!(bench.said(), ["c0<c"]);
+}
+
+#[test]
+fn a_drain_in_the_middle_is_answered_when_nothing_else_waits() {
+    let mut bench = anycast();
+    let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.hush();
+    bench.send(other, 0, "b");
+    bench.drain(consumer, 0);
+    assert_eq!(bench.said(), [""; 0], "b is still to come");
+    bench.arrive(producer, 0, "c", "last");
+    assert_eq!(bench.said(), ["c0<..c", "c0<b", "c0 drained"]);
+    bench.credit(consumer, 9);
+    bench.arrive(producer, 1, "d", "first");
+    bench.drain(consumer, 0);
+    assert_eq!(bench.said(), ["c0<d..", "c0 drained"]);
+}
+
+#[test]
+fn one_whose_first_part_is_refused_is_released() {
+    let mut bench = anycast();
+    let (producer, consumer, _other) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(0));
+    bench.arrive(producer, 0, "a", "first");
+    bench.arrive(producer, 0, "b", "");
+    bench.hush();
+    bench.refuse(0);
+    assert_eq!(bench.said(), ["p0 0 released", "c0 void"]);
+    bench.refuse(1);
+    bench.arrive(producer, 0, "c", "last");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.credit(consumer, 0);
+    bench.arrive(producer, 1, "d", "first settled");
+    bench.hush();
+    bench.refuse(2);
+    bench.arrive(producer, 1, "e", "last settled");
+    assert_eq!(bench.said(), ["c0 void"]);
+    assert_eq!(bench.stats().dropped, 1);
+}
+
+#[test]
+fn one_of_which_a_later_part_is_refused_has_failed() {
+    let mut bench = anycast();
+    let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.arrive(producer, 0, "b", "");
+    bench.hush();
+    bench.refuse(1);
+    assert_eq!(bench.said(), ["p0 0 failed", "c0 void"]);
+}
+
+#[test]
+fn one_on_the_way_to_a_consumer_that_went_is_released() {
+    let mut bench = anycast();
+    let (producer, gone, _other) = (bench.producer(), bench.consumer_with(9), bench.consumer());
+    bench.arrive(producer, 0, "a", "first");
+    bench.detach(gone);
+    bench.hush();
+    bench.refuse(0);
+    bench.arrive(producer, 0, "b", "last");
+    assert_eq!(bench.said(), ["p0 0 released"]);
+}
+
+#[test]
+fn multicast_hands_parts_to_all_and_each_may_lag() {
+    let mut bench = multicast();
+    let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
+    let three = bench.consumer();
+    bench.hush();
+    bench.arrive(producer, 0, "a", "first");
+    bench.full(one, true);
+    bench.arrive(producer, 0, "b", "");
+    bench.arrive(producer, 0, "c", "");
+    assert_eq!(bench.said(), ["c0<a..", "c1<a..", "c1<..b..", "c1<..c.."]);
+    bench.full(one, false);
+    bench.credit(three, 1);
+    bench.arrive(producer, 0, "d", "last");
+    assert_eq!(bench.said(), ["c0<..bc..", "c2<abc..", "c0<..d", "c1<..d", "c2<..d"]);
+    for consumer in [one, two] {
+        bench.answer(consumer, "a", &Outcome::Accepted);
+    }
+    assert_eq!(bench.said(), [""; 0]);
+    bench.answer(three, "abc", &Outcome::Released);
+    assert_eq!(bench.said(), ["p0 0 accepted"]);
+}
+
+#[test]
+fn a_multicast_consumer_that_lags_past_its_bound_is_given_up_whether_it_began_or_not() {
+    let mut bench = multicast();
+    let (producer, fast, stuck, _unready) =
+        (bench.producer(), bench.consumer_with(9), bench.consumer_with(9), bench.consumer());
+    let text = "x".repeat(BACKLOG_BYTES / 4);
+    bench.arrive(producer, 0, "a", "first");
+    bench.full(stuck, true);
+    for _ in 0..4 {
+        bench.arrive(producer, 0, &text, "");
+    }
+    assert_eq!(bench.stats().dropped, 1, "the first part made it too much for the one that never began");
+    bench.arrive(producer, 0, "y", "");
+    assert_eq!((bench.stats().dropped, bench.stats().waiting), (2, 0));
+    bench.hush();
+    bench.full(stuck, false);
+    assert_eq!(bench.said(), ["c1 void"]);
+    bench.arrive(producer, 0, "z", "last");
+    bench.answer(fast, "a", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["c0<..z", "p0 0 accepted"]);
+}
+
+#[test]
+fn multicast_goes_on_without_a_consumer_that_left_and_stops_when_all_have() {
+    let mut bench = multicast();
+    let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.links_are_gone(one);
+    bench.leave(one);
+    bench.hush();
+    bench.arrive(producer, 0, "b", "");
+    assert_eq!(bench.said(), ["c1<..b.."]);
+    bench.links_are_gone(two);
+    bench.leave(two);
+    bench.arrive(producer, 0, "c", "last");
+    assert_eq!(bench.said(), ["p0 0 failed", "p0 shut"]);
+}
+
+#[test]
+fn half_of_the_consumers_in_the_middle_decide_whether_the_producer_is_held_back() {
+    let mut bench = multicast();
+    let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.full(one, true);
+    bench.hush();
+    let text = "x".repeat(HOLD_BYTES + 1);
+    bench.arrive(producer, 0, &text, "");
+    assert!(!bench.said().contains(&"p0 hold".to_owned()), "one of two is not stuck");
+    bench.full(two, true);
+    bench.arrive(producer, 0, &text, "");
+    assert_eq!(bench.said(), ["p0 hold"]);
+    bench.full(two, false);
+    assert!(bench.said().contains(&"p0 go".to_owned()));
+}
