@@ -263,7 +263,7 @@ impl Random {
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         let mixed = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D);
-        ((mixed >> 32) * bound as u64 >> 32) as usize
+        (((mixed >> 32) * bound as u64) >> 32) as usize
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Arrival, Links, Router};
 impl Router {
     /// A delivery begins. While messages wait no consumer is ready, so one that finds a consumer overtakes nothing.
     #[inline]
-    pub(super) fn to_one(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+    pub(super) fn deliver_to_one(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let producer = &self.producers[from];
         let (address, delivery_id) = (producer.address, arrival.delivery_id);
         let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port: producer.port, delivery_id } };

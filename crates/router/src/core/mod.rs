@@ -131,8 +131,8 @@ impl Router {
         let address = &mut self.addresses[self.producers[from].address];
         address.stats.presettled += u64::from(arrival.settled);
         match address.declared.kind {
-            AddressKind::Anycast => self.to_one(from, arrival, links),
-            AddressKind::Multicast => self.to_all(from, arrival, links),
+            AddressKind::Anycast => self.deliver_to_one(from, arrival, links),
+            AddressKind::Multicast => self.deliver_to_all(from, arrival, links),
         }
     }
 

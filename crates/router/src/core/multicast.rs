@@ -14,7 +14,7 @@ use super::{Arrival, Links, Router};
 
 impl Router {
     /// A delivery begins.
-    pub(super) fn to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+    pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let mut audience = std::mem::take(&mut self.audience);
         self.gather_audience(from, &mut audience);
         let owed = self.owed_by_all(from, arrival, audience.len());

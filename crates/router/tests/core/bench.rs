@@ -20,7 +20,17 @@ pub(crate) struct Recorder {
     names: HashMap<PortId, String>,
     full: Vec<PortId>,
     tokens: Vec<(PortId, String, u64)>,
-    refused: Vec<(PortId, Option<u64>, bool, bool, Vec<u8>)>,
+    transfers: Vec<Handed>,
+}
+
+/// A transfer that a consumer of another shard may send back.
+#[derive(Clone)]
+struct Handed {
+    to: PortId,
+    token: Option<u64>,
+    first: bool,
+    more: bool,
+    payload: Vec<u8>,
 }
 
 impl Recorder {
@@ -46,7 +56,8 @@ impl Links for Recorder {
         if let (true, Some(token)) = (delivery.first, delivery.token) {
             self.tokens.push((consumer, text, token));
         }
-        self.refused.push((consumer, delivery.token, delivery.first, delivery.more, delivery.payload.to_vec()));
+        let Delivery { token, first, more, .. } = *delivery;
+        self.transfers.push(Handed { to: consumer, token, first, more, payload: delivery.payload.to_vec() });
         true
     }
 
@@ -255,7 +266,7 @@ impl Bench {
 
     /// The consumer's shard sends back the transfer that was recorded as number `at`.
     pub(crate) fn refuse(&mut self, at: usize) {
-        let (port, token, first, more, payload) = self.links.refused[at].clone();
+        let Handed { to: port, token, first, more, payload } = self.links.transfers[at].clone();
         let delivery = Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload };
         self.links.tokens.retain(|held| Some(held.2) != token);
         self.router.refused(port, &delivery, &mut self.links);
