@@ -1,0 +1,116 @@
+"""The documents say what is there: targets, links, commands, settings, parts of the tree."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from enmasse.base.settings import Settings
+from enmasse.cli import app
+
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "docs" / "guide"
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+
+
+def documents() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ +(.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_resolve(document: Path) -> None:
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (document.parent / name).resolve() if name else document
+        assert target.exists(), f"{link} leads nowhere"
+        if anchor:
+            assert anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_make_targets_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), re.MULTILINE))
+    assert named <= targets
+
+
+def test_readme_opens_with_run_and_test() -> None:
+    opening = (ROOT / "README.md").read_text().split("\n## ")[1]
+    assert "make run" in opening and "make test" in opening
+
+
+def test_contracts_are_there() -> None:
+    contracts = (ROOT / "docs" / "contracts.md").read_text()
+    numbers = re.findall(r"^## (\d+)\. ", contracts, re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, 11)]
+
+
+@pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
+def test_decisions_have_their_parts_and_stay_short(record: Path) -> None:
+    text = record.read_text()
+    number = int(record.name[:4])
+    assert re.match(rf"# {number}\. \S.*\n\n- Status: (accepted|replaced by \d+)", text)
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == ["Context", "Decision", "What it beat", "Consequences"]
+    assert len(text.splitlines()) <= 40, "half a page"
+    assert f"({record.name})" in (record.parent / "README.md").read_text()
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "zensical.toml").read_text()
+    tomllib.loads(navigation)
+    for page in [ROOT / "docs" / "index.md", *GUIDE.glob("*.md")]:
+        assert f'"{page.relative_to(ROOT / "docs")}"' in navigation
+
+
+def commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command of the command line, as the words one types."""
+    nested = getattr(command, "commands", None)
+    if nested is None:
+        return [path]
+    return [found for name, child in nested.items() for found in commands(child, (*path, name))]
+
+
+@pytest.mark.parametrize("words", commands(typer.main.get_command(app)), ids=" ".join)
+def test_every_command_is_in_the_guide(words: tuple[str, ...]) -> None:
+    assert f"enmasse {' '.join(words)}" in (GUIDE / "command-line.md").read_text()
+
+
+@pytest.mark.parametrize("setting", Settings.model_fields)
+def test_every_setting_is_in_the_guide(setting: str) -> None:
+    assert f"`--{setting.replace('_', '-')}`" in (GUIDE / "command-line.md").read_text()
+
+
+def test_the_architecture_names_every_part_and_no_other() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    crates = [path.parent for path in (ROOT / "crates").glob("*/Cargo.toml")]
+    packages = [path.parent for path in (ROOT / "python/enmasse").glob("*/__init__.py")]
+    for part in [*crates, *packages]:
+        assert f"{part.name}/" in text, f"{part.relative_to(ROOT)} is not in the code map"
+    for named in re.findall(
+        r"`((?:crates|python|tests|docs|bench|vectors|examples)/[\w./-]+)`", text
+    ):
+        assert (ROOT / named).exists(), f"{named} is not there"
