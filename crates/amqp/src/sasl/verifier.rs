@@ -1,79 +1,13 @@
-//! The names of the mechanisms and what a server keeps instead of a password.
+//! What a server keeps instead of a password, and how it comes from one.
 
-use crate::types::Symbol;
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU32;
 
-/// The hash functions of the SCRAM mechanisms (RFC 5802, RFC 7677).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Hash {
-    /// SHA-1; only where an operator switched it on
-    Sha1,
-    /// SHA-256
-    Sha256,
-    /// SHA-512
-    Sha512,
-}
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::pbkdf2;
 
-impl Hash {
-    /// Length of a digest in bytes.
-    #[must_use]
-    pub const fn len(self) -> usize {
-        match self {
-            Self::Sha1 => 20,
-            Self::Sha256 => 32,
-            Self::Sha512 => 64,
-        }
-    }
-}
-
-/// The mechanisms spoken here, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mechanism {
-    /// RFC 4505
-    Anonymous,
-    /// RFC 4616
-    Plain,
-    /// RFC 5802 and RFC 7677
-    Scram(Hash),
-    /// RFC 4422, appendix A
-    External,
-}
-
-impl Mechanism {
-    /// All of them, weakest first.
-    pub const ALL: [Self; 6] = [
-        Self::Anonymous,
-        Self::Plain,
-        Self::Scram(Hash::Sha1),
-        Self::Scram(Hash::Sha256),
-        Self::Scram(Hash::Sha512),
-        Self::External,
-    ];
-
-    /// The registered name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Anonymous => "ANONYMOUS",
-            Self::Plain => "PLAIN",
-            Self::Scram(Hash::Sha1) => "SCRAM-SHA-1",
-            Self::Scram(Hash::Sha256) => "SCRAM-SHA-256",
-            Self::Scram(Hash::Sha512) => "SCRAM-SHA-512",
-            Self::External => "EXTERNAL",
-        }
-    }
-
-    /// The name as it travels.
-    #[must_use]
-    pub const fn symbol(self) -> Symbol {
-        Symbol::constant(self.name())
-    }
-
-    /// The mechanism of that name; `None` for a name not spoken here.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
-    }
-}
+use super::Hash;
 
 /// What a server keeps of a password (RFC 5802, section 2.2): enough to check it, not enough to log in.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,19 +17,69 @@ pub struct Verifier {
     /// random bytes mixed into the password
     pub salt: Vec<u8>,
     /// rounds of PBKDF2
-    pub iterations: u32,
-    /// H(ClientKey), `hash.len()` bytes
+    pub iterations: NonZeroU32,
+    /// H(ClientKey), `hash.length()` bytes
     pub stored_key: Vec<u8>,
-    /// proves the server to the client, `hash.len()` bytes
+    /// proves the server to the client, `hash.length()` bytes
     pub server_key: Vec<u8>,
 }
 
-impl std::fmt::Debug for Verifier {
+impl fmt::Debug for Verifier {
     /// Shows no key: a verifier in a log would invite guessing passwords.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier")
             .field("hash", &self.hash)
             .field("iterations", &self.iterations)
             .finish_non_exhaustive()
+    }
+}
+
+impl Verifier {
+    /// Whether this is the password. Derives keys: as slow as `iterations` says, so never on a thread that serves
+    /// connections. The comparison takes the same time wherever the keys differ.
+    #[must_use]
+    pub fn check(&self, password: &str) -> bool {
+        let Ok(derived) = derive(self.hash, password, &self.salt, self.iterations) else { return false };
+        verify_slices_are_equal(&derived.stored_key, &self.stored_key).is_ok()
+    }
+}
+
+/// A user name or password that SASLprep refuses (RFC 4013): it is empty or holds characters that are not text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a user name or password is empty or holds control, private or unassigned characters")]
+pub struct Unusable;
+
+/// Prepares what a user typed, so that the same text typed in another way gives the same bytes.
+pub(super) fn prepare(text: &str) -> Result<Cow<'_, str>, Unusable> {
+    stringprep::saslprep(text).ok().filter(|prepared| !prepared.is_empty()).ok_or(Unusable)
+}
+
+/// Derives the keys of a password (RFC 5802, section 3).
+///
+/// # Errors
+/// A password that SASLprep refuses.
+pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Result<Verifier, Unusable> {
+    let keys = Keys::derive(hash, &prepare(password)?, salt, iterations);
+    Ok(Verifier {
+        hash,
+        salt: salt.to_vec(),
+        iterations,
+        stored_key: hash.digest(&keys.client_key),
+        server_key: keys.server_key,
+    })
+}
+
+/// The two secrets behind a verifier; only the client has them.
+pub(super) struct Keys {
+    pub(super) client_key: Vec<u8>,
+    pub(super) server_key: Vec<u8>,
+}
+
+impl Keys {
+    /// `password` is prepared already.
+    pub(super) fn derive(hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Self {
+        let mut salted = vec![0; hash.length()];
+        pbkdf2::derive(hash.pbkdf2(), iterations, salt, password.as_bytes(), &mut salted);
+        Self { client_key: hash.hmac(&salted, b"Client Key"), server_key: hash.hmac(&salted, b"Server Key") }
     }
 }

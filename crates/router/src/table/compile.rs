@@ -1,12 +1,14 @@
 //! From a Plan to a Table: every check that the shape of the JSON cannot make.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use enmasse_amqp::sasl::{Mechanism, Verifier};
 
+use super::decoy::Decoy;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::{Right, Rights};
 use super::space::{Authentication, Space, User};
@@ -117,12 +119,14 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     }
     let covering = addresses.values().filter(|entry| entry.covers_below());
     let levels_max = covering.map(|entry| entry.name.split('/').count()).max().unwrap_or(0);
+    let users = compile_users(&space.users, path)?;
     Ok(Space {
         key,
         uid: space.uid.as_str().into(),
         names: space.names.iter().map(|name| name.as_str().into()).collect(),
         authentication: compile_authentication(&space.authentication, &format!("{path}.authentication"))?,
-        users: compile_users(&space.users, path)?,
+        decoy: Decoy::like(&users),
+        users,
         limits: space.limits.clone(),
         addresses,
         levels_max,
@@ -269,9 +273,10 @@ fn compile_verifier(verifier: &plan::Verifier, path: &str) -> Checked<Verifier> 
     let Some(Mechanism::Scram(hash)) = Mechanism::from_name(&verifier.mechanism) else {
         return wrong(format!("{path}.mechanism"), format!("{:?} is no SCRAM mechanism", verifier.mechanism));
     };
-    if !ITERATIONS.contains(&verifier.iterations) {
+    let iterations = NonZeroU32::new(verifier.iterations).filter(|rounds| ITERATIONS.contains(&rounds.get()));
+    let Some(iterations) = iterations else {
         return wrong(format!("{path}.iterations"), "is not 4,096 to 1,000,000");
-    }
+    };
     let bytes = |member: &str, text: &str, lengths: std::ops::RangeInclusive<usize>| match BASE64.decode(text) {
         Ok(bytes) if lengths.contains(&bytes.len()) => Ok(bytes),
         Ok(bytes) => wrong(format!("{path}.{member}"), format!("is {} bytes, not {lengths:?}", bytes.len())),
@@ -279,9 +284,9 @@ fn compile_verifier(verifier: &plan::Verifier, path: &str) -> Checked<Verifier> 
     };
     Ok(Verifier {
         hash,
-        iterations: verifier.iterations,
+        iterations,
         salt: bytes("salt", &verifier.salt, SALT_BYTES)?,
-        stored_key: bytes("storedKey", &verifier.stored_key, hash.len()..=hash.len())?,
-        server_key: bytes("serverKey", &verifier.server_key, hash.len()..=hash.len())?,
+        stored_key: bytes("storedKey", &verifier.stored_key, hash.length()..=hash.length())?,
+        server_key: bytes("serverKey", &verifier.server_key, hash.length()..=hash.length())?,
     })
 }

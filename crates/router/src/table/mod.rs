@@ -2,13 +2,15 @@
 //!
 //! [`Table::compile`] turns a [`Plan`] and the table before it into the next table: keys, homes and unchanged entries
 //! are carried over, so that untouched links notice nothing. Which space a connection belongs to is
-//! [`Table::space_for`] (contracts 4), who may come in is `login` (contracts 5), what a name means is
+//! [`Table::space_for`] (contracts 4), who may come in is [`Handshake`] (contracts 5), what a name means is
 //! [`Space::resolve`] and [`Space::resolve_receiver`] (contracts 6), who may do what is [`Rights::may`]. Dynamic
 //! nodes are not here: they live and die with their connection, in the shard.
 
 mod address;
 mod compile;
+mod decoy;
 mod diff;
+mod handshake;
 mod lookup;
 pub mod pattern;
 mod rights;
@@ -21,6 +23,7 @@ use std::collections::HashMap;
 pub use address::{AddressEntry, Home};
 pub use compile::PlanError;
 pub use diff::Diff;
+pub use handshake::{Guest, Handshake, Peer};
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;

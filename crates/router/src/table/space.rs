@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
 
+use super::decoy::Decoy;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
 use super::{AddressEntry, SpaceKey};
@@ -18,6 +19,8 @@ pub struct Space {
     pub(super) names: Vec<Box<str>>,
     pub(super) authentication: Authentication,
     pub(super) users: HashMap<Box<str>, User>,
+    /// what users that do not exist look like
+    pub(super) decoy: Decoy,
     pub(super) limits: SpaceLimits,
     pub(super) addresses: HashMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
@@ -44,6 +47,11 @@ pub(super) struct User {
 impl User {
     pub(super) fn verifier(&self, hash: Hash) -> Option<&Verifier> {
         self.verifiers.iter().find(|verifier| verifier.hash == hash)
+    }
+
+    /// The one that a password is checked with: that of the strongest hash.
+    pub(super) fn strongest(&self) -> Option<&Verifier> {
+        self.verifiers.iter().max_by_key(|verifier| verifier.hash)
     }
 }
 
@@ -144,14 +152,16 @@ impl Space {
         prefixes.filter(|address| address.covers_below()).last()
     }
 
-    /// The user of that name: exactly, or without an `@space` that names this very space.
+    /// The user whom `name` stands for, and the name to look the rights up with: a user of exactly that name, else
+    /// without an `@space` that names this very space (`here` tells).
     pub(super) fn user<'n>(&self, name: &'n str, here: impl Fn(&str) -> bool) -> (&'n str, Option<&User>) {
-        if let Some(user) = self.users.get(name) {
-            return (name, Some(user));
-        }
-        match name.rsplit_once('@') {
-            Some((bare, suffix)) if here(suffix) => (bare, self.users.get(bare)),
-            _ => (name, None),
+        let bare = match name.rsplit_once('@') {
+            Some((bare, suffix)) if here(suffix) => bare,
+            _ => name,
+        };
+        match self.users.get(name) {
+            Some(user) => (name, Some(user)),
+            None => (bare, self.users.get(bare)),
         }
     }
 }

@@ -1,0 +1,181 @@
+//! The client's side of one exchange.
+//!
+//! | state | event | answer | next |
+//! |---|---|---|---|
+//! | Ready | mechanisms | the strongest one that is offered and can be done | Waiting or First |
+//! | First | challenge | the proof | Final |
+//! | Final | challenge with the server's signature | an empty response | Waiting |
+//! | Final | outcome ok with the server's signature | logged in | Over |
+//! | Waiting | outcome ok | logged in | Over |
+//! | any | outcome not ok | Refused | Over |
+//! | any | anything else | Protocol | Over |
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+
+use super::plain::PlainMessage;
+use super::scram::{ClientExchange, Malformed, ServerFinal};
+use super::verifier::prepare;
+use super::{Mechanism, Nonce, Unusable};
+use crate::types::{SaslCode, SaslInit, SaslOutcome, Symbol};
+
+/// What a client may log in with.
+#[derive(Clone, Default)]
+pub struct Login {
+    /// user name and password
+    pub password: Option<(String, String)>,
+    /// a certificate was shown in the TLS handshake
+    pub certificate: bool,
+    /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others could listen
+    pub mechanisms: Option<Vec<Mechanism>>,
+}
+
+impl std::fmt::Debug for Login {
+    /// Shows no password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.password.as_ref().map(|(user, _)| user);
+        f.debug_struct("Login").field("user", &user).field("mechanisms", &self.mechanisms).finish_non_exhaustive()
+    }
+}
+
+/// Why a client did not get in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// no mechanism fits
+    #[error("the server offers {0}, none of which can be used with what there is to log in with")]
+    NoMechanism(String),
+    /// the user name or the password
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// the verdict of the server
+    #[error("the server refused the login (code {0:?}); check the user name and the password")]
+    Refused(SaslCode),
+    /// the server's own word for it
+    #[error("the server refused the login: {0}")]
+    Named(String),
+    /// the server did not prove that it knows the password: it may be another one that plays its part
+    #[error("the server did not prove that it knows the user; do not trust it")]
+    Unproven,
+    /// what the server said makes no sense
+    #[error("{0}")]
+    Protocol(&'static str),
+}
+
+impl From<Malformed> for ClientError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Protocol(malformed.0)
+    }
+}
+
+/// The client's side of one exchange.
+pub struct Client {
+    login: Login,
+    nonce: Nonce,
+    state: State,
+}
+
+enum State {
+    Ready,
+    Waiting,
+    First(Box<ClientExchange>),
+    /// the signature that the server has to show
+    Final(Vec<u8>),
+    Over,
+}
+
+impl Client {
+    /// A client that will log in so.
+    #[must_use]
+    pub const fn new(login: Login, nonce: Nonce) -> Self {
+        Self { login, nonce, state: State::Ready }
+    }
+
+    /// Chooses among the server's mechanisms (5.3.3.1) and starts: EXTERNAL with a certificate, SCRAM with the strongest
+    /// hash, PLAIN; without a password ANONYMOUS. `hostname` is the virtual host, for EnMasse the address space.
+    ///
+    /// # Errors
+    /// No mechanism fits, or the user name or password is no text.
+    pub fn start(&mut self, offered: &[Symbol], hostname: Option<String>) -> Result<SaslInit, ClientError> {
+        let State::Ready = std::mem::replace(&mut self.state, State::Over) else { return Err(OUT_OF_TURN) };
+        let known = offered.iter().filter_map(|name| Mechanism::from_name(name.as_str()));
+        let Some(mechanism) = known.filter(|mechanism| self.can_do(*mechanism)).max() else {
+            let names: Vec<_> = offered.iter().map(Symbol::as_str).collect();
+            return Err(ClientError::NoMechanism(names.join(", ")));
+        };
+        let message = match (mechanism, &self.login.password) {
+            (Mechanism::Plain, Some((user, password))) => {
+                // An open server may take an empty password, which SASLprep does not.
+                let password = if password.is_empty() { password.into() } else { prepare(password)? };
+                PlainMessage::write(&prepare(user)?, &password)
+            }
+            (Mechanism::Scram(hash), Some((user, password))) => {
+                let password = prepare(password)?.into_owned();
+                let (exchange, message) = ClientExchange::begin(hash, &prepare(user)?, password, &self.nonce);
+                self.state = State::First(Box::new(exchange));
+                message
+            }
+            _ => Vec::new(),
+        };
+        if !matches!(mechanism, Mechanism::Scram(_)) {
+            self.state = State::Waiting;
+        }
+        Ok(SaslInit { mechanism: mechanism.symbol(), initial_response: Some(message), hostname })
+    }
+
+    fn can_do(&self, mechanism: Mechanism) -> bool {
+        let able = match mechanism {
+            Mechanism::Anonymous => self.login.password.is_none(),
+            Mechanism::Plain | Mechanism::Scram(_) => self.login.password.is_some(),
+            Mechanism::External => self.login.certificate,
+        };
+        able && self.login.mechanisms.as_ref().is_none_or(|allowed| allowed.contains(&mechanism))
+    }
+
+    /// Answers a sasl-challenge (5.3.3.3). For SCRAM this derives keys and takes its time.
+    ///
+    /// # Errors
+    /// The challenge makes no sense, or the server did not prove itself.
+    pub fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, ClientError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::First(exchange) => {
+                let (response, signature) = exchange.prove(challenge)?;
+                self.state = State::Final(signature);
+                Ok(response)
+            }
+            State::Final(signature) => {
+                prove_server(&signature, challenge)?;
+                self.state = State::Waiting;
+                Ok(Vec::new())
+            }
+            State::Ready | State::Waiting | State::Over => Err(OUT_OF_TURN),
+        }
+    }
+
+    /// Takes the sasl-outcome (5.3.3.5). `Ok`: logged in, and with SCRAM the server has proved itself.
+    ///
+    /// # Errors
+    /// The server refused, or it accepted without the proof it owes.
+    pub fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), ClientError> {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        if outcome.code != SaslCode::Ok {
+            return Err(ClientError::Refused(outcome.code));
+        }
+        match state {
+            State::Waiting => Ok(()),
+            State::Final(signature) => prove_server(&signature, outcome.additional_data.as_deref().unwrap_or_default()),
+            State::First(_) => Err(ClientError::Unproven),
+            State::Ready | State::Over => Err(OUT_OF_TURN),
+        }
+    }
+}
+
+fn prove_server(expected: &[u8], message: &[u8]) -> Result<(), ClientError> {
+    if message.is_empty() {
+        return Err(ClientError::Unproven);
+    }
+    match ServerFinal::parse(message)? {
+        ServerFinal::Signature(shown) => verify_slices_are_equal(expected, &shown).map_err(|_| ClientError::Unproven),
+        ServerFinal::Error(error) => Err(ClientError::Named(error)),
+    }
+}
+
+const OUT_OF_TURN: ClientError = ClientError::Protocol("a SASL frame came out of turn");

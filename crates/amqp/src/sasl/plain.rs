@@ -1,0 +1,64 @@
+//! PLAIN (RFC 4616): one message, `[authzid] NUL authcid NUL passwd`.
+
+use std::fmt;
+
+use super::Verifier;
+use super::verifier::prepare;
+
+/// A password to be checked off the worker thread: owned, may be sent to another thread.
+pub struct PlainCheck {
+    password: String,
+    verifier: Verifier,
+}
+
+impl PlainCheck {
+    pub(super) const fn new(password: String, verifier: Verifier) -> Self {
+        Self { password, verifier }
+    }
+
+    /// Whether the password is right. Takes the time of the key derivation, which is the same for a user that does
+    /// not exist; tell the answer to [`super::Server::plain_checked`].
+    #[must_use]
+    pub fn verify(&self) -> bool {
+        self.verifier.check(&self.password)
+    }
+}
+
+impl fmt::Debug for PlainCheck {
+    /// Shows no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlainCheck").finish_non_exhaustive()
+    }
+}
+
+/// The message of a client, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PlainMessage<'a> {
+    /// prepared
+    pub(super) user: String,
+    /// as it came: may be empty, which no verifier accepts but an open space does
+    pub(super) password: &'a str,
+}
+
+impl<'a> PlainMessage<'a> {
+    /// Takes a message apart. To act for somebody else (an authzid that is not the user) is not offered.
+    pub(super) fn parse(message: &'a [u8]) -> Result<Self, &'static str> {
+        let text = std::str::from_utf8(message).map_err(|_| "PLAIN: the message is not UTF-8")?;
+        let mut parts = text.split('\0');
+        let (Some(authzid), Some(user), Some(password), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err("PLAIN: the message is not three parts with two NUL between");
+        };
+        if !authzid.is_empty() && authzid != user {
+            return Err("PLAIN: to act as another user is not offered");
+        }
+        let user = prepare(user).map_err(|_| "PLAIN: the user name is no usable text")?;
+        Ok(Self { user: user.into_owned(), password })
+    }
+
+    /// Puts a message together; both texts are prepared already.
+    pub(super) fn write(user: &str, password: &str) -> Vec<u8> {
+        [b"\0", user.as_bytes(), b"\0", password.as_bytes()].concat()
+    }
+}

@@ -1,0 +1,120 @@
+//! SCRAM (RFC 5802): the messages, and who proves what with which key.
+//!
+//! ```text
+//! client-first   n,,n=user,r=CNONCE
+//! server-first   r=CNONCE SNONCE,s=salt,i=rounds
+//! client-final   c=biws,r=CNONCE SNONCE,p=proof       the client knows the password
+//! server-final   v=signature                          the server knows the verifier
+//! ```
+
+mod message;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+pub(super) use message::{ClientFinal, ClientFirst, Malformed, ServerFinal, ServerFirst};
+
+use super::verifier::Keys;
+use super::{Hash, Nonce, Verifier};
+
+/// The server between its first message and the client's last.
+pub(super) struct ServerExchange {
+    verifier: Verifier,
+    user: String,
+    /// what the client has to repeat as channel binding
+    gs2_header: String,
+    /// nonce of both
+    nonce: String,
+    /// client-first-message-bare, server-first-message and the comma after each
+    messages: String,
+}
+
+impl ServerExchange {
+    /// Answers a client's first message: the exchange, and the server's first message.
+    pub(super) fn begin(first: &ClientFirst<'_>, verifier: Verifier, nonce: &Nonce) -> (Self, Vec<u8>) {
+        let nonce = format!("{}{}", first.nonce, BASE64.encode(nonce));
+        let reply = ServerFirst { nonce: &nonce, salt: verifier.salt.clone(), iterations: verifier.iterations }.write();
+        let messages = format!("{},{reply},", first.bare);
+        let gs2_header = first.gs2_header.to_owned();
+        (Self { verifier, user: first.user.clone(), gs2_header, nonce, messages }, reply.into_bytes())
+    }
+
+    /// Checks the client's last message: the user and the server's last message. `Ok(None)`: the proof is wrong.
+    pub(super) fn finish(self, message: &[u8]) -> Result<Option<(String, Vec<u8>)>, Malformed> {
+        let last = ClientFinal::parse(message)?;
+        if last.binding != self.gs2_header.as_bytes() {
+            return Err(Malformed("SCRAM: the channel binding is not that of the first message"));
+        }
+        if last.nonce != self.nonce {
+            return Err(Malformed("SCRAM: the nonce is not that of this exchange"));
+        }
+        let auth_message = self.messages + last.without_proof;
+        if !proves(&self.verifier, &auth_message, &last.proof) {
+            return Ok(None);
+        }
+        let signature = self.verifier.hash.hmac(&self.verifier.server_key, auth_message.as_bytes());
+        Ok(Some((self.user, ServerFinal::Signature(signature).write().into_bytes())))
+    }
+}
+
+/// Whether `proof` shows that its maker has the ClientKey behind the verifier, in a time that tells nothing.
+fn proves(verifier: &Verifier, auth_message: &str, proof: &[u8]) -> bool {
+    let hash = verifier.hash;
+    let signature = hash.hmac(&verifier.stored_key, auth_message.as_bytes());
+    let client_key = hash.digest(&xor(&signature, proof));
+    proof.len() == hash.length() && verify_slices_are_equal(&client_key, &verifier.stored_key).is_ok()
+}
+
+fn xor(one: &[u8], other: &[u8]) -> Vec<u8> {
+    one.iter().zip(other).map(|(one, other)| one ^ other).collect()
+}
+
+/// The client between its first message and the server's first.
+pub(super) struct ClientExchange {
+    hash: Hash,
+    /// prepared
+    password: String,
+    nonce: String,
+    /// client-first-message-bare and a comma
+    messages: String,
+}
+
+impl ClientExchange {
+    /// The exchange and the client's first message; both texts are prepared already.
+    pub(super) fn begin(hash: Hash, user: &str, password: String, nonce: &Nonce) -> (Self, Vec<u8>) {
+        Self::begin_with(hash, user, password, BASE64.encode(nonce))
+    }
+
+    pub(super) fn begin_with(hash: Hash, user: &str, password: String, nonce: String) -> (Self, Vec<u8>) {
+        let bare = format!("n={},r={nonce}", user.replace('=', "=3D").replace(',', "=2C"));
+        let message = format!("{GS2_HEADER}{bare}").into_bytes();
+        (Self { hash, password, nonce, messages: bare + "," }, message)
+    }
+
+    /// Answers the server's first message: the client's last message, and the signature that the server has to show.
+    pub(super) fn prove(self, message: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
+        let first = ServerFirst::parse(message)?;
+        if !first.nonce.starts_with(&self.nonce) || first.nonce.len() == self.nonce.len() {
+            return Err(Malformed("SCRAM: the server's nonce does not continue the client's"));
+        }
+        if !ACCEPTED_ITERATIONS.contains(&first.iterations.get()) {
+            return Err(Malformed("SCRAM: the server asks for less than 4,096 or more than 10,000,000 rounds"));
+        }
+        let keys = Keys::derive(self.hash, &self.password, &first.salt, first.iterations);
+        let without_proof = format!("c={},r={}", BASE64.encode(GS2_HEADER), first.nonce);
+        let first = std::str::from_utf8(message).map_err(|_| Malformed("SCRAM: the message is not UTF-8"))?;
+        let auth_message = format!("{}{first},{without_proof}", self.messages);
+        let stored_key = self.hash.digest(&keys.client_key);
+        let proof = xor(&keys.client_key, &self.hash.hmac(&stored_key, auth_message.as_bytes()));
+        let signature = self.hash.hmac(&keys.server_key, auth_message.as_bytes());
+        Ok((format!("{without_proof},p={}", BASE64.encode(proof)).into_bytes(), signature))
+    }
+}
+
+/// This client binds no channel and acts for itself.
+const GS2_HEADER: &str = "n,,";
+
+/// Fewer rounds would make the proof cheap to break for a false server, more would keep the client busy for a
+/// minute (RFC 7677, section 4 asks for at least 4,096).
+const ACCEPTED_ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=10_000_000;

@@ -1,0 +1,198 @@
+//! The server's side of one exchange.
+//!
+//! | state | event | answer | next |
+//! |---|---|---|---|
+//! | Ready | init ANONYMOUS, EXTERNAL | Accepted or Refused | Over |
+//! | Ready | init PLAIN, SCRAM without a message | Challenge (empty) | First |
+//! | Ready, First | PLAIN message | CheckPlain, Accepted or Refused | Checking or Over |
+//! | Ready, First | SCRAM first message | Challenge or Refused | Final or Over |
+//! | Final | SCRAM last message | Accepted or Refused | Over |
+//! | Checking | `plain_checked` | Accepted or Refused | Over |
+//! | any | anything else | Refused | Over |
+
+use super::plain::PlainMessage;
+use super::scram::{ClientFirst, ServerExchange};
+use super::{Hash, Mechanism, Nonce, PlainCheck, Verifier};
+use crate::types::{SaslCode, SaslInit, Symbol};
+
+/// What the server asks of whoever knows the users. Pure, synchronous and cheap: no key derivation happens here.
+///
+/// A user that does not exist is answered like one that does: with a verifier made up from the name and a secret of the
+/// process, always the same for the same name, so that the exchange shows no difference. It needs no mark: its
+/// `stored_key` is no hash of any key that somebody could know.
+pub trait Credentials {
+    /// Whether one may come in without a name.
+    fn anonymous(&self) -> bool;
+    /// How the password of that user is checked.
+    fn plain(&self, user: &str) -> PlainRule;
+    /// What is kept of that user's password.
+    fn scram(&self, user: &str, hash: Hash) -> Verifier;
+    /// The user that the transport has proved already (the subject of a client certificate), if it may come in.
+    fn external(&self) -> Option<String>;
+}
+
+/// How a password is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlainRule {
+    /// any will do
+    Accept,
+    /// by deriving keys from it
+    Check(Verifier),
+}
+
+/// Who came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// how it was proved
+    pub mechanism: Mechanism,
+    /// the user name as given, prepared by SASLprep; `None` for ANONYMOUS
+    pub user: Option<String>,
+}
+
+/// What the server does next; `I` is who came in.
+#[derive(Debug)]
+pub enum Step<I = Identity> {
+    /// send this as sasl-challenge and wait for a sasl-response
+    Challenge(Vec<u8>),
+    /// run this on another thread, then call [`Server::plain_checked`]
+    CheckPlain(PlainCheck),
+    /// send a sasl-outcome `ok` with this additional data
+    Accepted {
+        /// who came in
+        identity: I,
+        /// the server's last message
+        data: Option<Vec<u8>>,
+    },
+    /// send a sasl-outcome with this code and close
+    Refused {
+        /// verdict
+        code: SaslCode,
+        /// for the log, never for the peer
+        why: &'static str,
+    },
+}
+
+/// The server's side of one exchange: offer [`Server::mechanisms`], hand in the frames of the client, do what each
+/// [`Step`] says until it is Accepted or Refused.
+pub struct Server {
+    offered: Vec<Mechanism>,
+    nonce: Nonce,
+    state: State,
+}
+
+enum State {
+    Ready,
+    First(Mechanism),
+    Final(Hash, Box<ServerExchange>),
+    Checking(String),
+    Over,
+}
+
+impl Server {
+    /// An exchange in which the client may choose one of these mechanisms.
+    #[must_use]
+    pub const fn new(offered: Vec<Mechanism>, nonce: Nonce) -> Self {
+        Self { offered, nonce, state: State::Ready }
+    }
+
+    /// What goes into the sasl-mechanisms frame.
+    #[must_use]
+    pub fn mechanisms(&self) -> Vec<Symbol> {
+        self.offered.iter().map(|mechanism| mechanism.symbol()).collect()
+    }
+
+    /// Takes the client's sasl-init (5.3.3.2). Its `hostname` is for the caller.
+    pub fn init(&mut self, init: &SaslInit, credentials: &dyn Credentials) -> Step {
+        let chosen = Mechanism::from_name(init.mechanism.as_str()).filter(|chosen| self.offered.contains(chosen));
+        match (std::mem::replace(&mut self.state, State::Over), chosen) {
+            (State::Ready, None) => refused("the mechanism is not offered"),
+            (State::Ready, Some(mechanism)) => {
+                let message = init.initial_response.as_deref().unwrap_or_default();
+                self.first(mechanism, message, credentials)
+            }
+            _ => out_of_turn(),
+        }
+    }
+
+    /// Takes the client's sasl-response (5.3.3.4).
+    pub fn response(&mut self, response: &[u8], credentials: &dyn Credentials) -> Step {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::First(_) if response.is_empty() => refused("the client has nothing to say"),
+            State::First(mechanism) => self.first(mechanism, response, credentials),
+            State::Final(hash, exchange) => match exchange.finish(response) {
+                Ok(Some((user, data))) => accepted(Mechanism::Scram(hash), Some(user), Some(data)),
+                Ok(None) => refused(WRONG_PASSWORD),
+                Err(malformed) => refused(malformed.0),
+            },
+            State::Ready | State::Checking(_) | State::Over => out_of_turn(),
+        }
+    }
+
+    /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting), which the client is told to
+    /// try again later.
+    pub fn plain_checked(&mut self, right: Option<bool>) -> Step {
+        match (std::mem::replace(&mut self.state, State::Over), right) {
+            (State::Checking(user), Some(true)) => accepted(Mechanism::Plain, Some(user), None),
+            (State::Checking(_), Some(false)) => refused(WRONG_PASSWORD),
+            (State::Checking(_), None) => {
+                Step::Refused { code: SaslCode::SysTemp, why: "too many passwords are being checked" }
+            }
+            _ => out_of_turn(),
+        }
+    }
+
+    fn first(&mut self, mechanism: Mechanism, message: &[u8], credentials: &dyn Credentials) -> Step {
+        match mechanism {
+            // The trace information of ANONYMOUS proves nothing and is not kept.
+            Mechanism::Anonymous if credentials.anonymous() => accepted(mechanism, None, None),
+            Mechanism::Anonymous => refused("nobody comes in without a name"),
+            Mechanism::External => match credentials.external() {
+                Some(user) if message.is_empty() || message == user.as_bytes() => accepted(mechanism, Some(user), None),
+                Some(_) => refused("EXTERNAL: to act as another user is not offered"),
+                None => refused("EXTERNAL: no client certificate of a known user"),
+            },
+            Mechanism::Plain | Mechanism::Scram(_) if message.is_empty() => {
+                self.state = State::First(mechanism);
+                Step::Challenge(Vec::new())
+            }
+            Mechanism::Plain => self.plain(message, credentials),
+            Mechanism::Scram(hash) => match ClientFirst::parse(message) {
+                Ok(first) => {
+                    let verifier = credentials.scram(&first.user, hash);
+                    let (exchange, challenge) = ServerExchange::begin(&first, verifier, &self.nonce);
+                    self.state = State::Final(hash, Box::new(exchange));
+                    Step::Challenge(challenge)
+                }
+                Err(malformed) => refused(malformed.0),
+            },
+        }
+    }
+
+    fn plain(&mut self, message: &[u8], credentials: &dyn Credentials) -> Step {
+        let PlainMessage { user, password } = match PlainMessage::parse(message) {
+            Ok(message) => message,
+            Err(why) => return refused(why),
+        };
+        match credentials.plain(&user) {
+            PlainRule::Accept => accepted(Mechanism::Plain, Some(user), None),
+            PlainRule::Check(verifier) => {
+                self.state = State::Checking(user);
+                Step::CheckPlain(PlainCheck::new(password.to_owned(), verifier))
+            }
+        }
+    }
+}
+
+const WRONG_PASSWORD: &str = "unknown user or wrong password";
+
+const fn accepted(mechanism: Mechanism, user: Option<String>, data: Option<Vec<u8>>) -> Step {
+    Step::Accepted { identity: Identity { mechanism, user }, data }
+}
+
+const fn refused(why: &'static str) -> Step {
+    Step::Refused { code: SaslCode::Auth, why }
+}
+
+const fn out_of_turn() -> Step {
+    Step::Refused { code: SaslCode::Sys, why: "a SASL frame came out of turn" }
+}

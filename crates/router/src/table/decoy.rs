@@ -1,0 +1,90 @@
+//! Users that do not exist, made up so that nobody can tell.
+//!
+//! Whoever asks for a user that is not there is shown a salt and a number of rounds like those of the users that are,
+//! the same each time, and has a proof or a password checked that is always wrong.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+
+use aws_lc_rs::hmac;
+use enmasse_amqp::sasl::{Hash, Verifier};
+
+use super::space::User;
+
+/// What the users of a space have in common.
+#[derive(Debug)]
+pub(super) struct Decoy {
+    /// the most frequent shape for each hash
+    shapes: BTreeMap<Hash, Shape>,
+    /// the hash most passwords are checked with
+    strongest: Hash,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    iterations: NonZeroU32,
+    salt_bytes: usize,
+}
+
+impl Decoy {
+    /// Where nobody is, nobody can be told from anybody: any likely shape will do.
+    const NOBODY: Shape = Shape { iterations: NonZeroU32::new(10_000).unwrap(), salt_bytes: 16 };
+
+    /// The most frequent shapes among these users; among equals the greater.
+    pub(super) fn like(users: &HashMap<Box<str>, User>) -> Self {
+        let mut shapes: BTreeMap<Hash, BTreeMap<Shape, usize>> = BTreeMap::new();
+        let mut strongest: BTreeMap<Hash, usize> = BTreeMap::new();
+        for user in users.values() {
+            for verifier in &user.verifiers {
+                let shape = Shape { iterations: verifier.iterations, salt_bytes: verifier.salt.len() };
+                *shapes.entry(verifier.hash).or_default().entry(shape).or_default() += 1;
+            }
+            if let Some(verifier) = user.strongest() {
+                *strongest.entry(verifier.hash).or_default() += 1;
+            }
+        }
+        Self {
+            shapes: shapes.into_iter().filter_map(|(hash, counts)| Some((hash, most_frequent(counts)?))).collect(),
+            strongest: most_frequent(strongest).unwrap_or(Hash::Sha512),
+        }
+    }
+
+    /// Of a node where the space is not even known.
+    pub(super) const fn nowhere() -> Self {
+        Self { shapes: BTreeMap::new(), strongest: Hash::Sha512 }
+    }
+
+    /// A verifier of nobody for `user`, for the hash that most passwords are checked with.
+    pub(super) fn strongest(&self, secret: &[u8; 32], user: &str) -> Verifier {
+        self.verifier(secret, user, self.strongest)
+    }
+
+    /// A verifier of nobody for `user`: all bytes come from the secret and the name, so that its `stored_key` is the
+    /// hash of no key that anybody could know.
+    pub(super) fn verifier(&self, secret: &[u8; 32], user: &str, hash: Hash) -> Verifier {
+        let shape = self.shapes.get(&hash).unwrap_or(&Self::NOBODY);
+        let key = hmac::Key::new(hmac::HMAC_SHA512, secret);
+        let bytes = |purpose: &str, length: usize| {
+            let blocks = (0u8..).flat_map(|block| {
+                let mut context = hmac::Context::with_key(&key);
+                // The purposes hold no NUL, so no two inputs run into one another.
+                [purpose.as_bytes(), &[0, hash as u8, block], user.as_bytes()]
+                    .iter()
+                    .for_each(|part| context.update(part));
+                context.sign().as_ref().to_vec()
+            });
+            blocks.take(length).collect()
+        };
+        Verifier {
+            hash,
+            salt: bytes("salt", shape.salt_bytes),
+            iterations: shape.iterations,
+            stored_key: bytes("stored key", hash.length()),
+            server_key: bytes("server key", hash.length()),
+        }
+    }
+}
+
+fn most_frequent<T: Ord>(counts: BTreeMap<T, usize>) -> Option<T> {
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(item, _)| item)
+}
