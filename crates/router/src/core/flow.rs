@@ -187,6 +187,16 @@ impl Router {
         self.feed(key, links);
     }
 
+    /// A consumer of another shard has parts of a delivery that found no room there: it is handed nothing more until
+    /// it states its credit.
+    pub fn stall(&mut self, port: PortId) {
+        let Some(key) = self.ports.consumer(port) else { return };
+        let consumer = &mut self.consumers[key];
+        consumer.blocked = true;
+        let address = consumer.address;
+        self.addresses[address].set_unready(key, &mut self.consumers);
+    }
+
     /// A consumer may have room: hands it what waits.
     pub(super) fn feed(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];

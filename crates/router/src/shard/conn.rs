@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::window::Window;
 use crate::core::PortId;
-use crate::table::{AddressEntry, Rights, SpaceKey};
+use crate::table::{AddressEntry, Guest, Handshake, Rights, SpaceKey};
 
 /// What is known about a peer before it says a word.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +24,6 @@ pub struct Peer {
     pub loopback: bool,
     /// an in-process session: space name and user, already vouched for
     pub vouched: Option<(String, Option<String>)>,
-}
-
-/// How far a connection is with saying who it is.
-pub(super) enum Login {
-    /// nothing heard yet, or no SASL layer
-    Silent,
-    /// let in
-    Known(Option<Box<str>>),
 }
 
 /// A link, by what it does for the router.
@@ -65,8 +57,10 @@ pub(super) type Home = (SpaceKey, Rights);
 
 pub(super) struct Conn {
     pub(super) machine: Connection,
-    pub(super) peer: Box<Peer>,
-    pub(super) login: Login,
+    /// the SASL exchange, until its outcome
+    pub(super) handshake: Option<Box<Handshake>>,
+    /// who it is; without SASL, nobody
+    pub(super) guest: Guest,
     /// the space it belongs to and what it may do there, once let in
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
@@ -89,11 +83,11 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(machine: Connection, peer: Peer) -> Self {
+    pub(super) fn new(machine: Connection, handshake: Box<Handshake>, guest: Guest) -> Self {
         Self {
             machine,
-            peer: Box::new(peer),
-            login: Login::Silent,
+            handshake: Some(handshake),
+            guest,
             home: None,
             links: Vec::new(),
             dynamic: Vec::new(),
@@ -120,10 +114,7 @@ impl Conn {
     }
 
     pub(super) fn user(&self) -> Option<&str> {
-        match &self.login {
-            Login::Known(user) => user.as_deref(),
-            _ => None,
-        }
+        self.guest.user.as_deref()
     }
 
     /// The window of a link that sends to us.

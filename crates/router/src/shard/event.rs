@@ -1,6 +1,8 @@
 //! What a shard tells its driver: facts for logs and the console, taken in batches, and the few things that it
 //! cannot do itself because they take long or another thread.
 
+use enmasse_amqp::sasl::PlainCheck;
+
 use super::ConnId;
 
 /// A fact about a connection, for whoever watches the node.
@@ -17,8 +19,6 @@ pub enum Fact {
     },
     /// The peer was not let in.
     LoginRefused {
-        /// the name it gave
-        user: Option<String>,
         /// why, as told to operators (the peer learns less)
         reason: String,
     },
@@ -41,6 +41,13 @@ pub enum Fact {
 /// What the driver has to do for the shard.
 #[derive(Debug)]
 pub enum Request {
+    /// Run `check` away from the worker threads, then call `plain_checked`.
+    CheckPlain {
+        /// who waits
+        conn: ConnId,
+        /// the password to check
+        check: PlainCheck,
+    },
     /// Take the connection out (`extract`) and hand it to shard `to` (`adopt`), socket and unread bytes included.
     Move {
         /// which

@@ -1,93 +1,110 @@
 //! Who comes in, and to which space: SASL on the server's side, and the first words of `open`
-//! (`contracts.md` 4 and 5).
+//! (`contracts.md` 4 and 5). What is decided, `table` decides.
+
+use std::sync::Arc;
 
 use enmasse_amqp::connection::SaslPolicy;
-use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit, Symbol, condition};
+use enmasse_amqp::sasl::Step;
+use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
-use super::conn::{Conn, Login, Peer};
+use super::conn::{Conn, Home, Peer};
 use super::{ConnId, Fact, Request, Shard};
-use crate::table::Clues;
+use crate::table::{self, Guest, Handshake, Space};
 
 impl Shard {
-    /// Whether the SASL layer may be left out: only where somebody may come in without a name.
-    pub(super) fn sasl_policy(&self, _peer: &Peer) -> SaslPolicy {
-        if self.table.spaces().any(|space| space.admits_anonymous()) {
-            SaslPolicy::Optional
-        } else {
-            SaslPolicy::Required
-        }
+    /// Begins the exchange: what the peer may choose from, and whether it may do without.
+    pub(super) fn greet(&mut self, peer: &Peer) -> (SaslPolicy, Guest, Box<Handshake>) {
+        let mut nonce = [0; 18];
+        (self.entropy)(&mut nonce);
+        let known = self.known(peer);
+        let named = known.sni.as_deref().and_then(|name| self.table.space_named(name));
+        let mut spaces = self.table.spaces().filter(|space| named.is_none_or(|named| space.key() == named));
+        let nameless = peer.vouched.is_some() || spaces.any(Space::admits_anonymous);
+        let guest = match &peer.vouched {
+            Some((space, user)) => Guest { space: self.table.space_named(space), user: user.clone() },
+            None => Guest::without_sasl(&self.table, &known),
+        };
+        let policy = if nameless { SaslPolicy::Optional } else { SaslPolicy::Required };
+        (policy, guest, Box::new(Handshake::new(Arc::clone(&self.table), known, nonce)))
     }
 
-    /// What is offered to a peer: what any space it can still mean would take, and that its transport allows.
-    pub(super) fn mechanisms(&self, _peer: &Peer) -> Vec<Symbol> {
-        vec![Symbol::constant("ANONYMOUS")]
-    }
-
-    /// An in-process session has been vouched for by whoever opened it.
-    pub(super) fn vouch(&self, conn: &mut Conn) {
-        let Some((space, user)) = conn.peer.vouched.clone() else { return };
-        if let Some(space) = self.table.space_named(&space).and_then(|key| self.table.space(key)) {
-            conn.home = Some((space.key(), space.rights(user.as_deref())));
-            conn.login = Login::Known(user.map(Into::into));
+    fn known(&self, peer: &Peer) -> table::Peer {
+        table::Peer {
+            sni: peer.server_name.clone(),
+            subject: peer.certificate_subject.clone(),
+            confidential: peer.encrypted || peer.loopback || self.shared.insecure,
         }
     }
 
     pub(super) fn sasl_init(&mut self, id: ConnId, init: &SaslInit) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let ok = init.mechanism.as_str() == "ANONYMOUS";
-        conn.login = Login::Known(None);
-        conn.machine.sasl_outcome(if ok { SaslCode::Ok } else { SaslCode::Auth }, None);
+        self.exchange(id, |handshake| handshake.init(init));
     }
 
-    pub(super) fn sasl_response(&mut self, id: ConnId, _response: &[u8]) {
+    pub(super) fn sasl_response(&mut self, id: ConnId, response: &[u8]) {
+        self.exchange(id, |handshake| handshake.response(response));
+    }
+
+    /// The answer to a `CheckPlain`; `None`: too many checks were waiting to take one more. Hand the connection's
+    /// unread bytes to `input` afterwards.
+    pub fn plain_checked(&mut self, id: ConnId, right: Option<bool>) {
+        if self.knows(id) {
+            self.exchange(id, |handshake| handshake.plain_checked(right));
+        }
+    }
+
+    fn exchange(&mut self, id: ConnId, step: impl FnOnce(&mut Handshake) -> Step<Guest>) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.machine.sasl_outcome(SaslCode::Auth, None);
+        let Some(handshake) = &mut conn.handshake else {
+            return conn.machine.sasl_outcome(SaslCode::Sys, None);
+        };
+        match step(handshake) {
+            Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
+            Step::CheckPlain(check) => self.requests.push_back(Request::CheckPlain { conn: id, check }),
+            Step::Accepted { identity, data } => {
+                conn.handshake = None;
+                conn.guest = identity;
+                conn.machine.sasl_outcome(SaslCode::Ok, data);
+            }
+            Step::Refused { code, why } => {
+                conn.handshake = None;
+                conn.machine.sasl_outcome(code, None);
+                self.requests
+                    .push_back(Request::Fact { conn: id, fact: Fact::LoginRefused { reason: why.to_owned() } });
+            }
+        }
+        self.fabric.mark(id.key);
     }
 
     /// The peer's `open`: the last moment for the space to become known, and our answer.
     pub(super) fn opened(&mut self, id: ConnId, open: &Open) {
-        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-        match self.space_at_open(conn, open) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.handshake = None;
+        let answer = match self.admit(id, open) {
             Ok(home) => {
-                let fact = Fact::Opened {
-                    container: open.container_id.clone(),
-                    space: self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default(),
-                    user: conn.user().map(str::to_owned),
-                };
-                self.requests.push_back(Request::Fact { conn: id, fact });
-                let answer = self.shared.connection.open();
+                let space = self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default();
                 let conn = &mut self.fabric.conns[id.key()];
                 conn.home = Some(home);
-                conn.machine.open(answer);
+                conn.machine.open(self.shared.connection.open());
+                Fact::Opened { container: open.container_id.clone(), space, user: conn.user().map(str::to_owned) }
             }
             Err(error) => {
-                let fact = Fact::LoginRefused { user: None, reason: error.description.clone().unwrap_or_default() };
-                self.requests.push_back(Request::Fact { conn: id, fact });
+                let reason = error.description.clone().unwrap_or_default();
                 self.fabric.conns[id.key()].machine.close(Some(error));
+                Fact::LoginRefused { reason }
             }
-        }
+        };
+        self.requests.push_back(Request::Fact { conn: id, fact: answer });
+        self.fabric.mark(id.key);
     }
 
-    fn space_at_open(&self, conn: &Conn, open: &Open) -> Result<super::conn::Home, Error> {
-        if let Some((space, rights)) = &conn.home {
-            if open.hostname.as_deref().is_some_and(|name| self.table.names_another(*space, name)) {
-                let what = "open.hostname names another address space than the one this connection logged in to";
-                return Err(Error::new(condition::NOT_ALLOWED, what));
-            }
-            return Ok((*space, rights.clone()));
-        }
-        let clues = Clues {
-            sni: conn.peer.server_name.as_deref(),
-            open_hostname: open.hostname.as_deref(),
-            ..Clues::default()
-        };
-        let key = self.table.space_for(&clues).map_err(|no| Error::new(condition::NOT_FOUND, no.to_string()))?;
-        let space = self.table.space(key).filter(|space| space.admits_anonymous()).ok_or_else(|| {
-            Error::new(
-                condition::UNAUTHORIZED_ACCESS,
-                "this address space lets nobody in without a user name: log in by SASL",
-            )
-        })?;
-        Ok((key, space.rights(None)))
+    fn admit(&self, id: ConnId, open: &Open) -> Result<Home, Error> {
+        let conn = &self.fabric.conns[id.key()];
+        let space = self.table.open(&conn.guest, open.hostname.as_deref())?;
+        Ok((space, self.rights(conn, space)))
+    }
+
+    /// What a connection may do in its space by the table in force.
+    pub(super) fn rights(&self, conn: &Conn, space: table::SpaceKey) -> table::Rights {
+        self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(conn.user()))
     }
 }

@@ -24,7 +24,7 @@ mod window;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{Config, Connection, Event, SaslPolicy};
+use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 
@@ -131,12 +131,11 @@ impl Shard {
     }
 
     /// A peer has connected.
-    pub fn connect(&mut self, now: Time, peer: Peer) -> ConnId {
-        let sasl = if peer.vouched.is_some() { SaslPolicy::Optional } else { self.sasl_policy(&peer) };
+    pub fn connect(&mut self, now: Time, peer: &Peer) -> ConnId {
+        let (sasl, guest, handshake) = self.greet(peer);
         let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
-        machine.sasl_mechanisms(&self.mechanisms(&peer));
-        let mut conn = Conn::new(machine, peer);
-        self.vouch(&mut conn);
+        machine.sasl_mechanisms(&handshake.mechanisms());
+        let conn = Conn::new(machine, handshake, guest);
         self.insert(conn)
     }
 
@@ -307,7 +306,7 @@ impl Shard {
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
             Entry::Detach { port } => router.detach(*port, fabric),
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
-            Entry::Stall { .. } => {}
+            Entry::Stall { port } => router.stall(*port),
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
@@ -373,10 +372,7 @@ impl Shard {
             let Some(conn) = self.fabric.conns.get_mut(key) else { continue };
             let Some((key_of_space, _)) = conn.home else { continue };
             match self.table.space(key_of_space) {
-                Some(space) => {
-                    let rights = space.rights(conn.user());
-                    conn.home = Some((key_of_space, rights));
-                }
+                Some(space) => conn.home = Some((key_of_space, space.rights(conn.user()))),
                 None => {
                     let error = Error::new(condition::CONNECTION_FORCED, "the address space was deleted");
                     self.close(self.id(key as u32), error);

@@ -28,7 +28,9 @@ impl Rights {
         Self(Kind::Listed(rights.into()))
     }
 
-    pub(super) fn nothing() -> Self {
+    /// May do nothing at all.
+    #[must_use]
+    pub fn nothing() -> Self {
         Self::listed(Vec::new())
     }
 

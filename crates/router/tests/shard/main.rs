@@ -1,0 +1,332 @@
+//! Shards and real client machines, joined by byte strings: what a client sees of `contracts.md` 4 to 7. Each case
+//! of routing runs on one shard and on three, with producers and consumers on shards of their own.
+
+mod net;
+
+use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
+use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};
+
+use net::{Heard, Net, dynamic_receiver, message_to, plain_init};
+
+const OPEN_SPACE: &str = include_str!("../../../../vectors/plans/open.json");
+
+/// Shards, the shard of the producer, the shard of the consumer. A connection whose first link is elsewhere moves
+/// to its address; one that has a link already (`pin`) stays, and its messages cross.
+const LAYOUTS: [(u16, usize, usize); 3] = [(1, 0, 0), (3, 1, 2), (3, 0, 1)];
+
+fn pinned(net: &mut Net, shard: usize) -> usize {
+    let client = net.simple(shard);
+    net.sender(client, None);
+    client
+}
+
+fn accepted() -> Outcome {
+    Outcome::Accepted
+}
+
+fn rejected() -> Outcome {
+    Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, "no thanks"))))
+}
+
+#[test]
+fn a_producer_has_credit_only_while_there_is_a_consumer() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let sender = pinned(&mut net, producer);
+        let receiver = pinned(&mut net, consumer);
+        let out = net.sender(sender, Some("anycast"));
+        assert_eq!(net.sendable(sender, out), 0);
+        let into = net.receiver(receiver, "anycast", 0);
+        assert_eq!(net.sendable(sender, out), 1000, "credit comes with the consumer, before the consumer's own");
+        net.detach(receiver, into);
+        assert_eq!(net.sendable(sender, out), 0);
+    }
+}
+
+#[test]
+fn the_consumers_outcome_is_the_producers() {
+    let modified = Outcome::Modified(Box::new(Modified { undeliverable_here: true, ..Modified::default() }));
+    for (shards, producer, consumer) in LAYOUTS {
+        for outcome in [accepted(), rejected(), Outcome::Released, modified.clone()] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            let into = net.receiver(receiver, "anycast", 10);
+            let out = net.sender(sender, Some("anycast"));
+            net.send(sender, out, b"hello", false);
+            let messages = net.messages(receiver);
+            assert_eq!(messages.iter().map(|(_, body)| &body[..]).collect::<Vec<_>>(), [b"hello"]);
+            assert_eq!(net.outcomes(sender), [], "no outcome before the consumer's");
+            net.settle(receiver, into, messages[0].0, &outcome);
+            assert_eq!(net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>(), [outcome]);
+        }
+    }
+}
+
+#[test]
+fn messages_wait_for_credit_in_order_and_never_pass_it() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let into = net.receiver(receiver, "anycast", 0);
+        let out = net.sender(sender, Some("anycast"));
+        for number in 0..20u8 {
+            net.send(sender, out, &[number], true);
+        }
+        assert_eq!(net.messages(receiver), []);
+        net.grant(receiver, into, 7);
+        assert_eq!(
+            net.messages(receiver).into_iter().map(|(_, body)| body[0]).collect::<Vec<_>>(),
+            (0..7).collect::<Vec<_>>()
+        );
+        net.grant(receiver, into, 100);
+        assert_eq!(
+            net.messages(receiver).into_iter().map(|(_, body)| body[0]).collect::<Vec<_>>(),
+            (7..20).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn a_window_is_replenished_as_consumers_take() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "anycast", 100_000);
+        let out = net.sender(sender, Some("anycast"));
+        for _ in 0..5000 {
+            net.send(sender, out, b"x", true);
+        }
+        assert_eq!(net.messages(receiver).len(), 5000);
+    }
+}
+
+#[test]
+fn competing_consumers_share_by_what_is_outstanding() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let sender = pinned(&mut net, producer);
+        let receivers = [pinned(&mut net, consumer), pinned(&mut net, consumer), pinned(&mut net, 0)];
+        for receiver in receivers {
+            net.receiver(receiver, "anycast", 100);
+        }
+        let out = net.sender(sender, Some("anycast"));
+        for _ in 0..30 {
+            net.send(sender, out, b"x", false);
+        }
+        assert_eq!(receivers.map(|receiver| net.messages(receiver).len()), [10, 10, 10]);
+    }
+}
+
+#[test]
+fn a_consumer_that_goes_leaves_failed_deliveries() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for cut in [false, true] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            let into = net.receiver(receiver, "anycast", 2);
+            let out = net.sender(sender, Some("anycast"));
+            for _ in 0..3 {
+                net.send(sender, out, b"x", false);
+            }
+            if cut {
+                net.cut(receiver)
+            } else {
+                net.detach(receiver, into)
+            }
+            let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
+            let mut outcomes: Vec<_> = net.outcomes(sender).into_iter().collect();
+            outcomes.sort_by_key(|(id, _)| *id);
+            let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+            assert_eq!(outcomes, [failed.clone(), failed, Outcome::Released], "what never left the node is released");
+        }
+    }
+}
+
+#[test]
+fn multicast_copies_to_each() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let sender = pinned(&mut net, producer);
+        let receivers = [pinned(&mut net, consumer), pinned(&mut net, producer), pinned(&mut net, consumer)];
+        let links = receivers.map(|receiver| net.receiver(receiver, "multicast", 10));
+        let out = net.sender(sender, Some("multicast"));
+        net.send(sender, out, b"copy", false);
+        let messages = receivers.map(|receiver| net.messages(receiver));
+        assert!(messages.iter().all(|got| got.len() == 1 && got[0].1 == b"copy"));
+        net.settle(receivers[0], links[0], messages[0][0].0, &Outcome::Released);
+        net.settle(receivers[1], links[1], messages[1][0].0, &accepted());
+        assert_eq!(net.outcomes(sender), [], "the outcome comes once all have answered");
+        net.settle(receivers[2], links[2], messages[2][0].0, &Outcome::Released);
+        assert_eq!(net.outcomes(sender).len(), 1);
+    }
+}
+
+#[test]
+fn names_below_a_multicast_and_wildcards() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "multicast/+/temp", 10);
+        let out = net.sender(sender, Some("multicast/7/temp"));
+        let other = net.sender(sender, Some("multicast/7/humidity"));
+        net.send(sender, out, b"21", true);
+        assert_eq!(net.sendable(sender, other), 0, "nobody listens to humidity");
+        assert_eq!(net.messages(receiver).into_iter().map(|(_, body)| body).collect::<Vec<_>>(), [b"21".to_vec()]);
+    }
+}
+
+#[test]
+fn request_and_reply_over_a_dynamic_node_and_the_anonymous_terminus() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (client, service) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let requests = net.receiver(service, "anycast", 10);
+        let inbox = net.attach(client, dynamic_receiver());
+        net.grant(client, inbox, 10);
+        let name = net.clients[client].heard.iter().find_map(|heard| match heard {
+            Heard::Attached { link, attach } if *link == inbox => attach.source.as_ref()?.address.clone(),
+            _ => None,
+        });
+        let name = name.expect("the answer names the node");
+        assert!(name.starts_with(DYNAMIC_PREFIX) && name.len() == DYNAMIC_PREFIX.len() + 32);
+        let out = net.sender(client, None);
+        net.send(client, out, &message_to("anycast", Some(&name), b"question"), false);
+        let (request, _) = net.messages(service)[0].clone();
+        net.settle(service, requests, request, &accepted());
+        assert_eq!(net.outcomes(client).len(), 1);
+        let back = net.sender(service, None);
+        net.send(service, back, &message_to(&name, None, b"answer"), true);
+        assert_eq!(net.messages(client).len(), 1);
+        net.detach(client, inbox);
+        net.send(service, back, &message_to(&name, None, b"late"), false);
+        let outcomes = net.outcomes(service);
+        assert!(matches!(&outcomes[..], [(_, Outcome::Released | Outcome::Rejected(_))]), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn the_anonymous_terminus_answers_each_message() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let client = net.simple(0);
+    let out = net.sender(client, None);
+    assert_eq!(net.sendable(client, out), 1000);
+    net.send(client, out, &message_to("nowhere", None, b""), false);
+    net.send(client, out, &message_to("anycast", None, b""), false);
+    net.send(client, out, b"", false);
+    let outcomes: Vec<_> = net.outcomes(client).into_iter().map(|(_, outcome)| outcome).collect();
+    let conditions: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Outcome::Rejected(Some(error)) => error.condition.as_str().to_owned(),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(conditions, ["amqp:not-found", "Released", "amqp:invalid-field"]);
+    for _ in 0..3000 {
+        net.send(client, out, &message_to("anycast", None, b""), false);
+    }
+    assert_eq!(net.outcomes(client).len(), 3000, "the window opens again");
+}
+
+#[test]
+fn an_undeclared_address_is_refused_at_attach() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let client = net.simple(0);
+    net.sender(client, Some("nowhere"));
+    let error = net.detached(client).expect("a refusal detaches with an error");
+    assert_eq!(error.condition, condition::NOT_FOUND);
+    assert!(error.description.is_some_and(|text| text.contains("\"nowhere\"")));
+    assert!(net.facts.iter().any(|fact| matches!(fact, Fact::AttachRefused { address, .. } if address == "nowhere")));
+}
+
+#[test]
+fn only_the_connection_that_made_a_dynamic_node_receives_from_it() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let (maker, other) = (net.simple(0), net.simple(0));
+    let inbox = net.attach(maker, dynamic_receiver());
+    let name = net.clients[maker].heard.iter().find_map(|heard| match heard {
+        Heard::Attached { link, attach } if *link == inbox => attach.source.as_ref()?.address.clone(),
+        _ => None,
+    });
+    net.receiver(other, &name.expect("the answer names the node"), 1);
+    assert_eq!(net.detached(other).map(|error| error.condition), Some(condition::NOT_FOUND));
+}
+
+#[test]
+fn draining_gives_back_what_is_left() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let into = net.receiver(receiver, "anycast", 10);
+        let out = net.sender(sender, Some("anycast"));
+        net.send(sender, out, b"x", true);
+        net.drain(receiver, into);
+        assert_eq!(net.messages(receiver).len(), 1);
+        let drained = net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Flow { credit: 0, .. }));
+        assert!(drained, "the flow says that nothing is left of the credit");
+        net.send(sender, out, b"y", true);
+        assert_eq!(net.messages(receiver), [], "credit that was given back is gone");
+    }
+}
+
+#[test]
+fn a_message_in_pieces_goes_through_as_it_comes() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "anycast", 10);
+        let out = net.sender(sender, Some("anycast"));
+        let piece = vec![7; 100_000];
+        net.piece(sender, out, &piece, false, true, true);
+        let arrived = net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Message { .. }));
+        assert!(arrived, "it is on the way before its last frame came");
+        for _ in 0..50 {
+            net.piece(sender, out, &piece, false, false, true);
+        }
+        net.piece(sender, out, &piece, false, false, false);
+        assert_eq!(net.messages(receiver)[0].1.len(), 52 * piece.len());
+    }
+}
+
+#[test]
+fn a_connection_moves_to_where_its_address_lives() {
+    let mut net = Net::new(2, OPEN_SPACE);
+    let (receiver, sender) = (net.simple(0), net.simple(1));
+    net.receiver(receiver, "anycast", 10);
+    assert_eq!(net.shards[1].connection_count(), 1);
+    let out = net.sender(sender, Some("anycast"));
+    assert_eq!((net.shards[0].connection_count(), net.shards[1].connection_count()), (2, 0));
+    net.send(sender, out, b"x", true);
+    assert_eq!(net.messages(receiver).len(), 1);
+}
+
+#[test]
+fn spaces_never_meet() {
+    let plan = include_str!("../../../../vectors/plans/many-spaces.json");
+    let mut net = Net::new(1, plan);
+    let open = |host: &str| Open { container_id: "c".into(), hostname: Some(host.into()), ..Open::default() };
+    let unnamed = net.plain(0, open("127.0.0.1"));
+    assert!(net.closed(unnamed).is_some(), "several spaces and no match: refused, never a default");
+    let lab = net.plain(0, open("lab.south"));
+    assert!(net.closed(lab).is_none());
+}
+
+#[test]
+fn a_user_may_do_what_its_rights_say() {
+    let plan = include_str!("../../../../vectors/plans/closed.json");
+    let mut net = Net::new(1, plan);
+    let peer = || Peer { encrypted: true, ..Peer::default() };
+    let open = || Open { container_id: "c".into(), ..Open::default() };
+    let wrong = net.client(0, peer(), Some(plain_init("alice", "wrong")), open());
+    assert!(net.closed(wrong).is_some());
+    assert!(net.facts.iter().any(|fact| matches!(fact, Fact::LoginRefused { .. })));
+    let nobody = net.plain(0, open());
+    assert!(net.closed(nobody).is_some(), "a closed space lets nobody in without a name");
+    let alice = net.client(0, peer(), Some(plain_init("alice", "pencil")), open());
+    assert!(net.closed(alice).is_none());
+    net.begin(alice);
+    net.sender(alice, Some("orders"));
+    assert_eq!(net.detached(alice), None);
+    net.sender(alice, Some("else"));
+    assert_eq!(net.detached(alice).map(|error| error.condition), Some(condition::UNAUTHORIZED_ACCESS));
+}

@@ -1,0 +1,393 @@
+//! Client machines joined to shards by wires that lose nothing: whatever one side says, the other hears at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Attach, Error, Message, Open, Outcome, Properties, Role, SaslInit, Source, Symbol, Target};
+use enmasse_amqp::types::{Body, ReceiverSettleMode, SenderSettleMode};
+use enmasse_router::plan::Plan;
+use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
+use enmasse_router::table::Table;
+
+/// What a client was told, in order, without what borrows.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    Open,
+    Attached { link: LinkId, attach: Box<Attach> },
+    Message { link: LinkId, delivery_id: u32, settled: bool, payload: Vec<u8> },
+    Credit { link: LinkId, credit: u32 },
+    Outcome { first: u32, last: u32, outcome: Outcome },
+    Flow { link: LinkId, credit: u32, drain: bool },
+    Detach { link: LinkId, error: Option<Error> },
+    Closed(Option<Error>),
+}
+
+pub(crate) struct Client {
+    machine: Connection,
+    pub(crate) session: Option<SessionId>,
+    server: (usize, ConnId),
+    to_client: Vec<u8>,
+    to_server: Vec<u8>,
+    partial: Vec<u8>,
+    pub(crate) heard: VecDeque<Heard>,
+    sasl: Option<SaslInit>,
+    gone: bool,
+}
+
+pub(crate) struct Net {
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) facts: Vec<Fact>,
+    now: Time,
+}
+
+/// A seeded generator, so that every run is the same.
+fn entropy(mut state: u64) -> Entropy {
+    Box::new(move |bytes| {
+        for byte in bytes {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (state >> 33) as u8;
+        }
+    })
+}
+
+impl Net {
+    pub(crate) fn new(shards: u16, plan: &str) -> Self {
+        let plan: Plan = serde_json::from_str(plan).expect("the plan is in order");
+        let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).expect("the plan compiles"));
+        let shared = Arc::new(Shared {
+            connection: Arc::new(Config::default()),
+            dynamic: DynamicNodes::default(),
+            loads: (0..shards).map(|_| Load::default()).collect(),
+            link_capacity: 1000,
+            message_size_max: None,
+            insecure: false,
+        });
+        let shards = (0..shards)
+            .map(|index| Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(u64::from(index) + 1)))
+            .collect();
+        Self { shards, clients: Vec::new(), facts: Vec::new(), now: Time::ZERO }
+    }
+
+    /// A client that speaks no SASL, connected to `shard`.
+    pub(crate) fn plain(&mut self, shard: usize, open: Open) -> usize {
+        self.client(shard, Peer { loopback: true, ..Peer::default() }, None, open)
+    }
+
+    pub(crate) fn client(&mut self, shard: usize, peer: Peer, sasl: Option<SaslInit>, open: Open) -> usize {
+        let machine = Connection::client(Arc::new(Config::default()), self.now, sasl.is_some(), open);
+        let id = self.shards[shard].connect(self.now, &peer);
+        self.clients.push(Client {
+            machine,
+            session: None,
+            server: (shard, id),
+            to_client: Vec::new(),
+            to_server: Vec::new(),
+            partial: Vec::new(),
+            heard: VecDeque::new(),
+            sasl,
+            gone: false,
+        });
+        self.run();
+        self.clients.len() - 1
+    }
+
+    /// A connected client with a session on the first space there is.
+    pub(crate) fn simple(&mut self, shard: usize) -> usize {
+        let client = self.plain(shard, Open { container_id: format!("c{}", self.clients.len()), ..Open::default() });
+        self.begin(client);
+        client
+    }
+
+    pub(crate) fn begin(&mut self, client: usize) {
+        let session = self.clients[client].machine.begin().expect("the connection is open");
+        self.clients[client].session = Some(session);
+        self.run();
+    }
+
+    pub(crate) fn sender(&mut self, client: usize, address: Option<&str>) -> LinkId {
+        let mut attach = blank(Role::Sender, format!("s{}", self.clients[client].heard.len()));
+        attach.target = Some(Box::new(Target::node(address.map(str::to_owned))));
+        self.attach(client, attach)
+    }
+
+    pub(crate) fn receiver(&mut self, client: usize, address: &str, credit: u32) -> LinkId {
+        let mut attach = blank(Role::Receiver, format!("r{address}"));
+        attach.source = Some(Box::new(Source { address: Some(address.to_owned()), ..Source::default() }));
+        let link = self.attach(client, attach);
+        self.grant(client, link, credit);
+        link
+    }
+
+    pub(crate) fn attach(&mut self, client: usize, attach: Attach) -> LinkId {
+        let state = &mut self.clients[client];
+        let session = state.session.expect("the client has a session");
+        let link = state.machine.attach(session, attach).expect("the session is open");
+        self.run();
+        link
+    }
+
+    pub(crate) fn grant(&mut self, client: usize, link: LinkId, credit: u32) {
+        self.clients[client].machine.grant(link, credit);
+        self.run();
+    }
+
+    pub(crate) fn drain(&mut self, client: usize, link: LinkId) {
+        self.clients[client].machine.drain(link);
+        self.run();
+    }
+
+    pub(crate) fn detach(&mut self, client: usize, link: LinkId) {
+        self.clients[client].machine.detach(link, true, None);
+        self.run();
+    }
+
+    /// The socket breaks.
+    pub(crate) fn cut(&mut self, client: usize) {
+        let (shard, id) = self.clients[client].server;
+        self.clients[client].gone = true;
+        self.shards[shard].closed(id);
+        self.run();
+    }
+
+    pub(crate) fn sendable(&self, client: usize, link: LinkId) -> u32 {
+        self.clients[client].machine.sendable(link)
+    }
+
+    pub(crate) fn send(&mut self, client: usize, link: LinkId, payload: &[u8], settled: bool) {
+        self.piece(client, link, payload, settled, true, false);
+    }
+
+    pub(crate) fn piece(&mut self, client: usize, link: LinkId, bytes: &[u8], settled: bool, first: bool, more: bool) {
+        let token = (!settled).then_some(0);
+        let piece = Outgoing { token, message_format: 0, first, more, aborted: false, payload: bytes };
+        self.clients[client].machine.transfer(link, piece).expect("the link may send");
+        self.run();
+    }
+
+    pub(crate) fn settle(&mut self, client: usize, link: LinkId, delivery_id: u32, outcome: &Outcome) {
+        self.clients[client].machine.settle(link, delivery_id, outcome);
+        self.run();
+    }
+
+    /// Payloads that arrived since the last look, with their delivery ids.
+    pub(crate) fn messages(&mut self, client: usize) -> Vec<(u32, Vec<u8>)> {
+        let mut found = Vec::new();
+        self.clients[client].heard.retain_mut(|heard| match heard {
+            Heard::Message { delivery_id, payload, .. } => {
+                found.push((*delivery_id, std::mem::take(payload)));
+                false
+            }
+            _ => true,
+        });
+        found
+    }
+
+    /// Outcomes heard since the last look, one a delivery.
+    pub(crate) fn outcomes(&mut self, client: usize) -> Vec<(u32, Outcome)> {
+        let mut found = Vec::new();
+        self.clients[client].heard.retain(|heard| match heard {
+            Heard::Outcome { first, last, outcome } => {
+                found.extend((*first..=*last).map(|id| (id, outcome.clone())));
+                false
+            }
+            _ => true,
+        });
+        found
+    }
+
+    pub(crate) fn detached(&mut self, client: usize) -> Option<Error> {
+        self.clients[client].heard.iter().find_map(|heard| match heard {
+            Heard::Detach { error, .. } => error.clone(),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn closed(&self, client: usize) -> Option<Option<Error>> {
+        self.clients[client].heard.iter().find_map(|heard| match heard {
+            Heard::Closed(error) => Some(error.clone()),
+            _ => None,
+        })
+    }
+
+    /// Lets everything be said until nobody has anything to say.
+    pub(crate) fn run(&mut self) {
+        loop {
+            let mut moved = false;
+            for client in &mut self.clients {
+                moved |= client.speak(self.now);
+            }
+            for index in 0..self.clients.len() {
+                moved |= self.feed(index);
+            }
+            moved |= self.turn();
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn feed(&mut self, index: usize) -> bool {
+        let client = &mut self.clients[index];
+        let (shard, id) = client.server;
+        if client.gone || client.to_server.is_empty() {
+            return false;
+        }
+        let bytes = std::mem::take(&mut client.to_server);
+        let used = self.shards[shard].input(self.now, id, &bytes);
+        self.clients[index].to_server.splice(0..0, bytes[used..].iter().copied());
+        used > 0
+    }
+
+    fn turn(&mut self) -> bool {
+        let mut moved = false;
+        for from in 0..self.shards.len() {
+            for to in 0..self.shards.len() {
+                if let Some(batch) = self.shards[from].take_batch(to as u16) {
+                    self.shards[to].receive(&batch);
+                    moved = true;
+                }
+            }
+        }
+        for shard in 0..self.shards.len() {
+            moved |= self.requests(shard);
+            self.shards[shard].end_turn(self.now);
+            while let Some(attention) = self.shards[shard].dirty() {
+                let Some(output) = self.shards[shard].output(attention.conn) else { continue };
+                let bytes = std::mem::take(output);
+                let Some(client) = self.clients.iter_mut().find(|client| client.server == (shard, attention.conn))
+                else {
+                    continue;
+                };
+                moved |= !bytes.is_empty();
+                client.to_client.extend(bytes);
+                self.shards[shard].written(attention.conn);
+            }
+        }
+        moved
+    }
+
+    fn requests(&mut self, shard: usize) -> bool {
+        let mut moved = false;
+        while let Some(request) = self.shards[shard].poll_request() {
+            moved = true;
+            match request {
+                Request::Fact { fact, .. } => self.facts.push(fact),
+                Request::CheckPlain { conn, check } => {
+                    let right = check.verify();
+                    self.shards[shard].plain_checked(conn, Some(right));
+                }
+                Request::Move { conn, to } => {
+                    let Some(connection) = self.shards[shard].extract(conn) else { continue };
+                    let id = self.shards[to as usize].adopt(connection);
+                    let client = self.clients.iter_mut().find(|client| client.server == (shard, conn));
+                    client.expect("the connection has a client").server = (to as usize, id);
+                }
+            }
+        }
+        moved
+    }
+}
+
+impl Client {
+    /// Hears what has come and says what there is to say.
+    fn speak(&mut self, now: Time) -> bool {
+        let mut moved = !self.to_client.is_empty();
+        self.partial.append(&mut self.to_client);
+        let bytes = std::mem::take(&mut self.partial);
+        let mut rest = &bytes[..];
+        while let Some(event) = self.machine.poll_event(now, &mut rest) {
+            moved = true;
+            match event {
+                Event::SaslMechanisms(_) => self.machine.sasl_init(self.sasl.clone().expect("the client has SASL")),
+                Event::Open(_) => self.heard.push_back(Heard::Open),
+                Event::Attached { link, attach } => self.heard.push_back(Heard::Attached { link, attach }),
+                Event::Transfer(incoming) => {
+                    let (link, delivery_id, settled) = (incoming.link, incoming.delivery_id, incoming.settled);
+                    if incoming.first {
+                        let payload = incoming.payload.to_vec();
+                        self.heard.push_back(Heard::Message { link, delivery_id, settled, payload });
+                    } else if let Some(Heard::Message { payload, .. }) = self
+                        .heard
+                        .iter_mut()
+                        .rev()
+                        .find(|heard| matches!(heard, Heard::Message { link: l, .. } if *l == link))
+                    {
+                        payload.extend_from_slice(incoming.payload);
+                    }
+                }
+                Event::Credit { link, credit, .. } => self.heard.push_back(Heard::Credit { link, credit }),
+                Event::Flow { link, credit, drain, .. } => self.heard.push_back(Heard::Flow { link, credit, drain }),
+                Event::Disposition { session, first, last, settled, outcome } => {
+                    self.machine.take_settled(session, first, last, settled, |_, _| ());
+                    self.heard.push_back(Heard::Outcome { first, last, outcome });
+                }
+                Event::Detach { link, error, .. } => self.heard.push_back(Heard::Detach { link, error }),
+                Event::Closed { error, .. } => self.heard.push_back(Heard::Closed(error)),
+                _ => {}
+            }
+        }
+        self.partial = rest.to_vec();
+        self.machine.flush(now);
+        let output = self.machine.output();
+        moved |= !output.is_empty();
+        self.to_server.append(output);
+        moved
+    }
+}
+
+fn blank(role: Role, name: String) -> Attach {
+    Attach {
+        name,
+        handle: 0,
+        role,
+        snd_settle_mode: SenderSettleMode::Mixed,
+        rcv_settle_mode: ReceiverSettleMode::First,
+        source: Some(Box::default()),
+        target: Some(Box::new(Target::node(None))),
+        unsettled: None,
+        incomplete_unsettled: false,
+        initial_delivery_count: (role == Role::Sender).then_some(0),
+        max_message_size: None,
+        offered_capabilities: Vec::new(),
+        desired_capabilities: Vec::new(),
+        properties: Vec::new(),
+    }
+}
+
+/// An encoded message to `to`.
+pub(crate) fn message_to(to: &str, reply_to: Option<&str>, body: &[u8]) -> Vec<u8> {
+    let message = Message {
+        header: None,
+        delivery_annotations: Vec::new(),
+        message_annotations: Vec::new(),
+        properties: Some(Properties {
+            to: Some(to.to_owned()),
+            reply_to: reply_to.map(str::to_owned),
+            ..Properties::default()
+        }),
+        application_properties: Vec::new(),
+        body: Body::Data(vec![body.to_vec()]),
+        footer: Vec::new(),
+    };
+    let mut bytes = Vec::new();
+    enmasse_amqp::codec::encode_message(&mut bytes, &message);
+    bytes
+}
+
+/// The attach of a receiver on a node to be made.
+pub(crate) fn dynamic_receiver() -> Attach {
+    let mut attach = blank(Role::Receiver, "reply".to_owned());
+    attach.source = Some(Box::new(Source { dynamic: true, ..Source::default() }));
+    attach
+}
+
+pub(crate) fn plain_init(user: &str, password: &str) -> SaslInit {
+    SaslInit {
+        mechanism: Symbol::constant("PLAIN"),
+        initial_response: Some(format!("\0{user}\0{password}").into_bytes()),
+        hostname: None,
+    }
+}
