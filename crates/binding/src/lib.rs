@@ -1,1 +1,17 @@
-//! EnMasse binding.
+//! `enmasse._native`: the crates as Python sees them. Classes and error translation; no logic.
+//!
+//! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait lets other Python
+//! threads run. `errors` is the one table of error translation, `node` the data plane.
+
+mod errors;
+mod node;
+
+use pyo3::prelude::*;
+
+/// The native core of EnMasse. Go through `enmasse.native`.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
+    module.add_class::<node::Node>()?;
+    Ok(())
+}

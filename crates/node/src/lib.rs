@@ -1,1 +1,32 @@
-//! EnMasse node.
+//! The data plane's I/O: sockets, TLS, WebSocket, timers and threads around the shards of `enmasse-router`.
+//!
+//! `Node` is the whole of it for its owner. Inside: `accept` is the thread that takes connections in and deals them
+//! out; `worker` is a thread with its own readiness loop and one shard, which owns its connections alone; `mesh` are
+//! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
+//! of a socket into bytes of AMQP without doing I/O; `timers`, `events`, `stats`, `checks`, `tls_files` are what their
+//! names say. Nothing here decides where a message goes or who may come in: it holds loops, not decisions.
+
+mod accept;
+mod checks;
+mod config;
+mod error;
+mod events;
+mod mailbox;
+mod mesh;
+mod node;
+mod shared;
+mod stats;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod timers;
+mod tls_files;
+mod transport;
+mod worker;
+
+pub use config::{Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use error::{ErrorKind, NodeError};
+pub use events::{Happening, NodeEvent};
+pub use node::{Applied, Node};
+pub use stats::{AddressLine, ConnectionLine, NodeStats, WorkerStats};

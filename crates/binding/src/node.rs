@@ -1,0 +1,80 @@
+//! `Node` for Python: JSON in, JSON out, no logic. Every call that may wait lets other Python threads run.
+
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::time::Duration;
+
+use enmasse_node::{Listener, ListenerKind, NodeConfig, TlsFiles};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::errors::{invalid, node_error, not_json};
+
+/// A running data plane.
+#[pyclass(frozen, module = "enmasse._native")]
+pub(crate) struct Node {
+    node: enmasse_node::Node,
+}
+
+#[pymethods]
+impl Node {
+    #[new]
+    fn new(py: Python<'_>, config_json: &str) -> PyResult<Self> {
+        let config = NodeConfig::from_json(config_json).map_err(|error| node_error(&error))?;
+        let node = py.detach(|| enmasse_node::Node::start(&config)).map_err(|error| node_error(&error))?;
+        Ok(Self { node })
+    }
+
+    #[pyo3(signature = (kind, host, port, tls_json=None))]
+    fn listen(&self, py: Python<'_>, kind: &str, host: String, port: u16, tls_json: Option<&str>) -> PyResult<u16> {
+        let kind = ListenerKind::parse(kind)
+            .ok_or_else(|| invalid(format!("{kind:?} is no kind of listener: amqp, amqps, ws or wss")))?;
+        let tls = tls_json
+            .map(serde_json::from_str::<TlsFiles>)
+            .transpose()
+            .map_err(|error| invalid(format!("the TLS files of the listener: {error}")))?;
+        let listener = Listener { kind, host, port, tls };
+        py.detach(|| self.node.listen(listener)).map_err(|error| node_error(&error))
+    }
+
+    fn apply(&self, py: Python<'_>, plan_json: &str) -> PyResult<String> {
+        let plan = serde_json::from_str(plan_json).map_err(|error| invalid(format!("plan: {error}")))?;
+        json(&py.detach(|| self.node.apply(&plan)).map_err(|error| node_error(&error))?)
+    }
+
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        json(&py.detach(|| self.node.stats()).map_err(|error| node_error(&error))?)
+    }
+
+    fn connections(&self, py: Python<'_>) -> PyResult<String> {
+        json(&py.detach(|| self.node.connections()).map_err(|error| node_error(&error))?)
+    }
+
+    fn events(&self, max_count: usize) -> PyResult<Vec<String>> {
+        self.node.events(max_count).iter().map(json).collect()
+    }
+
+    fn event_fd(&self) -> RawFd {
+        self.node.event_fd().as_raw_fd()
+    }
+
+    fn trace(&self, connection_id: u64, on: bool) {
+        self.node.trace(connection_id, on);
+    }
+
+    #[pyo3(signature = (space, user=None))]
+    fn connect(&self, py: Python<'_>, space: &str, user: Option<&str>) -> PyResult<RawFd> {
+        let socket = py.detach(|| self.node.connect_in_process(space, user)).map_err(|error| node_error(&error))?;
+        Ok(socket.into_raw_fd())
+    }
+
+    fn stop(&self, py: Python<'_>, timeout_s: f64) -> PyResult<()> {
+        let deadline = Duration::try_from_secs_f64(timeout_s)
+            .map_err(|_| invalid(format!("timeout_s is {timeout_s}: give a number of seconds, 0 or more")))?;
+        py.detach(|| self.node.stop(deadline));
+        Ok(())
+    }
+}
+
+fn json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| not_json(&error))
+}

@@ -1,0 +1,215 @@
+//! The thread that accepts connections, for all listeners, and deals them out to the workers in turn.
+//!
+//! Nothing is read here. At the bound of connections, or when the system has no descriptor left, accepting pauses:
+//! newcomers wait in the listener's backlog, and management that is already connected goes on.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::{Listener, ListenerKind};
+use crate::error::NodeError;
+use crate::events::{Happening, NodeEvent};
+use crate::mailbox::Mailbox;
+use crate::shared::Shared;
+use crate::stream::Stream;
+use crate::tls_files::TlsSource;
+use crate::worker::{Command, Newcomer};
+
+const WAKE: Token = Token(usize::MAX);
+/// Newcomers taken from one listener before the workers hear of them.
+const BATCH: usize = 256;
+/// Connections the system keeps for us while we are busy or paused.
+const BACKLOG: i32 = 4096;
+/// How long accepting rests at a bound before it looks again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the acceptor is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// accept from this one too
+    Listen { listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource> },
+    /// close all listeners and end
+    Stop,
+}
+
+/// Binds a listener; its address tells the port.
+///
+/// # Errors
+/// `Bind` if no address of the host can be bound.
+pub(crate) fn bind(listener: &Listener) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let failed = |reason| NodeError::Bind { endpoint: format!("{}:{}", listener.host, listener.port), reason };
+    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+    for address in (listener.host.as_str(), listener.port).to_socket_addrs().map_err(failed)? {
+        match bind_to(address) {
+            Ok(bound) => return Ok(bound),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+fn bind_to(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(socket.into());
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+struct Listening {
+    listener: TcpListener,
+    kind: ListenerKind,
+    tls: Option<TlsSource>,
+    /// an edge was seen and the backlog is not known to be empty since
+    ready: bool,
+}
+
+/// The acceptor's own state.
+pub(crate) struct Acceptor {
+    poll: Poll,
+    orders: Arc<Mailbox<Order>>,
+    shared: Arc<Shared>,
+    listening: Vec<Listening>,
+    next_worker: usize,
+    /// a bound was met in this turn
+    paused: bool,
+    /// a bound was met and nobody could be accepted since: one event tells of it
+    resting: bool,
+}
+
+impl Acceptor {
+    /// An acceptor without listeners, and where its orders are left.
+    pub(crate) fn new(shared: Arc<Shared>) -> io::Result<(Self, Arc<Mailbox<Order>>)> {
+        let poll = Poll::new()?;
+        let orders = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
+        let posted = Arc::clone(&orders);
+        Ok((
+            Self { poll, orders, shared, listening: Vec::new(), next_worker: 0, paused: false, resting: false },
+            posted,
+        ))
+    }
+
+    /// Accepts until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(64);
+        let mut orders = Vec::new();
+        loop {
+            self.orders.bell().doze();
+            let busy = self.orders.is_filled() || (!self.paused && self.listening.iter().any(|one| one.ready));
+            let timeout = if busy { Some(Duration::ZERO) } else { self.paused.then_some(PAUSE) };
+            // Interrupted is the only failure left once a poll exists, and the next turn makes up for it.
+            let _ = self.poll.poll(&mut events, timeout);
+            self.orders.bell().rise();
+            for event in events.iter().filter(|event| event.token() != WAKE) {
+                self.listening[event.token().0].ready = true;
+            }
+            self.orders.take(&mut orders);
+            for order in orders.drain(..) {
+                match order {
+                    Order::Listen { listener, kind, tls } => self.listen(listener, kind, tls),
+                    Order::Stop => return,
+                }
+            }
+            self.paused = false;
+            for index in 0..self.listening.len() {
+                self.accept(index);
+            }
+        }
+    }
+
+    fn listen(&mut self, mut listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource>) {
+        let token = Token(self.listening.len());
+        // Out of memory for a watch is the only way to fail; a node that cannot watch its listener is of no use.
+        if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
+            panic!("cannot watch a listener: {error}");
+        }
+        self.listening.push(Listening { listener, kind, tls, ready: true });
+    }
+
+    /// Takes a batch from one listener.
+    fn accept(&mut self, index: usize) {
+        let workers = self.shared.mailboxes.len();
+        let mut dealt: Vec<Vec<Command>> = Vec::new();
+        dealt.resize_with(workers, Vec::new);
+        for _ in 0..BATCH {
+            if !self.listening[index].ready {
+                break;
+            }
+            if let Some(newcomer) = self.accept_one(index) {
+                dealt[self.next_worker].push(Command::Welcome(newcomer));
+                self.next_worker = (self.next_worker + 1) % workers;
+            }
+            if self.paused {
+                break;
+            }
+        }
+        for (mailbox, commands) in self.shared.mailboxes.iter().zip(dealt) {
+            if !commands.is_empty() {
+                mailbox.post(commands);
+            }
+        }
+    }
+
+    fn accept_one(&mut self, index: usize) -> Option<Newcomer> {
+        let bound = self.shared.connection_count_max;
+        if self.shared.connection_count.load(Ordering::Relaxed) >= bound {
+            self.pause(format!("{bound} connections are open, the bound"));
+            return None;
+        }
+        let one = &mut self.listening[index];
+        match one.listener.accept() {
+            Ok((stream, peer)) => {
+                self.resting = false;
+                // Without it small frames may wait for 40 ms; a peer that is gone already shows at the first read.
+                let _ = stream.set_nodelay(true);
+                let tls = one.tls.as_mut().map(|source| {
+                    let (config, failure) = source.current();
+                    if let Some(failure) = failure {
+                        let reason = failure.to_string();
+                        self.shared.events.push(NodeEvent::new(Happening::CertificateUnusable { reason }));
+                    }
+                    config
+                });
+                let web_socket = one.kind.is_web_socket();
+                Some(self.shared.newcomer(Stream::Tcp(stream), Some(peer), tls, web_socket))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                one.ready = false;
+                None
+            }
+            Err(error) if is_exhausted(&error) => {
+                self.pause(error.to_string());
+                None
+            }
+            // The newcomer is gone again: whatever it is, it is about that one connection.
+            Err(_) => None,
+        }
+    }
+
+    fn pause(&mut self, reason: String) {
+        self.paused = true;
+        if !std::mem::replace(&mut self.resting, true) {
+            self.shared.accept_pauses.fetch_add(1, Ordering::Relaxed);
+            self.shared.events.push(NodeEvent::new(Happening::AcceptPaused { reason }));
+        }
+    }
+}
+
+/// Out of descriptors or of kernel memory: it passes.
+fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    error
+        .raw_os_error()
+        .map(Errno::from_raw_os_error)
+        .is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+}

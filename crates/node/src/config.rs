@@ -1,0 +1,214 @@
+//! What the node is told at its start. Everything else comes with the Plan.
+
+use std::path::PathBuf;
+
+use enmasse_router::shard::OUTPUT_HIGH_BYTES;
+use serde::Deserialize;
+
+use crate::error::NodeError;
+
+/// Descriptors kept back from the limit of open files: listeners, poll sets, wake-ups, files.
+const RESERVED_DESCRIPTORS: u64 = 64;
+/// More workers than this gain nothing, and a port names its shard in 16 bits.
+const WORKERS_MAX: u16 = 256;
+
+/// How a node is started.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct NodeConfig {
+    /// Worker threads; 0: one a core.
+    pub workers: u16,
+    /// `container-id` told to every peer.
+    pub container_id: String,
+    /// Passwords may cross a connection without TLS from other machines too. Default: only on loopback.
+    pub insecure: bool,
+    /// Bounds, each with a default that fits a laptop and a server.
+    pub limits: Limits,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self { workers: 0, container_id: "enmasse".to_owned(), insecure: false, limits: Limits::default() }
+    }
+}
+
+/// The bounds of one node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections open at once; `None`: the limit of open files less 64. At the bound accepting pauses: newcomers
+    /// wait in the listener's backlog.
+    pub connections: Option<usize>,
+    /// Milliseconds from accept to the end of the TLS and WebSocket handshakes, and again to the AMQP open. Others
+    /// choose 10 s (Artemis) to 60 s.
+    pub handshake_timeout_ms: u64,
+    /// Milliseconds of silence after which a peer counts as gone; told to it at open. `None`: never.
+    pub idle_timeout_ms: Option<u32>,
+    /// Largest frame taken, bytes; told to the peer at open.
+    pub max_frame_size_bytes: u32,
+    /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its consumers count as having
+    /// no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that makes us talk without listening gets here.
+    pub output_hard_bytes: usize,
+    /// Milliseconds that a closing connection may take to read our last bytes before it is cut off.
+    pub linger_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: None,
+            handshake_timeout_ms: 10_000,
+            idle_timeout_ms: Some(60_000),
+            max_frame_size_bytes: 131_072,
+            output_hard_bytes: 8 * 1024 * 1024,
+            linger_ms: 1_000,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// Reads a configuration from JSON.
+    ///
+    /// # Errors
+    /// `Config` for JSON that is no configuration, or a value out of its bounds.
+    pub fn from_json(json: &str) -> Result<Self, NodeError> {
+        let config: Self = serde_json::from_str(json)
+            .map_err(|error| NodeError::Config { field: "configuration", reason: error.to_string() })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// How many workers to start.
+    #[must_use]
+    pub(crate) fn worker_count(&self) -> u16 {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX.into()) as u16),
+            given => given,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), NodeError> {
+        let limits = &self.limits;
+        let wrong = |field, reason: &str| Err(NodeError::Config { field, reason: reason.to_owned() });
+        if self.workers > WORKERS_MAX {
+            return wrong("workers", "at most 256; 0 is one a core");
+        }
+        if self.container_id.is_empty() {
+            return wrong("containerId", "is empty; give the node a name");
+        }
+        if limits.connections == Some(0) {
+            return wrong("limits.connections", "is 0: nobody could connect; leave it out for the system's limit");
+        }
+        if limits.max_frame_size_bytes < 512 || limits.max_frame_size_bytes > 1 << 20 {
+            return wrong("limits.maxFrameSizeBytes", "must be 512 to 1048576");
+        }
+        if limits.output_hard_bytes < 2 * OUTPUT_HIGH_BYTES {
+            return wrong("limits.outputHardBytes", "must be 1048576 or more: twice of what waits for a slow reader");
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    /// Connections open at once, resolved against the limit of open files.
+    pub(crate) fn connection_count_max(&self) -> usize {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let system = usize::try_from(files.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX).max(1);
+        self.connections.map_or(system, |wanted| wanted.min(system))
+    }
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenerKind {
+    /// AMQP over TCP
+    Amqp,
+    /// AMQP over TLS
+    Amqps,
+    /// AMQP over WebSocket
+    Ws,
+    /// AMQP over WebSocket over TLS
+    Wss,
+}
+
+impl ListenerKind {
+    /// The kind of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "amqp" => Some(Self::Amqp),
+            "amqps" => Some(Self::Amqps),
+            "ws" => Some(Self::Ws),
+            "wss" => Some(Self::Wss),
+            _ => None,
+        }
+    }
+
+    /// Whether TLS comes first.
+    #[must_use]
+    pub fn is_secure(self) -> bool {
+        matches!(self, Self::Amqps | Self::Wss)
+    }
+
+    /// Whether a WebSocket carries the bytes.
+    #[must_use]
+    pub fn is_web_socket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+}
+
+/// Where to listen, and how.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// what is spoken
+    pub kind: ListenerKind,
+    /// name or address to bind
+    pub host: String,
+    /// port; 0: a free one
+    pub port: u16,
+    /// needed for the secure kinds, refused for the others
+    pub tls: Option<TlsFiles>,
+}
+
+/// PEM files of a secure listener. They are looked at again at each new connection: a changed certificate serves the
+/// next handshake; files that cannot be used leave the former ones in force.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TlsFiles {
+    /// certificate chain, the server's own first
+    pub certificate: PathBuf,
+    /// its private key
+    pub key: PathBuf,
+    /// CA of client certificates: these become welcome, not required
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_may_be_empty() {
+        let config = NodeConfig::from_json("{}").unwrap();
+        assert!(config.worker_count() >= 1);
+        assert_eq!(config.limits.handshake_timeout_ms, 10_000);
+    }
+
+    #[test]
+    fn an_unknown_field_and_a_value_out_of_bounds_name_themselves() {
+        let unknown = NodeConfig::from_json(r#"{"wrkers": 2}"#).unwrap_err().to_string();
+        assert!(unknown.contains("wrkers"), "{unknown}");
+        let small = NodeConfig::from_json(r#"{"limits": {"maxFrameSizeBytes": 100}}"#).unwrap_err().to_string();
+        assert!(small.contains("maxFrameSizeBytes") && small.contains("512"), "{small}");
+    }
+
+    #[test]
+    fn the_bound_of_connections_never_passes_the_limit_of_open_files() {
+        let generous = Limits { connections: Some(usize::MAX), ..Limits::default() };
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
+        assert!(generous.connection_count_max() as u64 <= files - RESERVED_DESCRIPTORS);
+        assert_eq!(Limits { connections: Some(3), ..Limits::default() }.connection_count_max(), 3);
+    }
+}

@@ -1,0 +1,135 @@
+//! What can go wrong when the node is told something, sorted by who must act.
+
+use std::io;
+use std::path::PathBuf;
+
+use enmasse_router::table::PlanError;
+
+/// Who must act (the same eight as in the control plane).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// the caller must change the request
+    Invalid,
+    /// the caller must be someone else
+    Denied,
+    /// it is not there
+    Missing,
+    /// read again, then try again
+    Conflict,
+    /// a stated limit was reached: slow down
+    Exhausted,
+    /// wait, or free what is taken; nothing is wrong with the request
+    Unavailable,
+    /// the remote broke a protocol
+    PeerError,
+    /// our own caller broke a contract: a bug
+    Misuse,
+}
+
+/// An answer of the node that is not the one asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// a value of the configuration is out of its bounds
+    #[error("{field}: {reason}")]
+    Config {
+        /// path of the field
+        field: &'static str,
+        /// what is wrong and what would mend it
+        reason: String,
+    },
+    /// the Plan makes no sense: nothing has changed
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// a certificate, key or CA cannot be used
+    #[error("{}: {reason}", path.display())]
+    Tls {
+        /// the file
+        path: PathBuf,
+        /// what is wrong and what would mend it
+        reason: String,
+    },
+    /// a listener cannot be bound
+    #[error("cannot listen on {endpoint}: {reason}; free it, or choose another port (0 is a free one)")]
+    Bind {
+        /// host and port asked for
+        endpoint: String,
+        /// what the system said
+        reason: io::Error,
+    },
+    /// the operating system refused something the node cannot do without
+    #[error("{what}: {reason}")]
+    System {
+        /// what was tried
+        what: &'static str,
+        /// what the system said
+        reason: io::Error,
+    },
+    /// no address space of that name in the applied Plan
+    #[error("no address space {0:?} in the plan that is applied")]
+    NoSuchSpace(String),
+    /// the bound of connections is reached
+    #[error("{0} connections are open and no more are allowed: close some, or raise limits.connections")]
+    Full(usize),
+    /// called after `stop`
+    #[error("the node is stopped: start another one")]
+    Stopped,
+    /// a worker thread did not answer in time
+    #[error("worker {worker} has not answered for {waited_s} s: the machine is overloaded, try again")]
+    Busy {
+        /// index of the worker
+        worker: u16,
+        /// seconds
+        waited_s: u64,
+    },
+}
+
+impl NodeError {
+    /// Who must act.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } => ErrorKind::Invalid,
+            Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } => ErrorKind::Unavailable,
+            Self::NoSuchSpace(_) => ErrorKind::Missing,
+            Self::Full(_) => ErrorKind::Exhausted,
+            Self::Stopped => ErrorKind::Misuse,
+        }
+    }
+
+    /// Its code in the one table of error codes (`enmasse.base.errors`).
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Plan(_) => "E1000",
+            Self::Config { .. } | Self::Tls { .. } => "E1006",
+            Self::NoSuchSpace(_) => "E3000",
+            Self::Full(_) => "E5000",
+            Self::System { .. } | Self::Busy { .. } => "E6000",
+            Self::Bind { .. } => "E6001",
+            Self::Stopped => "E8000",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first digit of a code is the kind: 1 Invalid to 8 Misuse.
+    #[test]
+    fn code_and_kind_agree() {
+        let errors = [
+            NodeError::Config { field: "f", reason: String::new() },
+            NodeError::Tls { path: PathBuf::new(), reason: String::new() },
+            NodeError::Bind { endpoint: String::new(), reason: io::ErrorKind::AddrInUse.into() },
+            NodeError::System { what: "w", reason: io::ErrorKind::Other.into() },
+            NodeError::NoSuchSpace(String::new()),
+            NodeError::Full(1),
+            NodeError::Stopped,
+            NodeError::Busy { worker: 0, waited_s: 1 },
+        ];
+        for error in errors {
+            assert_eq!(error.code().as_bytes()[1] - b'1', error.kind() as u8, "{error:?}");
+        }
+    }
+}

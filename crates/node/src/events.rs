@@ -1,0 +1,220 @@
+//! What the node tells whoever watches: events in a bounded queue, and a descriptor that is readable while there are
+//! any. Nothing here is once a message.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::event::{EventfdFlags, eventfd};
+use serde::Serialize;
+
+/// Events kept for a watcher that is late; what comes on top is dropped and counted.
+const EVENTS_MAX: usize = 10_000;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeEvent {
+    /// milliseconds since the Unix epoch
+    pub at_ms: u64,
+    /// the connection it is about
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u64>,
+    /// its peer's address and port
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// what
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+impl NodeEvent {
+    pub(crate) fn new(what: Happening) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { at_ms: since.as_millis() as u64, connection: None, peer: None, what }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Happening {
+    /// a peer has opened its connection
+    Opened {
+        /// its container id
+        container: String,
+        /// the address space it belongs to
+        space: String,
+        /// who it is; `None`: anonymous
+        user: Option<String>,
+        /// `amqp`, `amqps`, `ws`, `wss` or `local`
+        transport: &'static str,
+    },
+    /// a peer was not let in
+    LoginRefused {
+        /// the name it gave
+        user: Option<String>,
+        /// why, for operators only
+        reason: String,
+    },
+    /// a link was refused
+    AttachRefused {
+        /// the address asked for
+        address: String,
+        /// the error condition
+        condition: String,
+    },
+    /// a connection is gone
+    Closed {
+        /// the error condition; `None`: in peace
+        condition: Option<String>,
+        /// the error's description
+        description: Option<String>,
+    },
+    /// a connection never got as far as AMQP
+    HandshakeFailed {
+        /// why
+        reason: String,
+    },
+    /// a connection was cut off because its peer reads too slowly
+    CutOff {
+        /// bytes that waited to be written
+        waiting_bytes: usize,
+    },
+    /// newcomers wait because a bound is reached
+    AcceptPaused {
+        /// which bound
+        reason: String,
+    },
+    /// changed certificate files cannot be used: the former ones stay in force
+    CertificateUnusable {
+        /// which file, why, and the mend
+        reason: String,
+    },
+    /// frames of a connection that is traced
+    Trace {
+        /// `in` or `out`
+        direction: &'static str,
+        /// one line a frame; payloads and secrets left out
+        frames: String,
+    },
+    /// events were dropped because nobody took them
+    Lost {
+        /// how many
+        count: u64,
+    },
+}
+
+/// The queue between the node's threads and the watcher.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    queue: Mutex<Queue>,
+    readable: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<NodeEvent>,
+    lost: u64,
+}
+
+impl EventQueue {
+    /// An empty queue.
+    pub(crate) fn new() -> io::Result<Self> {
+        let readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { queue: Mutex::default(), readable })
+    }
+
+    /// Adds an event, or counts it as lost.
+    pub(crate) fn push(&self, event: NodeEvent) {
+        let mut queue = self.lock();
+        if queue.events.len() >= EVENTS_MAX {
+            queue.lost += 1;
+            return;
+        }
+        queue.events.push_back(event);
+        if queue.events.len() == 1 {
+            // Only a counter near 2^64 would refuse.
+            let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes up to `max` events, oldest first; after a loss its count comes last.
+    pub(crate) fn take(&self, max: usize) -> Vec<NodeEvent> {
+        let mut queue = self.lock();
+        let count = queue.events.len().min(max);
+        let mut taken: Vec<NodeEvent> = queue.events.drain(..count).collect();
+        if queue.events.is_empty() {
+            if queue.lost > 0 && taken.len() < max {
+                taken.push(NodeEvent::new(Happening::Lost { count: std::mem::take(&mut queue.lost) }));
+            }
+            // Nothing to read means that it was not readable, which is what is wanted.
+            let _ = rustix::io::read(&self.readable, &mut [0; 8]);
+        }
+        taken
+    }
+
+    /// Readable while there are events.
+    pub(crate) fn readable(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+
+    // A poisoned lock means a thread panicked, and then the process is ending.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_readable(queue: &EventQueue) -> bool {
+        let mut set = [PollFd::from_borrowed_fd(queue.readable(), PollFlags::IN)];
+        poll(&mut set, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    fn event(reason: &str) -> NodeEvent {
+        NodeEvent::new(Happening::HandshakeFailed { reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_exactly_while_there_are_events() {
+        let queue = EventQueue::new().unwrap();
+        assert!(!is_readable(&queue));
+        queue.push(event("a"));
+        queue.push(event("b"));
+        assert!(is_readable(&queue));
+        assert_eq!(queue.take(1).len(), 1);
+        assert!(is_readable(&queue));
+        assert_eq!(queue.take(10).len(), 1);
+        assert!(!is_readable(&queue));
+        queue.push(event("c"));
+        assert!(is_readable(&queue));
+    }
+
+    #[test]
+    fn a_queue_nobody_reads_is_bounded_and_says_what_was_lost() {
+        let queue = EventQueue::new().unwrap();
+        for _ in 0..EVENTS_MAX + 5 {
+            queue.push(event("again"));
+        }
+        let taken = queue.take(EVENTS_MAX + 5);
+        assert_eq!(taken.len(), EVENTS_MAX + 1);
+        assert_eq!(taken[EVENTS_MAX].what, Happening::Lost { count: 5 });
+        assert!(queue.take(10).is_empty());
+    }
+
+    #[test]
+    fn an_event_is_flat_json() {
+        let mut event = NodeEvent::new(Happening::CutOff { waiting_bytes: 9 });
+        event.at_ms = 1;
+        event.connection = Some(4);
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(json, r#"{"atMs":1,"connection":4,"event":"cut-off","waitingBytes":9}"#);
+    }
+}

@@ -1,0 +1,130 @@
+//! How other threads reach a worker: a mailbox for what is rare, and a bell that wakes it only if it sleeps.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use mio::{Registry, Token, Waker};
+
+/// Wakes one sleeping thread; costs one load when it is awake.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    waker: Waker,
+    asleep: AtomicBool,
+}
+
+impl Bell {
+    /// A bell that wakes the poll behind `registry` with an event for `token`.
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+        Ok(Self { waker: Waker::new(registry, token)?, asleep: AtomicBool::new(false) })
+    }
+
+    /// Called by others *after* they have left something to be found.
+    pub(crate) fn ring(&self) {
+        // Pairs with the fence in `doze`: either the sleeper sees what was left, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            // An eventfd's counter cannot overflow by single steps, so nothing is left to fail here.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// Called by the owner before it looks for work a last time and then sleeps.
+    pub(crate) fn doze(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Called by the owner when it is awake again.
+    pub(crate) fn rise(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What waits for one thread. Its growth is bounded by what is put in: accepted sockets (bounded by the limit of
+/// connections) and requests whose callers wait for the answer.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    letters: Mutex<Vec<T>>,
+    filled: AtomicBool,
+    bell: Bell,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox whose owner sleeps in the poll behind `registry`.
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+        Ok(Self { letters: Mutex::default(), filled: AtomicBool::new(false), bell: Bell::new(registry, token)? })
+    }
+
+    /// The owner's bell.
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Leaves letters and wakes the owner once.
+    pub(crate) fn post(&self, letters: impl IntoIterator<Item = T>) {
+        let mut box_ = self.lock();
+        box_.extend(letters);
+        self.filled.store(!box_.is_empty(), Ordering::Relaxed);
+        drop(box_);
+        self.bell.ring();
+    }
+
+    /// Whether something waits: one load.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything, in order.
+    pub(crate) fn take(&self, into: &mut Vec<T>) {
+        let mut box_ = self.lock();
+        into.append(&mut box_);
+        self.filled.store(false, Ordering::Relaxed);
+    }
+
+    // A poisoned lock means a thread panicked, and then the process is ending.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A sleeper and a poster race: nothing may be lost, which shows as a poll that runs into its limit.
+    #[test]
+    fn a_letter_posted_while_the_owner_falls_asleep_wakes_it() {
+        const LETTERS: u32 = 20_000;
+        let mut poll = mio::Poll::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), Token(0)).unwrap());
+        let poster = Arc::clone(&mailbox);
+        let thread = std::thread::spawn(move || (0..LETTERS).for_each(|letter| poster.post([letter])));
+        let (mut got, mut events) = (Vec::new(), mio::Events::with_capacity(4));
+        while got.len() < LETTERS as usize {
+            mailbox.bell().doze();
+            if !mailbox.is_filled() {
+                poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
+                assert!(!events.is_empty() || mailbox.is_filled(), "slept through a letter");
+            }
+            mailbox.bell().rise();
+            mailbox.take(&mut got);
+        }
+        thread.join().unwrap();
+        assert!(got.iter().copied().eq(0..LETTERS));
+    }
+
+    #[test]
+    fn the_bell_is_silent_while_the_owner_is_awake() {
+        let mut poll = mio::Poll::new().unwrap();
+        let mailbox = Mailbox::new(poll.registry(), Token(0)).unwrap();
+        mailbox.post([1]);
+        let mut events = mio::Events::with_capacity(4);
+        poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(events.is_empty());
+        assert!(mailbox.is_filled());
+    }
+}

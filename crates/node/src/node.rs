@@ -1,0 +1,291 @@
+//! The node as its owner sees it: start, listen, apply, ask, stop. All calls may wait for the workers, at most
+//! `ANSWER_TIMEOUT`; none is ever once a message.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use enmasse_amqp::connection::Config;
+use enmasse_amqp::types::{Symbol, Value};
+use enmasse_router::plan::Plan;
+use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
+use enmasse_router::table::{AddressEntry, Space, Table};
+use serde::Serialize;
+
+use crate::accept::{self, Acceptor, Order};
+use crate::checks::Checker;
+use crate::config::{Listener, NodeConfig};
+use crate::error::NodeError;
+use crate::events::{EventQueue, NodeEvent};
+use crate::mailbox::Mailbox;
+use crate::mesh::Mesh;
+use crate::shared::Shared;
+use crate::stats::{ConnectionLine, NodeStats};
+use crate::stream::Stream;
+use crate::threads;
+use crate::tls_files::TlsSource;
+use crate::worker::{Command, Seat, Worker};
+
+/// How long a caller waits for a worker, which answers within a turn unless the machine is overloaded.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What came of a Plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// the version now in force
+    pub version: u64,
+    /// addresses that were not there before
+    pub added: usize,
+    /// addresses that are gone
+    pub removed: usize,
+    /// addresses that are there with other settings
+    pub changed: usize,
+    /// uids of all addresses that are served now
+    pub active: Vec<String>,
+}
+
+/// A running node. Dropping it stops it without waiting.
+pub struct Node {
+    shared: Arc<Shared>,
+    orders: Arc<Mailbox<Order>>,
+    table: Mutex<Arc<Table>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Starts the threads of a node without listeners and with an empty Plan.
+    ///
+    /// # Errors
+    /// `Config` for a value out of bounds; `System` if threads or descriptors cannot be had.
+    pub fn start(config: &NodeConfig) -> Result<Self, NodeError> {
+        config.check()?;
+        let failed = |reason| NodeError::System { what: "the node cannot start", reason };
+        let count = config.worker_count();
+        let seats = (0..count).map(|_| Seat::new()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
+        let events = EventQueue::new().map_err(failed)?;
+        let checker = Checker::start().map_err(failed)?;
+        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes));
+        let common = Arc::new(common(config, count));
+        let mut secret = [0; 32];
+        fill_random(&mut secret);
+        let table = Arc::new(Table::empty(secret));
+        let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
+        let mut handles = Vec::with_capacity(usize::from(count) + 1);
+        for ((index, seat), mesh) in (0..count).zip(seats).zip(Mesh::build(count)) {
+            let shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(fill_random));
+            let worker = Worker::new(index, seat, mesh, Arc::clone(&shared), Arc::clone(&common), shard);
+            handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
+        }
+        handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
+        Ok(Self { shared, orders, table: Mutex::new(table), threads: Mutex::new(handles) })
+    }
+
+    /// Listens on one more address; returns the port.
+    ///
+    /// # Errors
+    /// `Config` if TLS files are missing for a secure kind or given for another; `Tls` if they cannot be used; `Bind`
+    /// if the address is taken.
+    pub fn listen(&self, listener: Listener) -> Result<u16, NodeError> {
+        self.running()?;
+        let tls = match (listener.kind.is_secure(), &listener.tls) {
+            (true, Some(files)) => Some(TlsSource::load(files.clone())?),
+            (false, None) => None,
+            (true, None) => {
+                let reason = "a secure listener needs the files of a certificate and its key".to_owned();
+                return Err(NodeError::Config { field: "tls", reason });
+            }
+            (false, Some(_)) => {
+                let reason = "given for a listener without TLS: leave it out, or use amqps or wss".to_owned();
+                return Err(NodeError::Config { field: "tls", reason });
+            }
+        };
+        let (bound, address) = accept::bind(&listener)?;
+        self.orders.post([Order::Listen { listener: bound, kind: listener.kind, tls }]);
+        Ok(address.port())
+    }
+
+    /// Puts a Plan in force, on every worker, before it returns. What it does not change notices nothing.
+    ///
+    /// # Errors
+    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it again.
+    pub fn apply(&self, plan: &Plan) -> Result<Applied, NodeError> {
+        self.running()?;
+        let mut table = lock(&self.table);
+        let next = Arc::new(Table::compile(plan, &table)?);
+        let difference = table.diff(&next);
+        let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
+        self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
+        *table = Arc::clone(&next);
+        let mut active: Vec<String> = declared(&next).map(|address| address.uid.to_string()).collect();
+        active.sort_unstable();
+        Ok(Applied {
+            version: next.version(),
+            added: difference.added.len(),
+            removed: difference.removed.len(),
+            changed: difference.changed.len(),
+            active,
+        })
+    }
+
+    /// What was counted.
+    ///
+    /// # Errors
+    /// `Busy`, `Stopped`.
+    pub fn stats(&self) -> Result<NodeStats, NodeError> {
+        self.running()?;
+        let table = Arc::clone(&lock(&self.table));
+        let answers = self.ask(Command::Stats)?;
+        Ok(NodeStats::put_together(&self.shared, &table, answers))
+    }
+
+    /// The open connections, oldest first.
+    ///
+    /// # Errors
+    /// `Busy`, `Stopped`.
+    pub fn connections(&self) -> Result<Vec<ConnectionLine>, NodeError> {
+        self.running()?;
+        let mut lines: Vec<ConnectionLine> = self.ask(Command::List)?.into_iter().flatten().collect();
+        lines.sort_by_key(|line| line.id);
+        Ok(lines)
+    }
+
+    /// Up to `max` events, oldest first; at most 10,000 are kept, and a loss is told.
+    #[must_use]
+    pub fn events(&self, max: usize) -> Vec<NodeEvent> {
+        self.shared.events.take(max)
+    }
+
+    /// A descriptor that is readable while there are events. It lives as long as the node.
+    #[must_use]
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.shared.events.readable()
+    }
+
+    /// Switches the protocol trace of one connection on or off: its frames become events, one line each, payloads and
+    /// secrets left out. A connection that is not there is passed over.
+    pub fn trace(&self, connection: u64, on: bool) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.post([Command::Trace(connection, on)]);
+        }
+    }
+
+    /// A connection from within this process to `space` as `user` (`None`: anonymous), already let in: speak AMQP
+    /// over the socket, without a SASL layer.
+    ///
+    /// # Errors
+    /// `NoSuchSpace`; `Full` at the bound of connections; `System`; `Stopped`.
+    pub fn connect_in_process(&self, space: &str, user: Option<&str>) -> Result<UnixStream, NodeError> {
+        self.running()?;
+        if lock(&self.table).space_named(space).is_none() {
+            return Err(NodeError::NoSuchSpace(space.to_owned()));
+        }
+        let bound = self.shared.connection_count_max;
+        if self.shared.connection_count.load(std::sync::atomic::Ordering::Relaxed) >= bound {
+            return Err(NodeError::Full(bound));
+        }
+        let failed = |reason| NodeError::System { what: "no socket for a session in this process", reason };
+        let (theirs, ours) = UnixStream::pair().map_err(failed)?;
+        ours.set_nonblocking(true).map_err(failed)?;
+        let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
+        let mut newcomer = self.shared.newcomer(stream, None, None, false);
+        newcomer.vouched = Some((space.to_owned(), user.map(str::to_owned)));
+        let worker = newcomer.id as usize % self.shared.mailboxes.len();
+        self.shared.mailboxes[worker].post([Command::Welcome(newcomer)]);
+        Ok(theirs)
+    }
+
+    /// Stops: listeners close, every connection is closed with `amqp:connection:forced`, output is written, threads
+    /// end; by `deadline` at the latest, when what is left is cut off. A second call does nothing.
+    pub fn stop(&self, deadline: Duration) {
+        let handles = std::mem::take(&mut *lock(&self.threads));
+        self.begin_stop(deadline);
+        for handle in handles {
+            // A thread that panicked has ended the process already.
+            let _ = handle.join();
+        }
+    }
+
+    fn begin_stop(&self, deadline: Duration) {
+        self.orders.post([Order::Stop]);
+        let end = self.shared.clock.now().plus_millis(deadline.as_millis() as u64);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.post([Command::Stop(end)]);
+        }
+    }
+
+    fn running(&self) -> Result<(), NodeError> {
+        if lock(&self.threads).is_empty() { Err(NodeError::Stopped) } else { Ok(()) }
+    }
+
+    /// Asks every worker and waits for all answers, in the order of the workers.
+    fn ask<T>(&self, command: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, NodeError> {
+        let waiting: Vec<Receiver<T>> = self
+            .shared
+            .mailboxes
+            .iter()
+            .map(|mailbox| {
+                let (answer, answered) = channel();
+                mailbox.post([command(answer)]);
+                answered
+            })
+            .collect();
+        let busy = |worker| NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() };
+        (0..).zip(waiting).map(|(worker, one)| one.recv_timeout(ANSWER_TIMEOUT).map_err(|_| busy(worker))).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if !lock(&self.threads).is_empty() {
+            self.begin_stop(Duration::ZERO);
+        }
+    }
+}
+
+/// Every address of a table.
+pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>> {
+    table.spaces().flat_map(Space::addresses)
+}
+
+/// What the shards share, from the configuration.
+fn common(config: &NodeConfig, count: u16) -> shard::Shared {
+    let limits = &config.limits;
+    let connection = Config {
+        container_id: config.container_id.as_str().into(),
+        max_frame_size: limits.max_frame_size_bytes,
+        idle_time_out_ms: limits.idle_timeout_ms,
+        handshake_ms: u32::try_from(limits.handshake_timeout_ms).unwrap_or(u32::MAX),
+        // Offered with the anonymous terminus (contracts 7).
+        offered_capabilities: vec![Symbol::constant("ANONYMOUS-RELAY")],
+        properties: vec![
+            (Symbol::constant("product"), Value::String("EnMasse".to_owned())),
+            (Symbol::constant("version"), Value::String(env!("CARGO_PKG_VERSION").to_owned())),
+        ],
+        ..Config::default()
+    };
+    shard::Shared {
+        connection: Arc::new(connection),
+        dynamic: DynamicNodes::default(),
+        loads: (0..count).map(|_| Load::default()).collect(),
+        link_capacity: 1000,
+        message_size_max: None,
+        insecure: config.insecure,
+    }
+}
+
+fn fill_random(bytes: &mut [u8]) {
+    // The system's generator fails only where no process could run safely.
+    if aws_lc_rs::rand::fill(bytes).is_err() {
+        panic!("the system gives no random bytes");
+    }
+}
+
+// A poisoned lock means a caller panicked; what it guards is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

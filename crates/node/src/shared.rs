@@ -1,0 +1,78 @@
+//! What all threads of one node share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use enmasse_amqp::time::Time;
+use rustls::ServerConfig;
+
+use crate::checks::Checker;
+use crate::config::Limits;
+use crate::events::EventQueue;
+use crate::mailbox::Mailbox;
+use crate::stream::Stream;
+use crate::worker::{Command, Newcomer};
+
+/// Shared by acceptor, workers and the node itself.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) limits: Limits,
+    /// `limits.connections`, resolved
+    pub(crate) connection_count_max: usize,
+    /// open connections: counted up at accept, down when the socket is dropped
+    pub(crate) connection_count: AtomicUsize,
+    /// times that accepting met a bound
+    pub(crate) accept_pauses: AtomicU64,
+    pub(crate) events: EventQueue,
+    pub(crate) checker: Checker,
+    /// one a worker
+    pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
+    pub(crate) clock: Clock,
+    next_id: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        limits: Limits,
+        events: EventQueue,
+        checker: Checker,
+        mailboxes: Vec<Arc<Mailbox<Command>>>,
+    ) -> Self {
+        Self {
+            connection_count_max: limits.connection_count_max(),
+            limits,
+            connection_count: AtomicUsize::new(0),
+            accept_pauses: AtomicU64::new(0),
+            events,
+            checker,
+            mailboxes,
+            clock: Clock(Instant::now()),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Counts and numbers a new connection.
+    pub(crate) fn newcomer(
+        &self,
+        stream: Stream,
+        peer: Option<SocketAddr>,
+        tls: Option<Arc<ServerConfig>>,
+        web_socket: bool,
+    ) -> Newcomer {
+        self.connection_count.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Newcomer { id, stream, peer, tls, web_socket, vouched: None }
+    }
+}
+
+/// The node's clock: the only one, read once a turn by each thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn now(self) -> Time {
+        Time::from_micros(self.0.elapsed().as_micros() as u64)
+    }
+}

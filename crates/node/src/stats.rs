@@ -1,0 +1,177 @@
+//! What the node counts. Each worker counts in plain integers; they are put together when somebody asks.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use enmasse_router::core::{AddressKey, AddressStats};
+use enmasse_router::table::Table;
+use serde::Serialize;
+
+use crate::node::declared;
+use crate::shared::Shared;
+
+/// What one worker has done since its start; the first two are of this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerStats {
+    /// connections on it now
+    pub connections: u64,
+    /// how much of the last second its thread was busy, 0 to 1000
+    pub busy_permille: u32,
+    /// connections it was given
+    pub accepted: u64,
+    /// connections that are gone
+    pub closed: u64,
+    /// connections that moved to another worker before their first link
+    pub moved: u64,
+    /// TLS or WebSocket handshakes that failed
+    pub handshakes_failed: u64,
+    /// connections that did not finish their handshake in time
+    pub handshakes_timed_out: u64,
+    /// connections cut off because their output was not read
+    pub cut_off: u64,
+    /// turns of the loop
+    pub turns: u64,
+    /// times it slept
+    pub sleeps: u64,
+    /// system calls that read something
+    pub reads: u64,
+    /// system calls that wrote something
+    pub writes: u64,
+    /// bytes read from sockets
+    pub bytes_in: u64,
+    /// bytes written to sockets
+    pub bytes_out: u64,
+    /// batches handed to other workers
+    pub batches: u64,
+    /// password checks refused because too many waited
+    pub checks_refused: u64,
+}
+
+/// One address and what its messages came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressLine {
+    /// uid of the address in the Plan
+    pub uid: String,
+    /// its address space
+    pub space: String,
+    /// its name
+    pub name: String,
+    /// links that send to it now
+    pub senders: u32,
+    /// links that receive from it now
+    pub receivers: u32,
+    /// deliveries handed to receivers
+    pub delivered: u64,
+    /// bytes of those
+    pub bytes: u64,
+    /// outcomes of receivers
+    pub accepted: u64,
+    /// outcomes of receivers
+    pub rejected: u64,
+    /// outcomes of receivers
+    pub released: u64,
+    /// outcomes of receivers
+    pub modified: u64,
+    /// deliveries that were settled when they were sent
+    pub presettled: u64,
+    /// presettled deliveries nobody could take
+    pub dropped: u64,
+    /// deliveries that wait for a receiver now
+    pub waiting: u64,
+    /// times that no receiver had credit while messages waited
+    pub credit_stalls: u64,
+}
+
+/// The whole node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStats {
+    /// version of the Plan in force
+    pub plan_version: u64,
+    /// open connections
+    pub connections: u64,
+    /// the bound of connections
+    pub connections_max: u64,
+    /// times that accepting met a bound
+    pub accept_pauses: u64,
+    /// one a worker
+    pub workers: Vec<WorkerStats>,
+    /// every declared address, by space and name
+    pub addresses: Vec<AddressLine>,
+}
+
+/// One open connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionLine {
+    /// number, unique in the life of the node
+    pub id: u64,
+    /// the address space, once known
+    pub space: Option<String>,
+    /// who it is, unless anonymous
+    pub user: Option<String>,
+    /// its container id, once open
+    pub container: Option<String>,
+    /// its peer; `None`: in this process
+    pub address: Option<String>,
+    /// `amqp`, `amqps`, `ws`, `wss` or `local`
+    pub transport: &'static str,
+    /// links it has
+    pub links: usize,
+    /// index of its worker
+    pub worker: u16,
+}
+
+/// What one worker answers: its own figures, and those of the addresses that live on it.
+pub(crate) type WorkerAnswer = (WorkerStats, Vec<(AddressKey, AddressStats)>);
+
+impl NodeStats {
+    pub(crate) fn put_together(shared: &Shared, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
+        let mut figures = HashMap::new();
+        let mut workers = Vec::with_capacity(answers.len());
+        for (worker, addresses) in answers {
+            workers.push(worker);
+            figures.extend(addresses);
+        }
+        let mut addresses: Vec<AddressLine> = declared(table)
+            .map(|address| {
+                let stats = figures.get(&address.key).copied().unwrap_or_default();
+                let space = table.space(address.space).map_or("", |space| space.name());
+                AddressLine::new(&address.uid, space, &address.name, &stats)
+            })
+            .collect();
+        addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
+        Self {
+            plan_version: table.version(),
+            connections: shared.connection_count.load(Ordering::Relaxed) as u64,
+            connections_max: shared.connection_count_max as u64,
+            accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
+            workers,
+            addresses,
+        }
+    }
+}
+
+impl AddressLine {
+    fn new(uid: &str, space: &str, name: &str, stats: &AddressStats) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            space: space.to_owned(),
+            name: name.to_owned(),
+            senders: stats.producers,
+            receivers: stats.consumers,
+            delivered: stats.delivered,
+            bytes: stats.bytes,
+            accepted: stats.accepted,
+            rejected: stats.rejected,
+            released: stats.released,
+            modified: stats.modified,
+            presettled: stats.presettled,
+            dropped: stats.dropped,
+            waiting: stats.waiting,
+            credit_stalls: stats.credit_stalls,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The sockets the node reads and writes: TCP, and one end of a socket pair for sessions in this process.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+
+/// A connected, non-blocking byte stream.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// What one read or write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// bytes moved; fewer than asked for means that the socket has no more, or takes no more, for now
+    Bytes(usize),
+    /// nothing now: an event tells when
+    Blocked,
+    /// the stream is over: the peer ended it, or it failed
+    Over,
+}
+
+impl Stream {
+    /// Reads once.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> Moved {
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => stream.read(into),
+                Self::Unix(stream) => stream.read(into),
+            };
+            if let Some(moved) = settled(read) {
+                return moved;
+            }
+        }
+    }
+
+    /// Writes once.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Moved {
+        loop {
+            let written = match self {
+                Self::Tcp(stream) => stream.write(bytes),
+                Self::Unix(stream) => stream.write(bytes),
+            };
+            if let Some(moved) = settled(written) {
+                return moved;
+            }
+        }
+    }
+
+    /// Says that nothing more is written; what was written still arrives.
+    pub(crate) fn finish(&self) {
+        // Fails only if the peer is gone already, and then the next read says so.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
+        }
+    }
+
+    /// Watches for both directions: edge-triggered, so being told costs a system call once a connection only.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.source().register(registry, token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Watches no longer.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.source().deregister(registry)
+    }
+}
+
+/// What a system call's answer means; `None`: it was interrupted, try again.
+fn settled(result: io::Result<usize>) -> Option<Moved> {
+    match result {
+        Ok(0) => Some(Moved::Over),
+        Ok(count) => Some(Moved::Bytes(count)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Moved::Blocked),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+        Err(_) => Some(Moved::Over),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_and_writing_tell_bytes_from_blocked_from_over() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let (mut left, mut right) = (Stream::Unix(left), Stream::Unix(right));
+        let mut bytes = [0; 16];
+        assert_eq!(right.read(&mut bytes), Moved::Blocked);
+        assert_eq!(left.write(b"hello"), Moved::Bytes(5));
+        assert_eq!(right.read(&mut bytes), Moved::Bytes(5));
+        while let Moved::Bytes(_) = left.write(&[0; 65_536]) {}
+        assert_eq!(left.write(b"more"), Moved::Blocked);
+        drop(right);
+        assert_eq!(left.write(b"more"), Moved::Over);
+    }
+
+    #[test]
+    fn a_finished_stream_is_over_for_the_peer_once_it_has_read_all() {
+        let (left, right) = UnixStream::pair().unwrap();
+        let (mut left, mut right) = (Stream::Unix(left), Stream::Unix(right));
+        left.write(b"last");
+        left.finish();
+        let mut bytes = [0; 16];
+        assert_eq!(right.read(&mut bytes), Moved::Bytes(4));
+        assert_eq!(right.read(&mut bytes), Moved::Over);
+    }
+}

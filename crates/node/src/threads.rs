@@ -1,0 +1,70 @@
+//! How the node's threads are started, and what a panic in one of them does.
+//!
+//! A worker owns connections that no other thread may touch: one that died would leave them open and mute. So a panic
+//! in any thread of the node says one line on stderr and ends the process, which whoever started it then sees.
+
+use std::io;
+use std::panic;
+use std::sync::Once;
+use std::thread::{self, JoinHandle};
+
+/// What the names of the node's threads begin with.
+const PREFIX: &str = "enmasse-";
+
+/// Starts the thread `enmasse-{name}`.
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(install_hook);
+    thread::Builder::new().name(format!("{PREFIX}{name}")).spawn(body)
+}
+
+/// Threads of the node end the process; panics elsewhere go where they went before.
+fn install_hook() {
+    let former = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        let Some(name) = thread.name().filter(|name| name.starts_with(PREFIX)) else {
+            return former(info);
+        };
+        let what = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        eprintln!("enmasse: a bug stopped thread {name} at {place}: {what}; the process ends, start it again");
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const CHILD: &str = "ENMASSE_TEST_PANIC_CHILD";
+
+    /// Runs itself in a child process, where a thread of the node panics.
+    #[test]
+    fn a_panic_ends_the_process_with_one_line_that_says_where() {
+        if std::env::var_os(CHILD).is_some() {
+            let thread = super::spawn("worker-7", || panic!("seven is wrong")).unwrap();
+            let _ = thread.join();
+            unreachable!("the process outlived its worker");
+        }
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "threads::tests::a_panic_ends_the_process_with_one_line_that_says_where", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines.len(), 1, "{said}");
+        assert!(lines[0].contains("enmasse-worker-7") && lines[0].contains("seven is wrong"), "{said}");
+        assert!(lines[0].contains("threads.rs:"), "{said}");
+        assert_eq!(child.status.signal(), Some(6), "{:?}", child.status);
+    }
+
+    #[test]
+    fn a_panic_elsewhere_goes_the_usual_way() {
+        super::spawn("quiet", || ()).unwrap().join().unwrap();
+        let other = std::thread::Builder::new().name("a-test".to_owned()).spawn(|| panic!("expected by the test"));
+        assert!(other.unwrap().join().is_err());
+    }
+}

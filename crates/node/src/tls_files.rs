@@ -1,0 +1,173 @@
+//! The TLS configuration of a listener, made from PEM files and made again when they change.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier};
+use rustls::{RootCertStore, ServerConfig};
+
+use crate::config::TlsFiles;
+use crate::error::NodeError;
+
+/// What tells a changed file from the same one: time of change and length of each.
+type Fingerprint = Vec<Option<(SystemTime, u64)>>;
+
+/// A listener's TLS configuration, as its files were last found usable.
+#[derive(Debug)]
+pub(crate) struct TlsSource {
+    files: TlsFiles,
+    seen: Fingerprint,
+    config: Arc<ServerConfig>,
+}
+
+impl TlsSource {
+    /// Loads the files.
+    ///
+    /// # Errors
+    /// `Tls`, naming the file and the mend.
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, NodeError> {
+        let seen = fingerprint(&files);
+        let config = server_config(&files)?;
+        Ok(Self { files, seen, config })
+    }
+
+    /// The configuration for the next handshake. Three `stat` calls when nothing changed. When the files have changed
+    /// but cannot be used, the former configuration stays and the reason is told, once for each change.
+    pub(crate) fn current(&mut self) -> (Arc<ServerConfig>, Option<NodeError>) {
+        let seen = fingerprint(&self.files);
+        let mut failure = None;
+        if seen != self.seen {
+            self.seen = seen;
+            match server_config(&self.files) {
+                Ok(config) => self.config = config,
+                Err(error) => failure = Some(error),
+            }
+        }
+        (Arc::clone(&self.config), failure)
+    }
+}
+
+fn fingerprint(files: &TlsFiles) -> Fingerprint {
+    let stamp = |path: &Path| {
+        let meta = fs::metadata(path).ok()?;
+        Some((meta.modified().ok()?, meta.len()))
+    };
+    [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|p| stamp(p))
+        .collect()
+}
+
+fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, NodeError> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|error| wrong(&files.key, format!("holds no private key in PEM form ({error})")))?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier: Arc<dyn ClientCertVerifier> = match &files.client_ca {
+        None => Arc::new(NoClientAuth),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(|error| wrong(path, format!("is no CA certificate ({error})")))?;
+            }
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| wrong(path, format!("cannot check client certificates ({error})")))?
+        }
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(|error| wrong(&files.certificate, error.to_string()))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                wrong(&files.key, format!("does not belong to the certificate in {}", files.certificate.display()))
+            }
+            other => wrong(&files.certificate, other.to_string()),
+        })?;
+    config.max_early_data_size = 0;
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NodeError> {
+    let pem = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) => Err(wrong(path, "holds no certificate in PEM form".to_owned())),
+        Err(error) => Err(wrong(path, format!("is not PEM ({error})"))),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, NodeError> {
+    fs::read(path).map_err(|error| wrong(path, format!("cannot be read ({error})")))
+}
+
+fn wrong(path: &Path, reason: String) -> NodeError {
+    NodeError::Tls { path: path.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{Authority, Folder};
+
+    /// Makes sure that the change shows, however coarse the clock of the file system is.
+    fn touch_later(path: &Path) {
+        let file = fs::File::options().append(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_named_with_the_reason() {
+        let folder = Folder::new("tls-wrong");
+        let authority = Authority::new();
+        let good = authority.server_files(&folder, "localhost");
+        let elsewhere = Folder::new("tls-other");
+        let other = authority.server_files(&elsewhere, "localhost");
+        let missing = TlsFiles { certificate: folder.path("absent.pem"), ..good.clone() };
+        let swapped = TlsFiles { certificate: good.key.clone(), ..good.clone() };
+        let foreign = TlsFiles { key: other.key.clone(), ..good.clone() };
+        let no_key = TlsFiles { key: good.certificate.clone(), ..good.clone() };
+        for (files, name, reason) in [
+            (missing, "absent.pem", "cannot be read"),
+            (swapped, "server.key", "holds no certificate"),
+            (foreign, "server.key", "does not belong"),
+            (no_key, "server.pem", "holds no private key"),
+        ] {
+            let said = TlsSource::load(files).unwrap_err().to_string();
+            assert!(said.contains(name) && said.contains(reason), "{said}");
+        }
+    }
+
+    #[test]
+    fn changed_files_serve_the_next_handshake_and_broken_ones_change_nothing() {
+        let folder = Folder::new("tls-reload");
+        let authority = Authority::new();
+        let files = authority.server_files(&folder, "localhost");
+        let mut source = TlsSource::load(files.clone()).unwrap();
+        let first = source.current().0;
+        assert!(Arc::ptr_eq(&first, &source.current().0));
+
+        authority.server_files(&folder, "other.example");
+        touch_later(&files.certificate);
+        let (second, failure) = source.current();
+        assert!(failure.is_none() && !Arc::ptr_eq(&first, &second));
+
+        fs::write(&files.certificate, "nonsense").unwrap();
+        let (kept, failure) = source.current();
+        assert!(failure.unwrap().to_string().contains("holds no certificate"));
+        assert!(Arc::ptr_eq(&second, &kept));
+        assert!(source.current().1.is_none(), "told once");
+    }
+}

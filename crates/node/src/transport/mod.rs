@@ -1,0 +1,149 @@
+//! From the bytes of a socket to the bytes of AMQP and back, without I/O.
+//!
+//! A plain connection has none of this: the worker reads into its scratch buffer and feeds the machine from there, and
+//! writes the machine's output as it lies. Everything else goes through a `Wrapping`: TLS, WebSocket, or WebSocket in
+//! TLS, each taking bytes of the outer side and giving bytes of the inner one.
+
+mod subject;
+mod tls;
+mod websocket;
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use self::tls::Tls;
+use self::websocket::WebSocket;
+
+/// Why a transport gave up. What still has to be told to the peer lies in `Wrapping::wire`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransportError {
+    /// The peer broke TLS, or wants what we do not offer.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// More handshake than anyone needs.
+    #[error("TLS: {0}")]
+    Oversize(std::io::Error),
+    /// The peer broke RFC 6455, or asked for something else than a WebSocket of ours.
+    #[error("WebSocket: {0}")]
+    WebSocket(String),
+}
+
+/// What the handshakes told about the peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Introduction {
+    /// TLS was there
+    pub(crate) secure: bool,
+    /// server name asked for by TLS (SNI)
+    pub(crate) server_name: Option<String>,
+    /// common name of the client certificate that was checked
+    pub(crate) subject: Option<String>,
+}
+
+/// The layers around one connection's bytes.
+#[derive(Debug)]
+pub(crate) struct Wrapping {
+    tls: Option<Box<Tls>>,
+    web_socket: Option<Box<WebSocket>>,
+    /// what is to be written to the socket
+    pub(crate) wire: Vec<u8>,
+}
+
+impl Wrapping {
+    /// The server's side; at least one of the two layers.
+    ///
+    /// # Errors
+    /// `Tls` if the configuration cannot serve (never for one that `tls_files` made).
+    pub(crate) fn server(tls: Option<Arc<ServerConfig>>, web_socket: bool) -> Result<Self, TransportError> {
+        let tls = tls.map(Tls::server).transpose()?.map(Box::new);
+        let web_socket = web_socket.then(|| Box::new(WebSocket::server()));
+        Ok(Self { tls, web_socket, wire: Vec::new() })
+    }
+
+    /// Takes bytes of the socket; appends bytes of AMQP to `inner`. `stage` is scratch, left empty.
+    ///
+    /// # Errors
+    /// The connection is over; `wire` holds the layer's own last words.
+    pub(crate) fn receive(
+        &mut self,
+        outer: &[u8],
+        stage: &mut Vec<u8>,
+        inner: &mut Vec<u8>,
+    ) -> Result<(), TransportError> {
+        match (&mut self.tls, &mut self.web_socket) {
+            (Some(tls), None) => tls.receive(outer, inner, &mut self.wire),
+            (None, Some(web_socket)) => web_socket.receive(outer, inner, &mut self.wire),
+            (Some(tls), Some(web_socket)) => {
+                let opened = tls.receive(outer, stage, &mut self.wire);
+                let mut reply = Vec::new();
+                let unframed = web_socket.receive(stage, inner, &mut reply);
+                stage.clear();
+                tls.send(&reply, &mut self.wire);
+                opened.and(unframed)
+            }
+            (None, None) => {
+                inner.extend_from_slice(outer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes bytes of AMQP; what they become is appended to `wire`. `stage` is scratch, left empty.
+    pub(crate) fn send(&mut self, inner: &[u8], stage: &mut Vec<u8>) {
+        match (&mut self.tls, &mut self.web_socket) {
+            (Some(tls), None) => tls.send(inner, &mut self.wire),
+            (None, Some(web_socket)) => web_socket.send(inner, &mut self.wire),
+            (Some(tls), Some(web_socket)) => {
+                web_socket.send(inner, stage);
+                tls.send(stage, &mut self.wire);
+                stage.clear();
+            }
+            (None, None) => self.wire.extend_from_slice(inner),
+        }
+    }
+
+    /// Says goodbye in each layer, the inner one first. Nothing may be sent after it.
+    pub(crate) fn finish(&mut self) {
+        let mut words = Vec::new();
+        if let Some(web_socket) = &mut self.web_socket {
+            web_socket.finish(&mut words);
+        }
+        match &mut self.tls {
+            Some(tls) => {
+                tls.send(&words, &mut self.wire);
+                tls.finish(&mut self.wire);
+            }
+            None => self.wire.append(&mut words),
+        }
+    }
+
+    /// What is known of the peer, once every handshake is done.
+    pub(crate) fn introduction(&self) -> Option<Introduction> {
+        if self.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_open()) {
+            return None;
+        }
+        match &self.tls {
+            Some(tls) => tls.introduction(),
+            None => Some(Introduction::default()),
+        }
+    }
+
+    /// Whether the peer has ended its direction in the protocol of a layer (close-notify, close frame).
+    pub(crate) fn is_ended(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_ended())
+            || self.web_socket.as_ref().is_some_and(|web_socket| web_socket.is_ended())
+    }
+
+    /// `amqp+tls`, `ws`, ..: how listings and events name it.
+    pub(crate) fn name(&self) -> &'static str {
+        match (&self.tls, &self.web_socket) {
+            (Some(_), None) => "amqps",
+            (None, Some(_)) => "ws",
+            (Some(_), Some(_)) => "wss",
+            (None, None) => "amqp",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

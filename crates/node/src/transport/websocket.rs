@@ -1,0 +1,260 @@
+//! AMQP over WebSocket (RFC 6455; the OASIS binding draft, 2.1): the server's side.
+//!
+//! The request, its answer and frame headers are read and written by tungstenite; payloads are passed on as they come
+//! in and are never collected into messages, so what a connection holds is bounded by one header and one control
+//! frame, whatever the peer announces. Any path is served; the subprotocol chooses the machine.
+//!
+//! ```text
+//! frame: fin(1) rsv(3) opcode(4) | mask(1) length(7) | [length 16 or 64] | [mask 32] | payload
+//! ```
+
+use std::io::Cursor;
+
+use tungstenite::handshake::machine::TryParse;
+use tungstenite::handshake::server::{Request, Response, create_response, write_response};
+use tungstenite::http::HeaderValue;
+use tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+
+use super::TransportError;
+
+/// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite itself allows 64 KiB.
+const REQUEST_BYTES_MAX: usize = 8 * 1024;
+/// Payload of the frames we send: below the 65,535 bytes that several clients take at most.
+const FRAME_BYTES_MAX: usize = 32 * 1024;
+/// RFC 6455, 5.5
+const CONTROL_BYTES_MAX: usize = 125;
+/// The longest frame header.
+const HEADER_BYTES_MAX: usize = 14;
+/// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and what clients without a name for it send.
+const SUBPROTOCOLS: [&str; 3] = ["amqp", "AMQPWSB10", "binary"];
+
+/// What the bytes that come next are.
+#[derive(Debug)]
+enum State {
+    /// the request; what there is of it
+    Upgrade(Vec<u8>),
+    /// a frame's header, or a control frame; what there is of it
+    Frame(Vec<u8>),
+    /// payload of a data frame
+    Payload { left: u64, mask: [u8; 4], turn: usize },
+    /// nothing: the peer has closed, or broke the rules
+    Ended,
+}
+
+/// The server's side of one WebSocket.
+#[derive(Debug)]
+pub(super) struct WebSocket {
+    state: State,
+    /// a message of several frames is under way
+    fragmented: bool,
+    /// our close frame is out
+    closed: bool,
+}
+
+impl WebSocket {
+    pub(super) fn server() -> Self {
+        Self { state: State::Upgrade(Vec::new()), fragmented: false, closed: false }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Upgrade(_))
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        mut outer: &[u8],
+        inner: &mut Vec<u8>,
+        wire: &mut Vec<u8>,
+    ) -> Result<(), TransportError> {
+        while !outer.is_empty() {
+            let taken = match &mut self.state {
+                State::Upgrade(_) => self.upgrade(outer, wire)?,
+                State::Frame(_) => self.frame(outer, wire)?,
+                State::Payload { left, mask, turn } => {
+                    let count = usize::try_from(*left).unwrap_or(usize::MAX).min(outer.len());
+                    let start = inner.len();
+                    inner.extend_from_slice(&outer[..count]);
+                    unmask(&mut inner[start..], *mask, *turn);
+                    *turn += count;
+                    *left -= count as u64;
+                    if *left == 0 {
+                        self.state = State::Frame(Vec::new());
+                    }
+                    count
+                }
+                State::Ended => return Ok(()),
+            };
+            outer = &outer[taken..];
+        }
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, inner: &[u8], wire: &mut Vec<u8>) {
+        if self.closed {
+            return;
+        }
+        for payload in inner.chunks(FRAME_BYTES_MAX) {
+            write_frame(OpCode::Data(Data::Binary), payload, wire);
+        }
+    }
+
+    pub(super) fn finish(&mut self, wire: &mut Vec<u8>) {
+        if self.is_open() {
+            self.close(CloseCode::Normal, wire);
+        }
+    }
+
+    /// Takes bytes of the request; how many. Answers it once it is whole.
+    fn upgrade(&mut self, outer: &[u8], wire: &mut Vec<u8>) -> Result<usize, TransportError> {
+        let State::Upgrade(held) = &mut self.state else { return Ok(0) };
+        let before = held.len();
+        held.extend_from_slice(&outer[..outer.len().min(REQUEST_BYTES_MAX + 1 - before)]);
+        let answer = match Request::try_parse(held) {
+            Ok(Some((length, request))) => answer(&request).map(|response| Some((length, response))),
+            Ok(None) if held.len() > REQUEST_BYTES_MAX => Err("the request is larger than 8 KiB".to_owned()),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(None) => Ok(held.len() - before),
+            Ok(Some((length, response))) => {
+                // Our own response has only headers that are text, so it can always be written.
+                let _ = write_response(&mut *wire, &response);
+                self.state = State::Frame(Vec::new());
+                Ok(length - before)
+            }
+            Err(reason) => {
+                refuse(&reason, wire);
+                self.state = State::Ended;
+                self.closed = true;
+                Err(TransportError::WebSocket(reason))
+            }
+        }
+    }
+
+    /// Takes bytes of a frame's header, or of a whole control frame; how many.
+    fn frame(&mut self, outer: &[u8], wire: &mut Vec<u8>) -> Result<usize, TransportError> {
+        let State::Frame(held) = &mut self.state else { return Ok(0) };
+        let before = held.len();
+        held.extend_from_slice(&outer[..outer.len().min(HEADER_BYTES_MAX + CONTROL_BYTES_MAX - before)]);
+        let mut cursor = Cursor::new(&held[..]);
+        let Ok(parsed) = FrameHeader::parse(&mut cursor) else {
+            return self.break_off(CloseCode::Protocol, "a reserved opcode", wire);
+        };
+        let Some((header, length)) = parsed else { return Ok(held.len() - before) };
+        let start = cursor.position() as usize;
+        if header.rsv1 || header.rsv2 || header.rsv3 {
+            return self.break_off(CloseCode::Protocol, "a reserved bit is set and no extension was agreed", wire);
+        }
+        let Some(mask) = header.mask else {
+            return self.break_off(CloseCode::Protocol, "a frame of a client is not masked", wire);
+        };
+        match header.opcode {
+            OpCode::Data(kind) => {
+                let expected = if self.fragmented { Data::Continue } else { Data::Binary };
+                if kind == Data::Text {
+                    return self.break_off(CloseCode::Unsupported, "text, where AMQP is binary", wire);
+                }
+                if kind != expected || length > i64::MAX as u64 {
+                    return self.break_off(CloseCode::Protocol, "a frame that may not come here", wire);
+                }
+                self.fragmented = !header.is_final;
+                self.state = match length {
+                    0 => State::Frame(Vec::new()),
+                    left => State::Payload { left, mask, turn: 0 },
+                };
+                Ok(start - before)
+            }
+            OpCode::Control(kind) => {
+                if !header.is_final || length > CONTROL_BYTES_MAX as u64 {
+                    return self.break_off(CloseCode::Protocol, "a control frame in parts or too long", wire);
+                }
+                let end = start + length as usize;
+                if held.len() < end {
+                    return Ok(held.len() - before);
+                }
+                let mut payload = held[start..end].to_vec();
+                unmask(&mut payload, mask, 0);
+                self.state = State::Frame(Vec::new());
+                self.control(kind, &payload, wire);
+                Ok(end - before)
+            }
+        }
+    }
+
+    fn control(&mut self, kind: Control, payload: &[u8], wire: &mut Vec<u8>) {
+        match kind {
+            Control::Ping if !self.closed => write_frame(OpCode::Control(Control::Pong), payload, wire),
+            Control::Close => {
+                self.close(CloseCode::Normal, wire);
+                self.state = State::Ended;
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, code: CloseCode, wire: &mut Vec<u8>) {
+        if !self.closed {
+            self.closed = true;
+            write_frame(OpCode::Control(Control::Close), &u16::from(code).to_be_bytes(), wire);
+        }
+    }
+
+    fn break_off(&mut self, code: CloseCode, reason: &str, wire: &mut Vec<u8>) -> Result<usize, TransportError> {
+        self.close(code, wire);
+        self.state = State::Ended;
+        Err(TransportError::WebSocket(reason.to_owned()))
+    }
+}
+
+/// The answer to a request, or why there is none.
+fn answer(request: &Request) -> Result<Response, String> {
+    let mut response = create_response(request).map_err(|error| error.to_string())?;
+    let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
+    let chosen = offered
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .find_map(|name| SUBPROTOCOLS.into_iter().find(|ours| ours.eq_ignore_ascii_case(name)).map(|_| name))
+        .and_then(|name| HeaderValue::from_str(name).ok())
+        .ok_or("none of the subprotocols amqp, AMQPWSB10, binary is offered")?;
+    response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
+    Ok(response)
+}
+
+fn refuse(reason: &str, wire: &mut Vec<u8>) {
+    let length = reason.len() + 1;
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {length}\r\n\r\n{reason}\n"
+    );
+    wire.extend_from_slice(answer.as_bytes());
+}
+
+fn write_frame(opcode: OpCode, payload: &[u8], wire: &mut Vec<u8>) {
+    let header = FrameHeader { opcode, ..FrameHeader::default() };
+    // Writing into a Vec cannot fail.
+    let _ = header.format(payload.len() as u64, wire);
+    wire.extend_from_slice(payload);
+}
+
+/// Undoes a client's mask (RFC 6455, 5.3), from byte `turn` of the frame's payload on.
+fn unmask(payload: &mut [u8], mask: [u8; 4], turn: usize) {
+    let mut turned = mask;
+    turned.rotate_left(turn % 4);
+    let word = u32::from_ne_bytes(turned);
+    let (words, rest) = payload.as_chunks_mut::<4>();
+    for bytes in words {
+        *bytes = (u32::from_ne_bytes(*bytes) ^ word).to_ne_bytes();
+    }
+    for (byte, mask) in rest.iter_mut().zip(turned) {
+        *byte ^= mask;
+    }
+}

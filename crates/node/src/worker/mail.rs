@@ -1,0 +1,188 @@
+//! What other threads ask of a worker, and what its shard asks of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Error, condition};
+use enmasse_router::core::AddressKey;
+use enmasse_router::shard::{ConnId, Fact, Moved, Request};
+use enmasse_router::table::Table;
+use mio::Token;
+
+use super::Worker;
+use super::socket::{Newcomer, Phase, Socket};
+use crate::events::Happening;
+use crate::stats::{ConnectionLine, WorkerAnswer};
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Command")
+    }
+}
+
+/// A letter to a worker. Those with a `Sender` are answered within a turn.
+pub(crate) enum Command {
+    /// serve this connection
+    Welcome(Newcomer),
+    /// serve this connection, which began on another worker
+    Adopt(Box<Socket>, Box<Moved>),
+    /// this table is in force, without these addresses
+    Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
+    /// tell what was counted
+    Stats(Sender<WorkerAnswer>),
+    /// list the connections
+    List(Sender<Vec<ConnectionLine>>),
+    /// trace a connection, or no longer, if it is here
+    Trace(u64, bool),
+    /// close everything, and end by the time
+    Stop(Time),
+}
+
+impl Worker {
+    pub(super) fn read_mail(&mut self, now: Time) {
+        if !self.mailbox.is_filled() {
+            return;
+        }
+        let mut letters = std::mem::take(&mut self.letters);
+        self.mailbox.take(&mut letters);
+        for letter in letters.drain(..) {
+            self.obey(now, letter);
+        }
+        self.letters = letters;
+    }
+
+    fn obey(&mut self, now: Time, letter: Command) {
+        match letter {
+            Command::Welcome(newcomer) => self.take_in(now, newcomer),
+            Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
+            Command::Apply(table, removed, done) => {
+                self.shard.apply(table, &removed);
+                // Nobody listens any more if the caller gave up waiting: the table is in force all the same.
+                let _ = done.send(());
+            }
+            Command::Stats(answer) => {
+                let mut stats = self.stats.clone();
+                stats.connections = self.sockets.len() as u64;
+                let _ = answer.send((stats, self.shard.address_stats().collect()));
+            }
+            Command::List(answer) => {
+                let _ = answer.send(self.list());
+            }
+            Command::Trace(id, on) => self.set_trace(id, on),
+            Command::Stop(end) => self.stop(end),
+        }
+    }
+
+    fn take_in(&mut self, now: Time, newcomer: Newcomer) {
+        let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
+        let Ok(socket) = Socket::new(newcomer, end) else {
+            self.shared.connection_count.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            return;
+        };
+        let Some(key) = self.seat(socket) else { return };
+        self.stats.accepted += 1;
+        self.welcome(now, key);
+        self.arm(key);
+    }
+
+    /// Puts a socket into the slab and watches it; `None` if it cannot be watched, and is dropped.
+    fn seat(&mut self, mut socket: Socket) -> Option<u32> {
+        let entry = self.sockets.vacant_entry();
+        let key = entry.key();
+        if self.stop_at.is_some() || socket.stream.register(self.poll.registry(), Token(key)).is_err() {
+            self.shared.connection_count.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            return None;
+        }
+        entry.insert(socket);
+        Some(key as u32)
+    }
+
+    fn adopt(&mut self, now: Time, mut socket: Socket, moved: Moved) {
+        (socket.queued, socket.swept, socket.wanted) = (false, false, true);
+        socket.timer = crate::timers::Tick::NEVER;
+        let Some(key) = self.seat(socket) else { return };
+        let conn = self.shard.adopt(moved);
+        self.go_live(key, conn);
+        self.warm(key);
+        self.feed_again(now, key);
+    }
+
+    /// Does what the shard asks for.
+    pub(super) fn serve_requests(&mut self) {
+        while let Some(request) = self.shard.poll_request() {
+            match request {
+                Request::Move { conn, to } => self.hand_over(conn, to),
+                Request::Fact { conn, fact } => self.tell_fact(conn, fact),
+            }
+        }
+    }
+
+    /// Takes a connection out, socket and all, and leaves it with another worker.
+    fn hand_over(&mut self, conn: ConnId, to: u16) {
+        let Some(key) = self.socket_of(conn) else { return };
+        let Some(moved) = self.shard.extract(conn) else { return };
+        let mut socket = self.sockets.remove(key as usize);
+        // Fails only for a stream that was never watched.
+        let _ = socket.stream.deregister(self.poll.registry());
+        self.stats.moved += 1;
+        self.shared.mailboxes[usize::from(to)].post([Command::Adopt(Box::new(socket), Box::new(moved))]);
+    }
+
+    fn tell_fact(&mut self, conn: ConnId, fact: Fact) {
+        let Some(&key) = self.socket_of.get(conn.key()) else { return };
+        let Some(socket) = self.sockets.get_mut(key as usize) else { return };
+        let transport = socket.transport();
+        let what = match fact {
+            Fact::Opened { container, space, user } => {
+                socket.about.container = Some(container.as_str().into());
+                Happening::Opened { container, space, user, transport }
+            }
+            Fact::LoginRefused { user, reason } => Happening::LoginRefused { user, reason },
+            Fact::AttachRefused { address, condition } => Happening::AttachRefused { address, condition },
+            Fact::Closed { condition, description } => Happening::Closed { condition, description },
+        };
+        self.tell(key, what);
+    }
+
+    fn list(&self) -> Vec<ConnectionLine> {
+        let known = self.shard.connections().filter_map(|summary| {
+            let socket = &self.sockets[self.socket_of(summary.conn)? as usize];
+            Some(ConnectionLine {
+                id: socket.about.id,
+                space: summary.space,
+                user: summary.user,
+                container: socket.about.container.as_deref().map(str::to_owned),
+                address: socket.about.peer.map(|peer| peer.to_string()),
+                transport: socket.transport(),
+                links: summary.links,
+                worker: self.index,
+            })
+        });
+        known.collect()
+    }
+
+    fn set_trace(&mut self, id: u64, on: bool) {
+        let Some((key, socket)) = self.sockets.iter_mut().find(|(_, socket)| socket.about.id == id) else { return };
+        let waiting = socket.phase.conn().and_then(|conn| self.shard.output(conn)).map_or(0, |output| output.len());
+        self.sockets[key].about.traced = on.then_some(waiting);
+    }
+
+    /// Closes every connection. Those that have not come as far as AMQP are dropped; the others get their chance to
+    /// answer, for as long as a closing connection may take.
+    fn stop(&mut self, end: Time) {
+        self.stop_at = Some(end);
+        let error = Error::new(condition::CONNECTION_FORCED, "the node is going down; connect again later");
+        self.shard.close_all(&error);
+        let keys: Vec<u32> = self.sockets.iter().map(|(key, _)| key as u32).collect();
+        for key in keys {
+            match self.sockets[key as usize].phase {
+                Phase::Greeting(_) => self.drop_socket(key),
+                // Its close is in the output: once that is written our direction is shut.
+                Phase::Live(conn) => self.sockets[key as usize].phase = Phase::Finishing(conn, end),
+                Phase::Finishing(..) | Phase::Lingering(_) => {}
+            }
+        }
+        self.again = true;
+    }
+}

@@ -1,0 +1,357 @@
+//! One worker: a thread with its own readiness loop, sockets, timers, and a shard.
+//!
+//! A turn: wait for events; take what other threads left; read each ready socket once and feed the shard; take
+//! batches of other workers; let timers fire; end the shard's turn; write each connection that has output with one
+//! system call; hand batches over. Latency under light load is one turn, and under heavy load the batches grow.
+//!
+//! `reading` brings bytes to the shard, `writing` takes them away and closes, `mail` is what other threads and the
+//! shard ask for. This file is the order of steps.
+
+mod mail;
+mod reading;
+mod socket;
+mod writing;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use enmasse_amqp::time::Time;
+use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
+use mio::{Events, Poll, Token};
+use slab::Slab;
+
+pub(crate) use self::mail::Command;
+pub(crate) use self::socket::Newcomer;
+use self::socket::{Phase, Socket};
+use crate::mailbox::Mailbox;
+use crate::mesh::Mesh;
+use crate::shared::Shared;
+use crate::stats::WorkerStats;
+use crate::timers::{Tick, Wheel};
+
+const WAKE: Token = Token(usize::MAX);
+/// Events taken from the system at once; more ready sockets than this wait for the next turn.
+const EVENTS: usize = 1024;
+/// Bytes read from one socket in one turn, or twice the largest frame: the fairness between connections, and it fits
+/// the second-level cache.
+const READ_BYTES: usize = 256 * 1024;
+/// How long a connection may be quiet before its buffers go back.
+const SWEEP_MICROS: u64 = 1_000_000;
+/// How long to sleep at most while another worker's ring is full.
+const FULL_RING_MICROS: u64 = 500;
+/// Over which time the thread's load is measured.
+const LOAD_MICROS: u64 = 500_000;
+
+/// The parts that have to exist before a worker can be made: the others are reached through them.
+pub(crate) struct Seat {
+    poll: Poll,
+    pub(crate) mailbox: Arc<Mailbox<Command>>,
+}
+
+impl Seat {
+    /// A poll and the mailbox that wakes it.
+    pub(crate) fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
+        Ok(Self { poll, mailbox })
+    }
+}
+
+/// Buffers of the worker, used by whichever connection is at hand.
+struct Scratch {
+    read: Box<[u8]>,
+    /// bytes of AMQP that came out of a transport
+    inner: Vec<u8>,
+    /// between two layers of a transport
+    stage: Vec<u8>,
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    index: u16,
+    poll: Poll,
+    mailbox: Arc<Mailbox<Command>>,
+    mesh: Mesh<Batch>,
+    shared: Arc<Shared>,
+    common: Arc<shard::Shared>,
+    shard: Shard,
+    sockets: Slab<Socket>,
+    /// socket of each connection of the shard, by `ConnId::key`
+    socket_of: Vec<u32>,
+    /// sockets to read
+    ready: Vec<u32>,
+    /// sockets to write, beside those the shard names
+    unwritten: Vec<u32>,
+    /// sockets that may hold buffers
+    swept: Vec<u32>,
+    next_sweep: Time,
+    wheel: Wheel,
+    due: Vec<(u32, Tick)>,
+    attentions: Vec<Attention>,
+    letters: Vec<Command>,
+    scratch: Scratch,
+    meter: Meter,
+    stats: WorkerStats,
+    /// the node is going down: when the last connection is to be gone
+    stop_at: Option<Time>,
+    /// a batch waits for room in a ring
+    held_back: bool,
+    /// something was done after the shard's turn ended that needs another one
+    again: bool,
+}
+
+impl Worker {
+    /// A worker in its seat.
+    pub(crate) fn new(
+        index: u16,
+        seat: Seat,
+        mesh: Mesh<Batch>,
+        shared: Arc<Shared>,
+        common: Arc<shard::Shared>,
+        shard: Shard,
+    ) -> Self {
+        let now = shared.clock.now();
+        let frame = shared.limits.max_frame_size_bytes as usize;
+        Self {
+            index,
+            poll: seat.poll,
+            mailbox: seat.mailbox,
+            mesh,
+            shared,
+            common,
+            shard,
+            sockets: Slab::new(),
+            socket_of: Vec::new(),
+            ready: Vec::new(),
+            unwritten: Vec::new(),
+            swept: Vec::new(),
+            next_sweep: now,
+            wheel: Wheel::new(now),
+            due: Vec::new(),
+            attentions: Vec::new(),
+            letters: Vec::new(),
+            scratch: Scratch { read: vec![0; READ_BYTES.max(2 * frame)].into(), inner: Vec::new(), stage: Vec::new() },
+            meter: Meter::new(now),
+            stats: WorkerStats::default(),
+            stop_at: None,
+            held_back: false,
+            again: false,
+        }
+    }
+
+    /// Turns until the node stops.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        while !self.is_done() {
+            self.wait(&mut events);
+            self.turn();
+        }
+        let left = self.sockets.len();
+        self.shared.connection_count.fetch_sub(left, Ordering::Relaxed);
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop_at.is_some_and(|end| self.sockets.is_empty() || self.shared.clock.now() >= end)
+    }
+
+    /// Sleeps until there is something to do, and notes which sockets are ready.
+    fn wait(&mut self, events: &mut Events) {
+        self.mailbox.bell().doze();
+        let timeout = self.timeout();
+        self.stats.sleeps += u64::from(timeout != Some(Duration::ZERO));
+        self.meter.sleeps(self.shared.clock.now());
+        // Interrupted is the only failure left once a poll exists: then there are no events.
+        if self.poll.poll(events, timeout).is_err() {
+            events.clear();
+        }
+        self.mailbox.bell().rise();
+        for event in events.iter().filter(|event| event.token() != WAKE) {
+            let key = event.token().0;
+            let Some(socket) = self.sockets.get_mut(key) else { continue };
+            socket.hung_up |= event.is_read_closed() || event.is_error();
+            socket.readable |= event.is_readable() || socket.hung_up;
+            if event.is_writable() && !socket.writable {
+                socket.writable = true;
+                self.unwritten.push(key as u32);
+            }
+            if socket.readable && !socket.queued {
+                socket.queued = true;
+                self.ready.push(key as u32);
+            }
+        }
+    }
+
+    /// How long to sleep: not at all while there is work, else until the next timer.
+    fn timeout(&mut self) -> Option<Duration> {
+        let busy = self.again
+            || !self.ready.is_empty()
+            || !self.unwritten.is_empty()
+            || self.mailbox.is_filled()
+            || self.mesh.has_incoming();
+        self.again = false;
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let now = self.shared.clock.now();
+        let sweep = (!self.swept.is_empty()).then_some(self.next_sweep);
+        let retry = self.held_back.then_some(Time::from_micros(now.as_micros() + FULL_RING_MICROS));
+        let next =
+            [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at].into_iter().flatten().min()?;
+        // Rounded up, or the last microseconds would be spent awake.
+        Some(Duration::from_micros(next.micros_since(now) + 1))
+    }
+
+    /// One turn.
+    fn turn(&mut self) {
+        let now = self.shared.clock.now();
+        self.stats.turns += 1;
+        self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
+        self.read_mail(now);
+        self.read_sockets(now);
+        while let Some(batch) = self.mesh.receive() {
+            self.shard.receive(&batch);
+        }
+        self.fire_timers(now);
+        self.shard.end_turn(now);
+        self.serve_requests();
+        self.write_sockets(now);
+        self.send_batches();
+        self.sweep(now);
+    }
+
+    /// Hands over what has gathered for other workers. What finds a full ring waits where it is.
+    fn send_batches(&mut self) {
+        self.held_back = false;
+        for to in (0..self.shared.mailboxes.len() as u16).filter(|&to| to != self.index) {
+            if !self.mesh.has_room(to) {
+                self.held_back = true;
+                continue;
+            }
+            let Some(batch) = self.shard.take_batch(to) else { continue };
+            if self.mesh.send(to, batch).is_ok() {
+                self.stats.batches += 1;
+                self.shared.mailboxes[usize::from(to)].bell().ring();
+            }
+        }
+    }
+
+    fn fire_timers(&mut self, now: Time) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.turn(now, &mut due);
+        for (key, tick) in due.drain(..) {
+            let Some(socket) = self.sockets.get_mut(key as usize) else { continue };
+            if socket.timer != tick {
+                continue;
+            }
+            socket.timer = Tick::NEVER;
+            if self.deadline(key).is_some_and(|deadline| deadline <= now) {
+                self.time_out(now, key);
+            }
+            self.arm(key);
+        }
+        self.due = due;
+    }
+
+    fn time_out(&mut self, now: Time, key: u32) {
+        match self.sockets[key as usize].phase {
+            Phase::Live(conn) => self.shard.timeout(now, conn),
+            Phase::Greeting(_) => {
+                self.stats.handshakes_timed_out += 1;
+                self.drop_socket(key);
+            }
+            Phase::Finishing(..) | Phase::Lingering(_) => self.drop_socket(key),
+        }
+    }
+
+    fn deadline(&self, key: u32) -> Option<Time> {
+        match self.sockets.get(key as usize)?.phase {
+            Phase::Live(conn) => self.shard.next_timeout(conn),
+            Phase::Greeting(end) | Phase::Finishing(_, end) | Phase::Lingering(end) => Some(end),
+        }
+    }
+
+    /// Sees to it that the socket's next deadline is noticed.
+    fn arm(&mut self, key: u32) {
+        let Some(deadline) = self.deadline(key) else { return };
+        let socket = &mut self.sockets[key as usize];
+        socket.timer = self.wheel.arm(key, socket.timer, deadline);
+    }
+
+    /// The socket of a connection that the shard still knows.
+    fn socket_of(&self, conn: ConnId) -> Option<u32> {
+        let key = *self.socket_of.get(conn.key())?;
+        let socket = self.sockets.get(key as usize)?;
+        (socket.phase.conn() == Some(conn)).then_some(key)
+    }
+
+    /// Notes that a socket may hold buffers now.
+    fn warm(&mut self, key: u32) {
+        let socket = &mut self.sockets[key as usize];
+        socket.warm = true;
+        if !socket.swept {
+            socket.swept = true;
+            self.swept.push(key);
+        }
+    }
+
+    /// Takes the buffers of connections that were quiet for a while: an idle connection holds none.
+    fn sweep(&mut self, now: Time) {
+        if now < self.next_sweep || self.swept.is_empty() {
+            return;
+        }
+        self.next_sweep = Time::from_micros(now.as_micros() + SWEEP_MICROS);
+        let (sockets, shard) = (&mut self.sockets, &mut self.shard);
+        self.swept.retain(|&key| {
+            let Some(socket) = sockets.get_mut(key as usize) else { return false };
+            if std::mem::take(&mut socket.warm) {
+                return true;
+            }
+            socket.swept = false;
+            socket.tail.shrink_to_fit();
+            if let Some(wire) = socket.wire() {
+                wire.shrink_to_fit();
+            }
+            if let Some(output) = socket.phase.conn().and_then(|conn| shard.output(conn)) {
+                output.shrink_to_fit();
+            }
+            false
+        });
+    }
+}
+
+/// How busy the thread is.
+struct Meter {
+    since: Time,
+    woke_at: Time,
+    busy_micros: u64,
+    permille: u32,
+}
+
+impl Meter {
+    fn new(now: Time) -> Self {
+        Self { since: now, woke_at: now, busy_micros: 0, permille: 0 }
+    }
+
+    fn sleeps(&mut self, now: Time) {
+        self.busy_micros += now.micros_since(self.woke_at);
+    }
+
+    /// Publishes the load now and then.
+    fn wakes(&mut self, now: Time, load: &Load) -> u32 {
+        self.woke_at = now;
+        let span = now.micros_since(self.since);
+        if span >= LOAD_MICROS {
+            self.permille = (self.busy_micros * 1000 / span) as u32;
+            load.set_busy_permille(self.permille);
+            (self.since, self.busy_micros) = (now, 0);
+        }
+        self.permille
+    }
+
+    /// When to wake so that a load that is over does not stay published.
+    fn next(&self) -> Option<Time> {
+        (self.permille > 0).then_some(Time::from_micros(self.since.as_micros() + LOAD_MICROS))
+    }
+}

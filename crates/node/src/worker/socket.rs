@@ -1,0 +1,145 @@
+//! One connection as the worker sees it: its socket, what is wrapped around its bytes, and where it stands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use enmasse_amqp::time::Time;
+use enmasse_router::shard::{ConnId, Peer};
+use rustls::ServerConfig;
+
+use crate::stream::Stream;
+use crate::timers::Tick;
+use crate::transport::{Introduction, TransportError, Wrapping};
+
+/// A connection on its way to the worker that will serve it.
+#[derive(Debug)]
+pub(crate) struct Newcomer {
+    pub(crate) id: u64,
+    pub(crate) stream: Stream,
+    /// `None`: in this process
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) web_socket: bool,
+    /// in this process: space and user, already vouched for
+    pub(crate) vouched: Option<(String, Option<String>)>,
+}
+
+/// How far a connection has come. It only ever moves down this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// TLS or WebSocket handshake; until the time
+    Greeting(Time),
+    /// the shard has it
+    Live(ConnId),
+    /// the shard has it, and has said its last word; until the time to write it out
+    Finishing(ConnId, Time),
+    /// the shard has it no more: last bytes of a transport go out, input is thrown away; until the time
+    Lingering(Time),
+}
+
+impl Phase {
+    pub(super) fn conn(self) -> Option<ConnId> {
+        match self {
+            Self::Live(conn) | Self::Finishing(conn, _) => Some(conn),
+            Self::Greeting(_) | Self::Lingering(_) => None,
+        }
+    }
+}
+
+/// A connection. Kept small: 10,000 idle ones are to cost little, so what is rare lies behind a box.
+pub(crate) struct Socket {
+    pub(super) stream: Stream,
+    pub(super) phase: Phase,
+    /// `None`: plain, the fast path
+    pub(super) wrapping: Option<Box<Wrapping>>,
+    /// bytes of AMQP that were read and not used yet: part of a frame
+    pub(super) tail: Vec<u8>,
+    pub(super) about: Box<About>,
+    pub(super) timer: Tick,
+    /// the socket may have bytes for us
+    pub(super) readable: bool,
+    /// the socket takes bytes
+    pub(super) writable: bool,
+    /// the peer has ended its direction: read until the end shows
+    pub(super) hung_up: bool,
+    /// the end of its bytes was read: it is closed at the end of the turn
+    pub(super) over: bool,
+    /// the shard takes bytes
+    pub(super) wanted: bool,
+    /// in the list of sockets to read
+    pub(super) queued: bool,
+    /// was used since the last sweep, and may hold buffers
+    pub(super) warm: bool,
+    /// in the list of sockets to sweep
+    pub(super) swept: bool,
+    /// more output waits than the low-water mark
+    pub(super) swollen: bool,
+}
+
+/// What is needed rarely.
+pub(crate) struct About {
+    pub(super) id: u64,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) vouched: Option<(String, Option<String>)>,
+    pub(super) container: Option<Box<str>>,
+    /// bytes of waiting output that the trace has told of; `None`: no trace
+    pub(super) traced: Option<usize>,
+}
+
+impl Socket {
+    pub(super) fn new(newcomer: Newcomer, deadline: Time) -> Result<Self, TransportError> {
+        let Newcomer { id, stream, peer, tls, web_socket, vouched } = newcomer;
+        let wrapping =
+            if tls.is_some() || web_socket { Some(Box::new(Wrapping::server(tls, web_socket)?)) } else { None };
+        Ok(Self {
+            stream,
+            phase: Phase::Greeting(deadline),
+            wrapping,
+            tail: Vec::new(),
+            about: Box::new(About { id, peer, vouched, container: None, traced: None }),
+            timer: Tick::NEVER,
+            readable: false,
+            writable: true,
+            hung_up: false,
+            over: false,
+            wanted: true,
+            queued: false,
+            warm: false,
+            swept: false,
+            swollen: false,
+        })
+    }
+
+    /// What the shard is told about the peer.
+    pub(super) fn introduce(&mut self, introduction: Introduction) -> Peer {
+        Peer {
+            server_name: introduction.server_name,
+            certificate_subject: introduction.subject,
+            encrypted: introduction.secure,
+            loopback: self.about.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
+            vouched: self.about.vouched.take(),
+        }
+    }
+
+    /// What the handshakes told, once they are done; at once for a plain connection.
+    pub(super) fn introduction(&self) -> Option<Introduction> {
+        match &self.wrapping {
+            Some(wrapping) => wrapping.introduction(),
+            None => Some(Introduction::default()),
+        }
+    }
+
+    /// How listings and events name its transport.
+    pub(super) fn transport(&self) -> &'static str {
+        match (&self.wrapping, &self.stream) {
+            (Some(wrapping), _) => wrapping.name(),
+            (None, Stream::Tcp(_)) => "amqp",
+            (None, Stream::Unix(_)) => "local",
+        }
+    }
+
+    /// Bytes of the transport that wait to be written.
+    pub(super) fn wire(&mut self) -> Option<&mut Vec<u8>> {
+        self.wrapping.as_mut().map(|wrapping| &mut wrapping.wire)
+    }
+}
