@@ -24,9 +24,9 @@ class Node:
         """Start the threads.
 
         `config_json`: `{"workers": 0, "containerId": "enmasse", "insecure": false, "limits": {}}`,
-        every member optional. `workers` 0 is one a core; `insecure` lets passwords cross connections
-        without TLS from other machines. `limits`: `connections` (null: the limit of open files
-        less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000, null: never),
+        every member optional. `workers` 0 is one a core; `insecure` lets passwords cross
+        connections without TLS from other machines. `limits`: `connections` (null: the limit of
+        open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000, null: never),
         `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000).
 
         Raises NativeError: Invalid for an unknown member or a value out of bounds; Unavailable if
@@ -45,9 +45,9 @@ class Node:
         """
 
     def apply(self, plan_json: str) -> str:
-        """Put a Plan in force on every worker before returning; what did not change notices nothing.
+        """Put a Plan in force on every worker before returning.
 
-        Returns the proof as JSON:
+        What did not change notices nothing. Returns the proof as JSON:
         `{"version": 7, "added": 1, "removed": 0, "changed": 0, "active": ["uid", ..]}`.
 
         Raises NativeError: Invalid names the member that makes no sense, or a version older than
@@ -57,9 +57,9 @@ class Node:
     def stats(self) -> str:
         """Return what was counted since the start, as JSON.
 
-        `{"planVersion", "connections", "connectionsMax", "acceptPauses", "workers": [{"connections",
-        "busyPermille", "accepted", "closed", "moved", "handshakesFailed", "handshakesTimedOut",
-        "cutOff", "turns", "sleeps", "reads", "writes", "bytesIn", "bytesOut", "batches",
+        `{"planVersion", "connections", "connectionsMax", "acceptPauses", "workers": [
+        {"connections", "busyPermille", "accepted", "closed", "moved", "handshakesFailed",
+        "handshakesTimedOut", "cutOff", "turns", "sleeps", "reads", "writes", "bytesIn", "bytesOut", "batches",
         "checksRefused"}], "addresses": [{"uid", "space", "name", "senders", "receivers",
         "delivered", "bytes", "accepted", "rejected", "released", "modified", "presettled",
         "dropped", "waiting", "creditStalls"}]}`. Every declared address is listed.
