@@ -57,12 +57,13 @@ class Node:
     def stats(self) -> str:
         """Return what was counted since the start, as JSON.
 
-        `{"planVersion", "connections", "connectionsMax", "acceptPauses", "workers": [
-        {"connections", "busyPermille", "accepted", "closed", "moved", "handshakesFailed",
-        "handshakesTimedOut", "cutOff", "turns", "sleeps", "reads", "writes", "bytesIn", "bytesOut", "batches",
-        "checksRefused"}], "addresses": [{"uid", "space", "name", "senders", "receivers",
-        "delivered", "bytes", "accepted", "rejected", "released", "modified", "presettled",
-        "dropped", "waiting", "creditStalls"}]}`. Every declared address is listed.
+        `{"planVersion", "connections", "connectionsMax", "acceptPauses",
+        "workers": [{"connections", "busyPermille", "accepted", "closed", "moved",
+        "handshakesFailed", "handshakesTimedOut", "cutOff", "turns", "sleeps", "reads", "writes",
+        "bytesIn", "bytesOut", "batches", "checksRefused"}],
+        "addresses": [{"uid", "space", "name", "senders", "receivers", "delivered", "bytes",
+        "accepted", "rejected", "released", "modified", "presettled", "dropped", "waiting",
+        "creditStalls"}]}`. Every declared address is listed.
         """
 
     def connections(self) -> str:
@@ -76,7 +77,7 @@ class Node:
         """Take up to `max_count` events, oldest first, each a JSON object.
 
         `{"atMs", "connection"?, "peer"?, "event": .., ..}` with `event` one of `opened` (container,
-        space, user, transport), `login-refused` (user, reason), `attach-refused` (address,
+        space, user, transport), `login-refused` (reason), `attach-refused` (address,
         condition), `closed` (condition, description), `handshake-failed` (reason), `cut-off`
         (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `trace`
         (direction, frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.

@@ -54,8 +54,6 @@ pub enum Happening {
     },
     /// a peer was not let in
     LoginRefused {
-        /// the name it gave
-        user: Option<String>,
         /// why, for operators only
         reason: String,
     },

@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Welcome(Newcomer),
     /// serve this connection, which began on another worker
     Adopt(Box<Socket>, Box<Moved>),
+    /// a password was right, or was not; `None`: too many waited to be checked
+    PasswordChecked(ConnId, Option<bool>),
     /// this table is in force, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
     /// tell what was counted
@@ -56,6 +58,12 @@ impl Worker {
         match letter {
             Command::Welcome(newcomer) => self.take_in(now, newcomer),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
+            Command::PasswordChecked(conn, right) => {
+                self.shard.plain_checked(conn, right);
+                if let Some(key) = self.socket_of(conn) {
+                    self.feed_again(now, key);
+                }
+            }
             Command::Apply(table, removed, done) => {
                 self.shard.apply(table, &removed);
                 // Nobody listens any more if the caller gave up waiting: the table is in force all the same.
@@ -112,6 +120,15 @@ impl Worker {
     pub(super) fn serve_requests(&mut self) {
         while let Some(request) = self.shard.poll_request() {
             match request {
+                Request::CheckPlain { conn, check } => {
+                    let mailbox = Arc::clone(&self.mailbox);
+                    let job = move || mailbox.post([Command::PasswordChecked(conn, Some(check.verify()))]);
+                    if !self.shared.checker.offer(Box::new(job)) {
+                        self.stats.checks_refused += 1;
+                        self.shard.plain_checked(conn, None);
+                        self.again = true;
+                    }
+                }
                 Request::Move { conn, to } => self.hand_over(conn, to),
                 Request::Fact { conn, fact } => self.tell_fact(conn, fact),
             }
@@ -138,7 +155,7 @@ impl Worker {
                 socket.about.container = Some(container.as_str().into());
                 Happening::Opened { container, space, user, transport }
             }
-            Fact::LoginRefused { user, reason } => Happening::LoginRefused { user, reason },
+            Fact::LoginRefused { reason } => Happening::LoginRefused { reason },
             Fact::AttachRefused { address, condition } => Happening::AttachRefused { address, condition },
             Fact::Closed { condition, description } => Happening::Closed { condition, description },
         };

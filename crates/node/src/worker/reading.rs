@@ -116,7 +116,7 @@ impl Worker {
             return;
         }
         let Some(introduction) = socket.introduction() else { return };
-        let conn = self.shard.connect(now, socket.introduce(introduction));
+        let conn = self.shard.connect(now, &socket.introduce(introduction));
         self.go_live(key, conn);
     }
 
