@@ -1,13 +1,14 @@
 """The control loop: store -> Plan -> engine -> proof -> status.
 
-It reacts to what is, never to what changed: a change only says that it is time to look. One pass
-gathers everything once, compiles the Plan, applies it if it differs from the one that is served,
-and decides the status of each resource that the pass may have touched. Passes follow one another;
-changes that come meanwhile are taken together in the next one.
+It reacts to what is, never to what changed: an event of the store only says that it is time to
+look. One pass gathers everything once, compiles the Plan, applies it if it differs from the one
+that is served, and decides the status of each resource that is new or that the pass has touched.
+Passes follow one another; changes that come meanwhile are taken together in the next one.
 """
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Mapping
 
 import structlog
 
@@ -16,13 +17,15 @@ from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
 from enmasse.control import address, address_space, messaging_user
 from enmasse.control.status import Check, Seen, decide
-from enmasse.control.workqueue import WorkQueue
 from enmasse.engines import Engine, Proof
 from enmasse.plan import LeftOut, Plan, compile
 from enmasse.resources import Key, Resource
 from enmasse.store import EventType, Store
 
 log = structlog.get_logger(__name__)
+
+_Identity = tuple[str | None, int | None]
+"""uid and generation: what changes when more than a status or a label changes."""
 
 CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
@@ -41,10 +44,11 @@ class Manager:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._queue = WorkQueue(backoff or Backoff())
-        self._generations: dict[Key, tuple[str | None, int | None]] = {}
-        self._plan: Plan | None = None
+        self._backoff = backoff or Backoff()
+        self._due = asyncio.Event()
+        self._looked_at: dict[Key, _Identity] = {}
         self._left_out: dict[Key, LeftOut] = {}
+        self._plan: Plan | None = None
         self._proof: Proof | None = None
         self._reached = -1
         self._passed = asyncio.Event()
@@ -58,58 +62,65 @@ class Manager:
     async def reached(self, version: int) -> None:
         """Return once a pass has seen the store at `version` or later and succeeded."""
         while self._reached < version:
-            await self._passed.wait()
+            passed = self._passed
+            self._due.set()
+            await passed.wait()
 
     async def _watch(self) -> None:
+        """Wake the worker for whatever is more than a status it wrote itself."""
         while True:
             since = self._store.version
-            self._queue.add(resource.key for resource in self._store.list())
+            self._due.set()
             try:
                 async for event in self._store.watch(since):
-                    if self._concerns_us(event.type, event.resource):
-                        self._queue.add([event.resource.key])
+                    known = self._looked_at.get(event.resource.key)
+                    if event.type is EventType.DELETED or known != _identity(event.resource):
+                        self._due.set()
             except Conflict as error:
                 if error.code != Code.VERSION_EXPIRED:
                     raise
-                log.info("watch fell behind, listing again", since=since)
-
-    def _concerns_us(self, type_: EventType, resource: Resource) -> bool:
-        """Whether an event is more than a status that this loop wrote itself."""
-        generation = (resource.metadata.uid, resource.metadata.generation)
-        if type_ is EventType.DELETED:
-            self._generations.pop(resource.key, None)
-            return True
-        known = self._generations.get(resource.key)
-        self._generations[resource.key] = generation
-        return known != generation
 
     async def _work(self) -> None:
+        failures = 0
         while True:
-            keys = await self._queue.take()
+            await self._wait(failures)
             version = self._store.version
             try:
-                await self._pass(keys, version)
+                await self._pass(version)
             except EnMasseError as error:
-                log.warning("pass failed", code=error.code, reason=error.message, keys=len(keys))
-                self._queue.failed(keys)
+                failures += 1
+                log.warning("pass failed", code=error.code, reason=error.message)
             except Exception:
                 # A bug must not end the control of everything else; it is tried again like a fault.
-                log.exception("pass failed by a bug", keys=len(keys))
-                self._queue.failed(keys)
+                failures += 1
+                log.exception("pass failed by a bug")
             else:
-                self._queue.succeeded()
+                failures = 0
                 self._reached = version
                 self._passed.set()
                 self._passed = asyncio.Event()
 
-    async def _pass(self, keys: set[Key], version: int) -> None:
+    async def _wait(self, failures: int) -> None:
+        """Wait until a pass is due: something is new, or a failed one may be tried again.
+
+        Something new does not wait for the time of the next try: it may be what mends it.
+        """
+        delay_s = self._backoff.delay_s(failures) if failures else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._due.wait()
+        self._due.clear()
+
+    async def _pass(self, version: int) -> None:
         """Make engine and statuses equal to the store.
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
         resources = {resource.key: resource for resource in self._store.list()}
+        identities = {key: _identity(resource) for key, resource in resources.items()}
         compiled = compile(resources.values(), version)
-        touched = keys | _differing(self._left_out, compiled.left_out)
+        touched = _differing(self._looked_at, identities)
+        touched |= _differing(self._left_out, compiled.left_out)
         self._left_out = compiled.left_out
         refusal: EnMasseError | None = None
         if self._plan is None or compiled.plan.spaces != self._plan.spaces:
@@ -128,8 +139,11 @@ class Manager:
             refusal=refusal,
             now=self._clock.now(),
         )
+        # Before the statuses are written, so that the watch knows them for our own.
+        self._looked_at = identities
         await self._write_statuses([resources[key] for key in touched & resources.keys()], seen)
         if refusal is not None:
+            self._looked_at = {key: identities[key] for key in identities.keys() - touched}
             raise refusal
 
     async def _write_statuses(self, resources: Iterable[Resource], seen: Seen) -> None:
@@ -140,6 +154,10 @@ class Manager:
         await self._store.put_status(decided)
 
 
-def _differing(before: dict[Key, LeftOut], after: dict[Key, LeftOut]) -> set[Key]:
+def _identity(resource: Resource) -> _Identity:
+    return resource.metadata.uid, resource.metadata.generation
+
+
+def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> set[Key]:
     """Keys that are in one only, or not with the same value."""
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
