@@ -46,10 +46,12 @@ class Code(StrEnum):
     DATA_TOO_NEW = "E1008", "the data folder was written by a newer version"
     SELECTOR_UNSUPPORTED = "E1009", "selectors are not supported by this server"
     URL_INVALID = "E1010", "the URL does not name an AMQP server"
+    PATCH_UNSUPPORTED = "E1011", "the patch is of a kind this server does not apply"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
     HOST_REFUSED = "E2002", "the Host header names another server"
+    VERB_REFUSED = "E2003", "the path does not allow that verb"
 
     NOT_FOUND = "E3000", "it does not exist"
     RESOURCE_MISSING = "E3001", "there is no resource of that name"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from enmasse.auth.passwords import without_password
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.control import policies
 from enmasse.resources import KINDS, AddressSpace, Key, MessagingUser, Resource
 from enmasse.store import Store
@@ -71,15 +71,22 @@ class Admission:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {resource.key}")
             return (await self._put([resource]))[0].resource
 
-    async def delete(self, key: Key) -> Resource:
-        """Delete a resource; with a space goes all that belongs to it.
+    async def delete(self, key: Key, *, uid: str | None = None) -> Resource:
+        """Delete a resource, the one with `uid` if given; with a space goes all that belongs to it.
 
-        Raises: Missing if it does not exist; Invalid if it may not go.
+        Raises: Missing if it does not exist; Conflict if it is another one; Invalid if it may not
+            go.
         """
         async with self._deciding:
             resource = self._store.get(key)
             if resource is None:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
+            if uid is not None and uid != resource.metadata.uid:
+                raise Conflict(
+                    Code.VERSION_CONFLICT,
+                    f"{key} is another one than the request means: its uid is"
+                    f" {resource.metadata.uid}",
+                )
             keys = [key, *self._members(resource)]
             world = self._world([], gone=keys)
             if (error := policies.space_exposed(world)) is not None:

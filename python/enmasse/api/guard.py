@@ -1,0 +1,106 @@
+"""Who may ask: the Host header, the bearer token, the size of the body. Plain ASGI.
+
+A page in a browser on this machine can reach a loopback port. It cannot know the token; and a page
+that has made its own name resolve to this machine (DNS rebinding) sends that name as Host, which is
+refused. An IP address as Host cannot be such a name.
+"""
+
+import ipaddress
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from enmasse.api.errors import error_response
+from enmasse.auth.token import is_bearer_of
+from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
+
+BODY_BYTES_MAX = 1 << 20
+"""Largest request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Paths that say nothing about tenants: anybody may ask."""
+
+LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
+"""Paths that anybody on this machine may ask; they name addresses, so others need the token."""
+
+
+class Guard:
+    """Lets a request through to the application, or answers why not."""
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str]) -> None:
+        """Guard `app`. `hosts` are the names under which this server may be asked."""
+        self._app = app
+        self._token = token
+        self._hosts = {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if (error := self._refusal(scope, headers)) is not None:
+            await error_response(error)(scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive), send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return Denied(
+                Code.HOST_REFUSED,
+                f"this server is not called {host!r}; use its address or localhost",
+            )
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            return _too_large()
+        path = scope["path"]
+        if path in OPEN_PATHS or (path in LOCALLY_OPEN_PATHS and _is_local(scope)):
+            return None
+        if not is_bearer_of(self._token, headers.get("authorization")):
+            return Denied(
+                Code.TOKEN_REQUIRED,
+                "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"
+                " folder",
+            )
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host
+        name = name.partition(":")[0] if name.count(":") == 1 else name
+        return name.lower() in self._hosts or _is_address(name)
+
+
+def _is_local(scope: Scope) -> bool:
+    client = scope.get("client") or ("", 0)
+    return _is_address(client[0]) and ipaddress.ip_address(client[0]).is_loopback
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Count a body that does not say its length."""
+    received = 0
+
+    async def bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > BODY_BYTES_MAX:
+            raise _too_large()
+        return message
+
+    return bounded
+
+
+def _too_large() -> Exhausted:
+    return Exhausted(
+        Code.REQUEST_TOO_LARGE, f"the request body must have at most {BODY_BYTES_MAX} bytes"
+    )

@@ -1,0 +1,117 @@
+"""`/metrics`: the engine's figures in the text format of Prometheus, made when asked for.
+
+Names are stable: `enmasse_space_*` sums over the addresses of a space, `enmasse_address_*` is one
+address. Series for single addresses are left out above a bound, unless they are asked for.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from enmasse import __version__
+from enmasse.engines import AddressFigures, Observed
+
+ADDRESSES_MAX = 1000
+"""Addresses with series of their own. Each has some fifteen lines of text, made in Python."""
+
+OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
+
+_GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
+    ("senders", "Links that send.", attrgetter("senders")),
+    ("receivers", "Links that receive.", attrgetter("receivers")),
+    ("waiting", "Deliveries sent and not yet taken by a receiver.", attrgetter("waiting")),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
+    ("delivered", "Deliveries handed to receivers.", attrgetter("delivered")),
+    ("bytes", "Bytes of messages handed to receivers.", attrgetter("bytes")),
+    (
+        "credit_stalls",
+        "Times a sender ran out of credit because receivers did not take.",
+        attrgetter("credit_stalls"),
+    ),
+)
+
+
+def render(observed: Observed, *, ready: bool, all_addresses: bool) -> bytes:
+    """Return the page for the figures of one moment."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(observed, ready, all_addresses))
+    return generate_latest(registry)
+
+
+class _Snapshot(Collector):
+    """The figures of one moment, as metric families."""
+
+    def __init__(self, observed: Observed, ready: bool, all_addresses: bool) -> None:
+        self._observed = observed
+        self._ready = ready
+        self._all_addresses = all_addresses
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        addresses = self._observed.addresses
+        yield GaugeMetricFamily("enmasse_ready", "1 when all is served.", value=self._ready)
+        info = GaugeMetricFamily("enmasse_build", "The running version.", labels=["version"])
+        info.add_metric([__version__], 1)
+        yield info
+        yield GaugeMetricFamily(
+            "enmasse_connections", "Open connections.", value=self._observed.connections
+        )
+        yield GaugeMetricFamily(
+            "enmasse_links",
+            "Open links to declared addresses.",
+            value=sum(one.senders + one.receivers for one in addresses),
+        )
+        yield GaugeMetricFamily("enmasse_addresses", "Addresses served.", value=len(addresses))
+        yield from _families("enmasse_space", ["space"], _by_space(addresses))
+        shown = self._all_addresses or len(addresses) <= ADDRESSES_MAX
+        if shown:
+            labelled = [([one.space, one.name], one) for one in addresses]
+            yield from _families("enmasse_address", ["space", "address"], labelled)
+        yield GaugeMetricFamily(
+            "enmasse_address_series_omitted",
+            "Addresses without series of their own: ask for /metrics?addresses=all.",
+            value=0 if shown else len(addresses),
+        )
+
+
+_Labelled = list[tuple[list[str], AddressFigures]]
+
+
+def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metric]:
+    for name, text, value in _GAUGES:
+        gauge = GaugeMetricFamily(f"{prefix}_{name}", text, labels=labels)
+        for values, figures in rows:
+            gauge.add_metric(values, value(figures))
+        yield gauge
+    for name, text, value in _COUNTERS:
+        counter = CounterMetricFamily(f"{prefix}_{name}", text, labels=labels)
+        for values, figures in rows:
+            counter.add_metric(values, value(figures))
+        yield counter
+    deliveries = CounterMetricFamily(
+        f"{prefix}_deliveries",
+        "Deliveries by the outcome told to senders.",
+        labels=[*labels, "outcome"],
+    )
+    for values, figures in rows:
+        for outcome in OUTCOMES:
+            deliveries.add_metric([*values, outcome], getattr(figures, outcome))
+    yield deliveries
+
+
+def _by_space(addresses: Sequence[AddressFigures]) -> _Labelled:
+    ordered = sorted(addresses, key=attrgetter("space"))
+    return [
+        ([space], _sum(space, list(members)))
+        for space, members in groupby(ordered, key=attrgetter("space"))
+    ]
+
+
+def _sum(space: str, members: list[AddressFigures]) -> AddressFigures:
+    totals = [sum(column) for column in zip(*(one[3:] for one in members), strict=True)]
+    return AddressFigures("", space, "", *totals)

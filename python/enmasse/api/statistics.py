@@ -1,0 +1,81 @@
+"""Live figures of addresses, with rates. Nothing is sampled while nobody asks."""
+
+from typing import Any, NamedTuple
+
+from enmasse.base.clock import Clock
+from enmasse.engines import AddressFigures, Engine
+
+WINDOW_MIN_S = 0.5
+"""Shortest time a rate is taken over."""
+
+WINDOW_MAX_S = 30.0
+"""Longest: a sample older than this says nothing about now."""
+
+
+class _Sample(NamedTuple):
+    taken_s: float
+    figures: dict[str, AddressFigures]
+
+
+class Statistics:
+    """Figures by the address's uid, in the names that `/metrics` uses too."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._earlier: _Sample | None = None
+
+    async def by_uid(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of all addresses now.
+
+        Rates are taken over the time since the last call if that is 0.5 s to 30 s ago; else this
+        call takes two samples 0.5 s apart.
+        """
+        sample = await self._sample()
+        earlier = self._earlier
+        if earlier is None or sample.taken_s - earlier.taken_s > WINDOW_MAX_S:
+            earlier = self._earlier = sample
+        if sample.taken_s - earlier.taken_s < WINDOW_MIN_S:
+            await self._clock.sleep(WINDOW_MIN_S - (sample.taken_s - earlier.taken_s))
+            sample = await self._sample()
+        self._earlier = sample
+        window_s = max(sample.taken_s - earlier.taken_s, WINDOW_MIN_S)
+        return {
+            uid: _shown(figures, earlier.figures.get(uid), window_s)
+            for uid, figures in sample.figures.items()
+        }
+
+    async def _sample(self) -> _Sample:
+        observed = await self._engine.observe()
+        return _Sample(
+            self._clock.monotonic(), {figures.uid: figures for figures in observed.addresses}
+        )
+
+
+NOTHING = AddressFigures("", "", "")
+
+
+def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) -> dict[str, Any]:
+    since = before or NOTHING
+    return {
+        "senders": now.senders,
+        "receivers": now.receivers,
+        "waiting": now.waiting,
+        "delivered": now.delivered,
+        "bytes": now.bytes,
+        "outcomes": {
+            "accepted": now.accepted,
+            "rejected": now.rejected,
+            "released": now.released,
+            "modified": now.modified,
+            "presettled": now.presettled,
+            "dropped": now.dropped,
+        },
+        "creditStalls": now.credit_stalls,
+        "deliveredPerSecond": _rate(now.delivered, since.delivered, window_s),
+        "bytesPerSecond": _rate(now.bytes, since.bytes, window_s),
+    }
+
+
+def _rate(now: int, before: int, window_s: float) -> float:
+    return round(max(now - before, 0) / window_s, 1)

@@ -1,0 +1,40 @@
+"""A served platform for each test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from doubles import FakeEngine, TestClock
+from enmasse.api import Platform, create_app
+from enmasse.api.statistics import Statistics
+from enmasse.control import Admission, Manager
+from enmasse.store import MemoryStore
+from served import TOKEN, Served
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    clock = TestClock()
+    store = MemoryStore(clock)
+    engine = FakeEngine()
+    manager = Manager(store, engine, clock)
+    platform = Platform(
+        store=store,
+        admission=Admission(store, exposed=False),
+        engine=engine,
+        statistics=Statistics(engine, clock),
+        is_ready=lambda: served.ready,
+    )
+    app = create_app(platform, token=TOKEN, hosts=["localhost", "mq.example.com"])
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    running = asyncio.ensure_future(manager.run())
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers
+    ) as http:
+        served = Served(http, app, store, engine, manager, clock)
+        yield served
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

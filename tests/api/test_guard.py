@@ -1,0 +1,72 @@
+"""Who is let in."""
+
+import pytest
+
+from enmasse.api.guard import BODY_BYTES_MAX
+from served import ADDRESSES, TOKEN, Served
+
+GOOD = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_health_is_for_everybody(served: Served, path: str) -> None:
+    async with served.client(peer="192.0.2.1") as http:
+        assert (await http.get(path)).status_code == 200
+
+
+async def test_metrics_are_for_this_machine_or_the_bearer(served: Served) -> None:
+    async with served.client() as http:
+        assert (await http.get("/metrics")).status_code == 200
+    async with served.client(peer="::1") as http:
+        assert (await http.get("/metrics")).status_code == 200
+    async with served.client(peer="192.0.2.1") as http:
+        assert (await http.get("/metrics")).status_code == 401
+        assert (await http.get("/metrics", headers=GOOD)).status_code == 200
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer wrong", "Basic dGhlLXRva2Vu", "the-token"])
+async def test_resources_are_for_the_bearer_alone(
+    served: Served, authorization: str | None
+) -> None:
+    headers = {"Authorization": authorization} if authorization else {}
+    async with served.client() as http:
+        answer = await http.get(ADDRESSES, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.json()["reason"] == "Unauthorized"
+    assert TOKEN not in answer.text
+
+
+async def test_even_a_path_that_is_not_there_tells_a_stranger_nothing(served: Served) -> None:
+    async with served.client() as http:
+        assert (await http.get("/nothing")).status_code == 401
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "localhost", "MQ.example.com:1"])
+async def test_addresses_and_our_names_are_hosts(served: Served, host: str) -> None:
+    async with served.client() as http:
+        assert (await http.get("/healthz", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example.com", "localhost.evil.com:8080", "", "[evil]"])
+async def test_a_name_made_to_point_here_is_refused(served: Served, host: str) -> None:
+    async with served.client() as http:
+        answer = await http.get("/metrics", headers={"Host": host, **GOOD})
+    assert answer.status_code == 403
+    assert answer.json()["reason"] == "Forbidden"
+
+
+async def test_a_body_has_a_bound_told_or_not(served: Served) -> None:
+    body = b"x" * (BODY_BYTES_MAX + 1)
+    told = await served.http.post(ADDRESSES, content=body)
+    assert told.status_code == 413
+
+    async def untold():  # type: ignore[no-untyped-def]
+        for start in range(0, len(body), 65536):
+            yield body[start : start + 65536]
+
+    counted = await served.http.post(ADDRESSES, content=untold())
+    assert counted.status_code == 413
+    assert counted.json()["reason"] == "RequestEntityTooLarge"
+    odd = await served.http.get(ADDRESSES, headers={"Content-Length": "many"})
+    assert odd.status_code == 413

@@ -1,0 +1,84 @@
+"""Health, metrics, connections and traces."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from enmasse.api.metrics import ADDRESSES_MAX, render
+from enmasse.engines import AddressFigures, Connection, Observed
+from served import Served
+
+ORDERS = AddressFigures("u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12)
+NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepted=1)
+NORTH = AddressFigures("u3", "default.north", "orders", 0, 1)
+
+
+LABELS = ("space", "address", "outcome", "version")
+
+
+def samples(text: bytes) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *(sample.labels[name] for name in LABELS if name in sample.labels)): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+async def test_readiness_follows_the_platform(served: Served) -> None:
+    assert (await served.http.get("/readyz")).status_code == 200
+    served.ready = False
+    assert (await served.http.get("/readyz")).status_code == 503
+    assert (await served.http.get("/healthz")).status_code == 200
+
+
+async def test_metrics_are_in_the_text_format(served: Served) -> None:
+    served.engine.figures = [ORDERS]
+    answer = await served.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    found = samples(answer.content)
+    assert found["enmasse_ready",] == 1
+    assert found["enmasse_address_senders", "default.default", "orders"] == 1
+
+
+def test_every_figure_is_there_per_address_and_per_space() -> None:
+    found = samples(render(Observed(4, [ORDERS, NEWS, NORTH]), ready=True, all_addresses=False))
+    assert found["enmasse_connections",] == 4
+    assert found["enmasse_links",] == 6
+    assert found["enmasse_addresses",] == 3
+    orders = ("default.default", "orders")
+    assert found["enmasse_address_receivers", *orders] == 2
+    assert found["enmasse_address_delivered_total", *orders] == 30
+    assert found["enmasse_address_bytes_total", *orders] == 400
+    outcomes = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
+    for outcome, count in zip(outcomes, range(5, 11), strict=True):
+        assert found["enmasse_address_deliveries_total", *orders, outcome] == count
+    assert found["enmasse_address_waiting", *orders] == 11
+    assert found["enmasse_address_credit_stalls_total", *orders] == 12
+    assert found["enmasse_address_delivered_total", "default.default", 'ne"ws\n'] == 70
+    assert found["enmasse_space_delivered_total", "default.default"] == 100
+    assert found["enmasse_space_deliveries_total", "default.default", "accepted"] == 6
+    assert found["enmasse_space_receivers", "default.north"] == 1
+
+
+def test_many_addresses_have_series_only_when_asked_for() -> None:
+    many = Observed(0, [ORDERS._replace(name=f"a{number}") for number in range(ADDRESSES_MAX + 1)])
+    found = samples(render(many, ready=True, all_addresses=False))
+    assert found["enmasse_address_series_omitted",] == ADDRESSES_MAX + 1
+    assert not any(key[0].startswith("enmasse_address_senders") for key in found)
+    assert found["enmasse_space_senders", "default.default"] == ADDRESSES_MAX + 1
+    everything = samples(render(many, ready=True, all_addresses=True))
+    assert everything["enmasse_address_senders", "default.default", "a1000"] == 1
+
+
+async def test_connections_can_be_listed_and_traced(served: Served) -> None:
+    served.engine.open = [Connection(7, "default", None, "client", "127.0.0.1:1", "amqp", 2)]
+    base = "/apis/enmasse.io/v1beta1/connections"
+    (listed,) = (await served.http.get(base)).json()["items"]
+    assert listed["id"] == 7
+    assert listed["transport"] == "amqp"
+    assert (await served.http.post(f"{base}/7/trace")).json() == {"id": 7, "trace": True}
+    assert served.engine.traced == {7: True}
+    await served.http.delete(f"{base}/7/trace")
+    assert served.engine.traced == {7: False}
+    for unknown in ("8", "x", "-1", "9" * 40):
+        assert (await served.http.post(f"{base}/{unknown}/trace")).status_code == 404

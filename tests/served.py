@@ -1,0 +1,36 @@
+"""A running platform with a store in memory and an engine that obeys, asked over ASGI."""
+
+from dataclasses import dataclass
+
+import httpx2
+from starlette.types import ASGIApp
+
+from doubles import FakeEngine, TestClock
+from enmasse.control import Manager
+from enmasse.store import MemoryStore
+
+TOKEN = "the-token"
+ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
+SPACES = "/apis/enmasse.io/v1beta1/namespaces/default/addressspaces"
+USERS = "/apis/enmasse.io/v1beta1/namespaces/default/messagingusers"
+
+
+@dataclass
+class Served:
+    """A running platform and a client of it."""
+
+    http: httpx2.AsyncClient
+    app: ASGIApp
+    store: MemoryStore
+    engine: FakeEngine
+    manager: Manager
+    clock: TestClock
+    ready: bool = True
+
+    async def settle(self) -> None:
+        await self.manager.reached(self.store.version)
+
+    def client(self, peer: str = "127.0.0.1", host: str = "localhost") -> httpx2.AsyncClient:
+        """Return a client without a token."""
+        transport = httpx2.ASGITransport(self.app, client=(peer, 1), raise_app_exceptions=False)
+        return httpx2.AsyncClient(transport=transport, base_url=f"http://{host}")
