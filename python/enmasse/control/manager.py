@@ -53,6 +53,15 @@ class Manager:
         self._reached = -1
         self._passed = asyncio.Event()
 
+    async def catch_up(self) -> None:
+        """Make one pass now, before `run`: what is declared is served when this returns.
+
+        Raises: whatever the engine refuses with.
+        """
+        version = self._store.version
+        await self._pass(version)
+        self._reached = version
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:

@@ -47,7 +47,7 @@ class Connection(NamedTuple):
     space: str | None
     user: str | None
     container: str | None
-    peer: str
+    peer: str | None
     transport: str
     links: int
 
