@@ -8,7 +8,6 @@ from enmasse.resources import (
     AddressSpace,
     AddressSpaceSpec,
     AddressSpec,
-    Key,
     Resource,
 )
 from enmasse.resources.address import SERVED_TYPES, AddressMetadata
