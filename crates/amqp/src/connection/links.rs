@@ -79,9 +79,6 @@ impl Connection {
         if too_long {
             let description = format!("attach.name: more than {NAME_MAX} bytes");
             self.refuse(link, Error::new(condition::INVALID_FIELD, description));
-        } else if attach.role == Role::Sender && attach.initial_delivery_count.is_none() {
-            let description = "attach.initial-delivery-count: missing, and the role is sender";
-            self.refuse(link, Error::new(condition::INVALID_FIELD, description));
         } else {
             self.tell(Event::Attach { link, session, attach });
         }

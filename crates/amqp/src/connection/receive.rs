@@ -15,7 +15,7 @@ pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
 
 impl Connection {
     /// Any frame but a transfer on an open connection, which `on_transfer` takes.
-    pub(super) fn on_frame(&mut self, frame: &Frame<'_>) -> Received {
+    pub(super) fn on_frame<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Event<'a>>, Box<Fault>> {
         match frame.kind {
             FrameKind::Sasl if self.sasl != Sasl::Off => return self.on_sasl(frame.body),
             FrameKind::Amqp if self.sasl == Sasl::Off => {}
@@ -35,8 +35,13 @@ impl Connection {
                 return self.on_flow(frame.channel, &mut fast::flow(frame.body)?);
             }
         }
-        let (performative, _) = decode_performative(frame.body)?;
-        self.on_performative(frame.channel, performative, frame.body)
+        match decode_performative(frame.body)?.0 {
+            // In an encoding of its descriptor that nobody is known to use.
+            Performative::Transfer(_) if self.state == State::Opened => {
+                Ok(self.on_transfer(frame.channel, frame.body)?.map(Event::Transfer))
+            }
+            performative => self.on_performative(frame.channel, performative, frame.body),
+        }
     }
 
     fn on_performative(&mut self, channel: u16, performative: Performative, body: &[u8]) -> Received {
@@ -56,8 +61,7 @@ impl Connection {
             Performative::Disposition(_) => self.on_disposition(channel, &fast::disposition(body)?),
             Performative::Detach(detach) => self.on_detach(channel, detach),
             Performative::End(end) => self.on_end(channel, end.error),
-            Performative::Transfer(_) => Err(Fault::connection(condition::NOT_IMPLEMENTED, "transfer: descriptor")),
-            Performative::Open(_) | Performative::Close(_) => Ok(None),
+            Performative::Transfer(_) | Performative::Open(_) | Performative::Close(_) => Ok(None),
         }
     }
 

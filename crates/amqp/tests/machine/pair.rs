@@ -85,7 +85,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    fn new(machine: Connection) -> Self {
+    pub(crate) fn new(machine: Connection) -> Self {
         Self { machine, unread: Vec::new(), seen: Vec::new(), answers: true }
     }
 

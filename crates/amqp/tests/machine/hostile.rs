@@ -1,0 +1,334 @@
+//! Peers that break the rules: the right condition, laid to the smallest endpoint, and nothing else suffers.
+
+use enmasse_amqp::codec::frame::{Protocol, protocol_header};
+use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
+use enmasse_amqp::types::{
+    Begin, Declared, DeliveryState, Disposition, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer,
+    condition,
+};
+
+use crate::pair::{Seen, attach};
+use crate::raw::{Raw, begin, detach, disposition, flow, link, open, transfer};
+
+fn begun() -> Raw {
+    Raw::begun(Config::default())
+}
+
+fn receiving() -> Raw {
+    Raw::attached(Config::default(), Role::Sender).0
+}
+
+fn sending() -> Raw {
+    Raw::attached(Config::default(), Role::Receiver).0
+}
+
+#[test]
+fn section_2_3_garbage_in_place_of_a_frame() {
+    for bytes in [&b"GET / HT"[..], &[0, 0, 0, 7], &[0, 0, 0, 8, 1], &[0, 0, 0, 8, 2, 9]] {
+        let mut raw = begun();
+        raw.bytes(bytes);
+        raw.assert_closed(&condition::FRAMING_ERROR, "frame header");
+    }
+}
+
+#[test]
+fn section_2_7_1_a_frame_larger_than_max_frame_size() {
+    let mut raw = Raw::begun(Config { max_frame_size: 512, ..Config::default() });
+    raw.bytes(&[0, 0, 2, 1]);
+    raw.assert_closed(&condition::FRAMING_ERROR, "513 is above the max-frame-size 512");
+}
+
+#[test]
+fn section_2_8_15_what_cannot_be_decoded_closes_the_connection() {
+    for body in [&[0x00, 0x53, 0x14, 0xc0, 9, 1][..], &[0x00, 0x53, 0x77, 0x45], &[0x41], &[0x00, 0x53, 0x11, 0x45]] {
+        let mut raw = begun();
+        let size = u8::try_from(8 + body.len()).unwrap();
+        raw.bytes(&[&[0, 0, 0, size, 2, 0, 0, 0], body].concat());
+        let written = raw.written();
+        assert!(matches!(written[..], [(0, Performative::Close(_))]), "{body:?}: {written:?}");
+    }
+}
+
+#[test]
+fn section_2_4_6_frames_before_open() {
+    for performative in [begin(), Performative::End(End::default()), link("early", 0, Role::Sender)] {
+        let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+        raw.bytes(&protocol_header(Protocol::Amqp));
+        raw.send(0, performative);
+        raw.assert_closed(&condition::ILLEGAL_STATE, "first frame must be an open");
+    }
+    let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+    raw.bytes(&protocol_header(Protocol::Amqp));
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
+    let written = raw.written();
+    assert!(matches!(written[..], [(0, Performative::Open(_)), (0, Performative::Close(_))]), "{written:?}");
+}
+
+#[test]
+fn section_2_4_1_a_second_open_and_an_open_elsewhere() {
+    let mut raw = begun();
+    raw.send(0, open("again"));
+    raw.assert_closed(&condition::ILLEGAL_STATE, "second open");
+
+    let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+    raw.bytes(&protocol_header(Protocol::Amqp));
+    raw.send(1, open("elsewhere"));
+    raw.assert_closed(&condition::NOT_ALLOWED, "channel 1");
+}
+
+#[test]
+fn section_2_7_1_values_of_open_that_cannot_be_kept() {
+    let cases = [
+        (Open { max_frame_size: 511, ..Open::default() }, condition::INVALID_FIELD, "max-frame-size"),
+        (Open { idle_time_out: Some(99), ..Open::default() }, condition::NOT_ALLOWED, "idle-time-out"),
+    ];
+    for (open, condition, words) in cases {
+        let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+        raw.bytes(&protocol_header(Protocol::Amqp));
+        raw.send(0, Performative::Open(Box::new(open)));
+        raw.assert_closed(&condition, words);
+    }
+}
+
+#[test]
+fn section_2_7_2_channels() {
+    let mut raw = begun();
+    raw.send(256, begin());
+    raw.assert_closed(&condition::FRAMING_ERROR, "channel-max is 255");
+
+    let mut raw = begun();
+    raw.send(0, begin());
+    raw.assert_closed(&condition::ILLEGAL_STATE, "begun already");
+
+    let mut raw = begun();
+    let Performative::Begin(mut answer) = begin() else { unreachable!() };
+    answer.remote_channel = Some(7);
+    raw.send(1, Performative::Begin(answer));
+    raw.assert_closed(&condition::INVALID_FIELD, "names no session");
+
+    let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+    raw.bytes(&protocol_header(Protocol::Amqp));
+    raw.send(0, Performative::Open(Box::new(Open { channel_max: 0, ..Open::default() })));
+    raw.send(0, begin());
+    raw.send(1, begin());
+    raw.assert_closed(&condition::NOT_ALLOWED, "leaves no channel");
+}
+
+#[test]
+fn section_2_5_frames_on_a_channel_without_session() {
+    let frames = [
+        link("x", 0, Role::Sender),
+        Performative::Flow(flow()),
+        Performative::Transfer(Box::new(transfer(0, 0))),
+        Performative::Disposition(disposition(0, None)),
+        detach(0, true),
+        Performative::End(End::default()),
+    ];
+    for performative in frames {
+        let mut raw = begun();
+        raw.send(5, performative);
+        raw.assert_closed(&condition::ILLEGAL_STATE, "channel 5");
+    }
+}
+
+#[test]
+fn section_2_5_2_end_twice() {
+    let mut raw = begun();
+    raw.send(0, Performative::End(End::default()));
+    assert!(matches!(raw.written()[..], [(0, Performative::End(End { error: None }))]));
+    raw.send(0, Performative::End(End::default()));
+    raw.assert_closed(&condition::ILLEGAL_STATE, "no session has begun");
+}
+
+#[test]
+fn section_2_7_3_handles() {
+    let mut raw = begun();
+    raw.send(0, link("x", 16_384, Role::Sender));
+    raw.assert_closed(&condition::FRAMING_ERROR, "handle-max 16383");
+
+    let mut raw = receiving();
+    raw.send(0, link("other", 0, Role::Sender));
+    raw.assert_ended(&condition::HANDLE_IN_USE, "attach.handle: 0");
+
+    let mut raw = Raw::open(Config::default());
+    let Performative::Begin(narrow) = begin() else { unreachable!() };
+    raw.send(0, Performative::Begin(Box::new(Begin { handle_max: 0, ..*narrow })));
+    raw.send(0, link("a", 0, Role::Sender));
+    raw.send(0, link("b", 1, Role::Sender));
+    raw.assert_ended(&condition::NOT_ALLOWED, "handle-max 0");
+}
+
+#[test]
+fn section_2_7_handles_that_are_not_attached() {
+    let cases = [
+        (Performative::Transfer(Box::new(transfer(3, 0))), "transfer.handle: 3"),
+        (Performative::Flow(Flow { handle: Some(3), ..flow() }), "flow.handle: 3"),
+        (detach(3, true), "detach.handle: 3"),
+    ];
+    for (performative, words) in cases {
+        let mut raw = receiving();
+        raw.send(0, performative);
+        raw.assert_ended(&condition::UNATTACHED_HANDLE, words);
+    }
+}
+
+#[test]
+fn section_2_7_3_fields_of_attach_that_cannot_be_kept() {
+    let mut raw = begun();
+    raw.send(0, Performative::Attach(Box::new(attach("x", Role::Sender))));
+    raw.assert_closed(&condition::INVALID_FIELD, "attach.initial-delivery-count");
+
+    let mut raw = begun();
+    raw.send(0, link(&"n".repeat(4097), 0, Role::Receiver));
+    raw.assert_refused(&condition::INVALID_FIELD, "attach.name");
+}
+
+#[test]
+fn section_2_6_7_transfers_beyond_the_credit() {
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    raw.side.machine.grant(link, 2);
+    raw.bytes(b"");
+    for id in 0..3 {
+        raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
+    }
+    raw.assert_detached(&condition::TRANSFER_LIMIT_EXCEEDED, "beyond the credit");
+
+    let (mut raw, _) = Raw::attached(Config { uncredited_max: 2, ..Config::default() }, Role::Sender);
+    for id in 0..3 {
+        raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
+    }
+    raw.assert_detached(&condition::TRANSFER_LIMIT_EXCEEDED, "beyond the credit");
+}
+
+#[test]
+fn section_2_7_5_bad_delivery_ids() {
+    let mut raw = receiving();
+    raw.send(0, Performative::Transfer(Box::new(Transfer { delivery_id: None, ..transfer(0, 0) })));
+    raw.assert_detached(&condition::INVALID_FIELD, "transfer.delivery-id: missing");
+
+    let mut raw = receiving();
+    raw.send(0, Performative::Transfer(Box::new(Transfer { delivery_tag: None, ..transfer(0, 0) })));
+    raw.assert_detached(&condition::INVALID_FIELD, "transfer.delivery-tag: missing");
+
+    let mut raw = receiving();
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 4))));
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 6))));
+    raw.assert_ended(&condition::INVALID_FIELD, "6 is out of sequence, 5 is next");
+
+    let mut raw = receiving();
+    raw.send(0, Performative::Transfer(Box::new(Transfer { more: true, ..transfer(0, 4) })));
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 5))));
+    raw.assert_detached(&condition::INVALID_FIELD, "5 while delivery 4");
+}
+
+#[test]
+fn section_2_7_5_settling_second_on_a_link_that_settles_first() {
+    let mut raw = receiving();
+    let rcv_settle_mode = Some(ReceiverSettleMode::Second);
+    raw.send(0, Performative::Transfer(Box::new(Transfer { rcv_settle_mode, ..transfer(0, 0) })));
+    raw.assert_detached(&condition::INVALID_FIELD, "rcv-settle-mode");
+}
+
+#[test]
+fn section_2_6_a_transfer_against_the_direction_of_the_link() {
+    let mut raw = sending();
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
+    raw.assert_detached(&condition::NOT_ALLOWED, "the peer receives");
+}
+
+#[test]
+fn section_2_5_6_transfers_beyond_the_window() {
+    let config = Config { session_window: 2, ..Config::default() };
+    let (mut raw, link) = Raw::attached(config, Role::Sender);
+    raw.side.machine.hold(link, true);
+    for id in 0..3 {
+        raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
+    }
+    raw.assert_ended(&condition::WINDOW_VIOLATION, "incoming-window");
+}
+
+#[test]
+fn section_2_5_6_a_flow_about_transfers_that_were_never_sent() {
+    let mut raw = begun();
+    raw.send(0, Performative::Flow(Flow { next_incoming_id: Some(1), ..flow() }));
+    raw.assert_ended(&condition::INVALID_FIELD, "next-incoming-id: 1");
+}
+
+#[test]
+fn section_2_7_6_dispositions_about_nothing_are_passed_over() {
+    let mut raw = sending();
+    for (first, last) in [(0, None), (7, Some(9)), (u32::MAX, Some(3)), (0, Some(0x7fff_ffff))] {
+        raw.send(0, Performative::Disposition(disposition(first, last)));
+        assert!(raw.written().is_empty() && raw.side.take().is_empty());
+    }
+    raw.send(0, Performative::Disposition(disposition(5, Some(4))));
+    raw.assert_ended(&condition::INVALID_FIELD, "before first");
+}
+
+#[test]
+fn section_2_7_6_states_of_transactions_are_not_known() {
+    let mut raw = sending();
+    let state = Some(DeliveryState::Declared(Declared { txn_id: vec![1] }));
+    raw.send(0, Performative::Disposition(Disposition { state, ..disposition(0, None) }));
+    raw.assert_ended(&condition::NOT_IMPLEMENTED, "transactions");
+}
+
+#[test]
+fn section_2_6_5_what_was_on_the_way_to_a_detached_link_is_dropped_but_not_more() {
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    raw.side.machine.grant(link, 3);
+    raw.side.machine.detach(link, true, None);
+    raw.written();
+    for id in 0..3 {
+        raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
+    }
+    assert!(raw.written().is_empty() && raw.side.take().is_empty());
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 3))));
+    raw.assert_ended(&condition::ERRANT_LINK, "after the link was detached");
+}
+
+#[test]
+fn section_2_5_5_after_an_end_with_error_all_but_the_end_is_dropped() {
+    let mut raw = receiving();
+    raw.send(0, Performative::Transfer(Box::new(transfer(3, 0))));
+    raw.written();
+    let told = raw.side.take();
+    assert!(matches!(
+        told[..],
+        [Seen::Event(Event::Detach { closed: false, error: None, .. }), Seen::Event(Event::End { error: Some(_), .. })]
+    ));
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
+    raw.send(0, link("late", 4, Role::Sender));
+    raw.send(0, detach(0, true));
+    raw.send(0, Performative::Flow(flow()));
+    raw.send(0, Performative::End(End::default()));
+    assert!(raw.written().is_empty() && raw.side.take().is_empty());
+    raw.send(0, begin());
+    assert!(matches!(raw.written()[..], [(0, Performative::Begin(_))]), "the channel is free again");
+    assert_eq!(raw.side.machine.links().count(), 0);
+}
+
+#[test]
+fn section_2_4_6_after_a_close_with_error_everything_is_dropped() {
+    let mut raw = begun();
+    raw.send(5, detach(0, true));
+    raw.assert_closed(&condition::ILLEGAL_STATE, "channel 5");
+    raw.send(0, link("late", 0, Role::Sender));
+    raw.bytes(b"anything at all");
+    assert!(raw.output().is_empty() && raw.side.take().is_empty() && raw.side.unread.is_empty());
+    assert_eq!(raw.side.machine.poll_timeout(), None);
+}
+
+#[test]
+fn section_5_3_frames_of_the_wrong_layer() {
+    let sasl_frame = [0, 0, 0, 16, 2, 1, 0, 0, 0x00, 0x53, 0x44, 0xc0, 3, 1, 0x50, 0];
+    let mut raw = begun();
+    raw.bytes(&sasl_frame);
+    raw.assert_closed(&condition::FRAMING_ERROR, "outside of its layer");
+
+    let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+    raw.bytes(&protocol_header(Protocol::Sasl));
+    raw.send(0, open("impatient"));
+    assert!(raw.written().is_empty(), "no close without an open, no open within SASL");
+    assert!(matches!(raw.side.only(), Event::Closed { error: Some(_), by: ClosedBy::Local }));
+}

@@ -1,0 +1,236 @@
+//! Sessions: begun, ended, windows (2.5).
+
+use enmasse_amqp::connection::{Config, Event, Outgoing, SendError, SessionId, UseError};
+use enmasse_amqp::types::{End, Error, Flow, Performative, Role, condition};
+
+use crate::pair::{Pair, Seen, attach, piece};
+use crate::raw::{Raw, begin, detach, flow};
+
+fn pair() -> Pair {
+    Pair::open(Config::default(), Config::default())
+}
+
+#[test]
+fn section_2_5_1_either_side_begins() {
+    let mut pair = pair();
+    let ours = pair.client.machine.begin().unwrap();
+    pair.run();
+    assert_eq!(pair.client.only(), Event::Begin(ours));
+    assert_eq!(pair.server.only(), Event::Begin(SessionId(0)));
+    let theirs = pair.server.machine.begin().unwrap();
+    assert_eq!(theirs, SessionId(1));
+    pair.run();
+    assert_eq!(pair.server.only(), Event::Begin(theirs));
+    assert_eq!(pair.client.only(), Event::Begin(SessionId(1)));
+}
+
+#[test]
+fn section_2_5_1_the_peers_channel_is_its_own_choice() {
+    let mut raw = Raw::open(Config::default());
+    raw.send(77, begin());
+    raw.send(5, begin());
+    let written = raw.written();
+    let [(0, Performative::Begin(first)), (1, Performative::Begin(second))] = &written[..] else {
+        panic!("{written:?}")
+    };
+    assert_eq!((first.remote_channel, second.remote_channel), (Some(77), Some(5)));
+    raw.send(77, Performative::End(End::default()));
+    assert!(matches!(raw.written()[..], [(0, Performative::End(_))]));
+    raw.send(6, begin());
+    assert!(matches!(raw.written()[..], [(0, Performative::Begin(_))]), "the lowest channel is used again");
+}
+
+#[test]
+fn section_2_5_2_an_end_takes_its_links_along() {
+    let (mut pair, session, link, theirs) = Pair::linked(Config::default(), Config::default(), Role::Sender);
+    pair.server.machine.grant(theirs, 1);
+    pair.run();
+    pair.client.take();
+    pair.client.send(link, Some(11), b"lost").unwrap();
+    let error = Error::new(condition::INTERNAL_ERROR, "out of order");
+    pair.server.machine.end(SessionId(0), Some(error.clone()));
+    pair.run();
+    let seen = pair.client.take();
+    let expected = [
+        Seen::Event(Event::Detach { link, closed: false, error: None }),
+        Seen::Event(Event::End { session, error: Some(error) }),
+    ];
+    assert_eq!(seen, expected);
+    let told = pair.server.take();
+    assert!(
+        matches!(told[..], [Seen::Event(Event::Detach { .. }), Seen::Event(Event::End { error: None, .. })]),
+        "{told:?}"
+    );
+    assert_eq!(pair.client.machine.attach(session, attach("late", Role::Sender)), Err(UseError::NotOpen));
+    assert_eq!(pair.client.machine.begin(), Ok(session), "the place is free again");
+    assert_eq!((pair.client.machine.links().count(), pair.server.machine.links().count()), (0, 0));
+}
+
+#[test]
+fn section_2_5_2_unsettled_deliveries_are_there_until_the_driver_has_been_told() {
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Receiver);
+    raw.send(0, Performative::Flow(Flow { handle: Some(0), link_credit: Some(1), ..flow() }));
+    raw.side.send(link, Some(11), b"lost").unwrap();
+    let mut bytes = Vec::new();
+    enmasse_amqp::codec::encode_performative(&mut bytes, 0, &Performative::End(End::default()));
+    let mut input = &bytes[..];
+    let machine = &mut raw.side.machine;
+    assert!(matches!(machine.poll_event(raw.now, &mut input), Some(Event::Detach { .. })));
+    let mut tokens = Vec::new();
+    machine.take_unsettled(link, |token| tokens.push(token));
+    assert_eq!(tokens, [11]);
+    assert!(matches!(machine.poll_event(raw.now, &mut input), Some(Event::End { .. })));
+    assert!(machine.poll_event(raw.now, &mut input).is_none());
+}
+
+#[test]
+fn section_2_5_5_begun_and_ended_before_any_answer() {
+    let mut pair = pair();
+    let session = pair.client.machine.begin().unwrap();
+    pair.client.machine.end(session, None);
+    pair.run();
+    assert_eq!(pair.client.only(), Event::End { session, error: None });
+    let seen = pair.server.take();
+    assert!(matches!(seen[..], [Seen::Event(Event::Begin(_)), Seen::Event(Event::End { .. })]), "{seen:?}");
+    assert_eq!(pair.client.machine.begin(), Ok(session));
+}
+
+#[test]
+fn section_2_5_2_both_end_at_once() {
+    let mut pair = pair();
+    let session = pair.client.machine.begin().unwrap();
+    pair.run();
+    pair.client.take();
+    pair.server.take();
+    pair.client.machine.end(session, None);
+    pair.server.machine.end(SessionId(0), None);
+    pair.run();
+    assert_eq!(pair.client.only(), Event::End { session, error: None });
+    assert_eq!(pair.server.only(), Event::End { session: SessionId(0), error: None });
+}
+
+#[test]
+fn section_2_5_6_the_window_is_replenished_at_half() {
+    let server = Config { session_window: 8, ..Config::default() };
+    let (mut pair, _, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
+    pair.server.machine.grant(theirs, 1000);
+    pair.run();
+    pair.wire.clear();
+    for _ in 0..4 {
+        pair.client.send(link, None, b"x").unwrap();
+        pair.run();
+    }
+    let written = pair.written(false);
+    let [Performative::Flow(flow)] = &written[..] else { panic!("{written:?}") };
+    assert_eq!((flow.next_incoming_id, flow.incoming_window, flow.handle), (Some(4), 8, None));
+}
+
+#[test]
+fn section_2_5_6_a_closed_window_stops_the_sender_and_an_open_one_wakes_it() {
+    let server = Config { session_window: 4, ..Config::default() };
+    let (mut pair, _, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
+    pair.server.machine.grant(theirs, 1000);
+    pair.server.machine.hold(theirs, true);
+    pair.run();
+    pair.client.take();
+    assert_eq!(pair.client.machine.sendable(link), 0);
+    assert_eq!(pair.client.send(link, None, b"x"), Err(SendError::WindowClosed));
+    pair.server.machine.hold(theirs, false);
+    pair.run();
+    assert_eq!(pair.client.only(), Event::Credit { link, credit: 1000, drain: false });
+    assert_eq!(pair.client.machine.sendable(link), 1000);
+}
+
+#[test]
+fn section_2_5_6_frames_beyond_the_window_are_held_back() {
+    let server = Config { session_window: 4, max_frame_size: 512, ..Config::default() };
+    let (mut pair, session, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
+    let other = pair.client.machine.attach(session, attach("other", Role::Sender)).unwrap();
+    pair.run();
+    let their_other = pair.server.machine.links().nth(1).unwrap();
+    pair.server.machine.grant(theirs, 10);
+    pair.server.machine.grant(their_other, 10);
+    pair.run();
+    pair.client.take();
+    pair.server.take();
+    pair.wire.clear();
+    let message: Vec<u8> = (0..10_000u32).map(|byte| byte as u8).collect();
+    pair.client.send(link, Some(1), &message).unwrap();
+    pair.client.machine.flush(pair.now);
+    assert!(pair.client.machine.output().len() <= 4 * 512, "no more than the window");
+    assert_eq!((pair.client.machine.sendable(link), pair.client.machine.sendable(other)), (0, 0));
+    assert_eq!(pair.client.send(other, None, b"later"), Err(SendError::WindowClosed));
+    pair.run();
+    let pieces = pair.server.pieces();
+    assert!(pieces.len() > 20 && pieces[0].first && !pieces[pieces.len() - 1].more);
+    assert_eq!(pieces.iter().flat_map(|piece| piece.payload.clone()).collect::<Vec<_>>(), message);
+    assert_eq!(pair.client.machine.sendable(other), 10);
+}
+
+#[test]
+fn section_2_5_6_held_frames_go_with_their_link() {
+    let server = Config { session_window: 2, max_frame_size: 512, ..Config::default() };
+    let (mut pair, session, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
+    pair.server.machine.grant(theirs, 10);
+    pair.run();
+    pair.client.send(link, Some(1), &[7; 5000]).unwrap();
+    pair.client.machine.detach(link, true, None);
+    pair.run();
+    let pieces = pair.server.pieces();
+    assert!(pieces.len() == 2 && pieces[1].more, "the delivery stays incomplete");
+    pair.client.take();
+    let again = pair.client.machine.attach(session, attach("again", Role::Sender)).unwrap();
+    pair.run();
+    let theirs = pair.server.machine.links().next().unwrap();
+    pair.server.machine.grant(theirs, 10);
+    pair.run();
+    pair.client.machine.transfer(again, piece(None, b"next")).unwrap();
+    pair.run();
+    assert_eq!(pair.server.pieces().len(), 1, "the numbers of the session go on");
+}
+
+#[test]
+fn section_2_5_6_an_aborted_delivery_ends_even_while_the_window_is_closed() {
+    let server = Config { session_window: 2, max_frame_size: 512, ..Config::default() };
+    let (mut pair, _, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
+    pair.server.machine.grant(theirs, 10);
+    pair.run();
+    let start = Outgoing { more: true, ..piece(Some(1), &[7; 5000]) };
+    pair.client.machine.transfer(link, start).unwrap();
+    let abort = Outgoing { first: false, aborted: true, ..piece(None, b"") };
+    pair.client.machine.transfer(link, abort).unwrap();
+    pair.run();
+    let pieces = pair.server.pieces();
+    assert_eq!(pieces.len(), 3, "what was held is not sent");
+    assert!(pieces[2].aborted && !pieces[2].more && pieces[2].payload.is_empty());
+    let mut tokens = Vec::new();
+    pair.client.machine.take_unsettled(link, |token| tokens.push(token));
+    assert!(tokens.is_empty(), "no outcome will come");
+}
+
+#[test]
+fn section_2_5_6_a_hold_ends_with_its_link() {
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    raw.side.machine.hold(link, true);
+    raw.bytes(b"");
+    let written = raw.written();
+    assert!(matches!(&written[..], [(_, Performative::Flow(flow))] if flow.incoming_window == 0), "{written:?}");
+    raw.send(0, detach(0, true));
+    let written = raw.written();
+    let window = written.iter().find_map(|(_, performative)| match performative {
+        Performative::Flow(flow) => Some(flow.incoming_window),
+        _ => None,
+    });
+    assert_eq!(window, Some(4096), "{written:?}");
+}
+
+#[test]
+fn section_2_7_4_a_flow_that_asks_for_an_echo_gets_one() {
+    let mut raw = Raw::begun(Config::default());
+    raw.send(0, Performative::Flow(Flow { echo: true, ..flow() }));
+    let written = raw.written();
+    assert!(
+        matches!(&written[..], [(_, Performative::Flow(flow))] if flow.handle.is_none() && !flow.echo),
+        "{written:?}"
+    );
+}
