@@ -33,7 +33,11 @@ pub(super) struct ServerExchange {
 impl ServerExchange {
     /// Answers a client's first message: the exchange, and the server's first message.
     pub(super) fn begin(first: &ClientFirst<'_>, verifier: Verifier, nonce: &Nonce) -> (Self, Vec<u8>) {
-        let nonce = format!("{}{}", first.nonce, BASE64.encode(nonce));
+        Self::begin_with(first, verifier, &BASE64.encode(nonce))
+    }
+
+    pub(super) fn begin_with(first: &ClientFirst<'_>, verifier: Verifier, nonce: &str) -> (Self, Vec<u8>) {
+        let nonce = format!("{}{nonce}", first.nonce);
         let reply = ServerFirst { nonce: &nonce, salt: verifier.salt.clone(), iterations: verifier.iterations }.write();
         let messages = format!("{},{reply},", first.bare);
         let gs2_header = first.gs2_header.to_owned();

@@ -1,1 +1,84 @@
-//! t
+//! Both sides of SASL: against the vectors of the RFCs, against each other, against another library's client, and
+//! against bytes that make no sense.
+
+mod client;
+mod exchange;
+mod foreign;
+mod fuzz;
+mod messages;
+mod server;
+mod vectors;
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+
+use super::{Credentials, Hash, Mechanism, Nonce, PlainRule, Server, Step, Verifier, derive};
+use crate::types::SaslInit;
+
+const NONCE: Nonce = *b"eighteen bytes now";
+const ROUNDS: NonZeroU32 = NonZeroU32::new(4_096).unwrap();
+
+/// What a server knows in these tests.
+#[derive(Default)]
+struct Users {
+    passwords: HashMap<&'static str, &'static str>,
+    anonymous: bool,
+    open: bool,
+    certificate: Option<&'static str>,
+}
+
+impl Users {
+    fn alice() -> Self {
+        Self { passwords: [("alice", "pencil"), ("böb, =c", "grün")].into(), ..Self::default() }
+    }
+}
+
+impl Credentials for Users {
+    fn anonymous(&self) -> bool {
+        self.anonymous
+    }
+
+    fn plain(&self, user: &str) -> PlainRule {
+        if self.open { PlainRule::Accept } else { PlainRule::Check(self.scram(user, Hash::Sha256)) }
+    }
+
+    fn scram(&self, user: &str, hash: Hash) -> Verifier {
+        let decoy = Verifier {
+            hash,
+            salt: vec![1; 16],
+            iterations: ROUNDS,
+            stored_key: vec![2; hash.length()],
+            server_key: vec![3; hash.length()],
+        };
+        let real = |password| derive(hash, password, &[9; 16], ROUNDS).unwrap();
+        self.passwords.get(user).copied().map_or(decoy, real)
+    }
+
+    fn external(&self) -> Option<String> {
+        self.certificate.map(str::to_owned)
+    }
+}
+
+fn server() -> Server {
+    Server::new(Mechanism::ALL.to_vec(), NONCE)
+}
+
+fn init(mechanism: &str, message: Option<&[u8]>) -> SaslInit {
+    SaslInit { mechanism: mechanism.into(), initial_response: message.map(<[u8]>::to_vec), hostname: None }
+}
+
+/// The challenge of a step that has to be one.
+fn challenge(step: Step) -> Vec<u8> {
+    match step {
+        Step::Challenge(challenge) => challenge,
+        other => panic!("no challenge but {other:?}"),
+    }
+}
+
+/// The user who was let in, if the step lets in.
+fn admitted(step: &Step) -> Option<Option<&str>> {
+    match step {
+        Step::Accepted { identity, .. } => Some(identity.user.as_deref()),
+        _ => None,
+    }
+}

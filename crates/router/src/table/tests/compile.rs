@@ -19,7 +19,7 @@ fn read(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(folder().join(name)).unwrap()).unwrap()
 }
 
-fn golden(name: &str) -> Plan {
+pub(super) fn golden(name: &str) -> Plan {
     serde_json::from_value(read(name)).unwrap()
 }
 

@@ -2,6 +2,7 @@
 
 mod compile;
 mod diff;
+mod handshake;
 mod lookup;
 mod names;
 mod patterns;

@@ -1,0 +1,144 @@
+//! The client: what it chooses, and what it does not let a server get away with.
+
+use super::{NONCE, Users, init};
+use crate::sasl::{Client, ClientError, Login, Mechanism, Server, Step};
+use crate::types::{SaslCode, SaslOutcome, Symbol};
+
+fn login(user: &str, password: &str) -> Login {
+    Login { password: Some((user.into(), password.into())), ..Login::default() }
+}
+
+fn symbols(names: &[&str]) -> Vec<Symbol> {
+    names.iter().map(|name| Symbol::from(*name)).collect()
+}
+
+fn ok(data: Option<&[u8]>) -> SaslOutcome {
+    SaslOutcome { code: SaslCode::Ok, additional_data: data.map(<[u8]>::to_vec) }
+}
+
+#[test]
+fn it_chooses_the_strongest_that_it_can_do() {
+    let password = login("alice", "pencil");
+    let both = Login { certificate: true, ..password.clone() };
+    let bound = Login { mechanisms: Some(vec![Mechanism::Plain]), ..password.clone() };
+    let all = ["PLAIN", "ANONYMOUS", "SCRAM-SHA-1", "GSSAPI", "SCRAM-SHA-512", "EXTERNAL", "SCRAM-SHA-256"];
+    for (login, offered, chosen) in [
+        (&password, &all[..], "SCRAM-SHA-512"),
+        (&password, &["PLAIN", "SCRAM-SHA-256"], "SCRAM-SHA-256"),
+        (&password, &["PLAIN", "ANONYMOUS"], "PLAIN"),
+        (&both, &all, "EXTERNAL"),
+        (&both, &["PLAIN"], "PLAIN"),
+        (&bound, &all, "PLAIN"),
+        (&Login::default(), &all, "ANONYMOUS"),
+    ] {
+        let init = Client::new(login.clone(), NONCE).start(&symbols(offered), Some("space".into())).unwrap();
+        assert_eq!(init.mechanism.as_str(), chosen, "{offered:?}");
+        assert_eq!(init.hostname.as_deref(), Some("space"));
+    }
+}
+
+#[test]
+fn it_says_so_where_nothing_fits() {
+    let error = Client::new(Login::default(), NONCE).start(&symbols(&["PLAIN", "GSSAPI"]), None).unwrap_err();
+    assert_eq!(error, ClientError::NoMechanism("PLAIN, GSSAPI".into()));
+    for unusable in [login("", "pencil"), login("alice", "pen\u{7}cil"), login("a\u{7}", "pencil")] {
+        for offered in ["PLAIN", "SCRAM-SHA-256"] {
+            let error = Client::new(unusable.clone(), NONCE).start(&symbols(&[offered]), None).unwrap_err();
+            assert!(matches!(error, ClientError::Unusable(_)), "{error}");
+        }
+    }
+}
+
+/// A client at its second message, and the server it talks to.
+fn midway() -> (Client, Server, Vec<u8>) {
+    let mut client = Client::new(login("alice", "pencil"), NONCE);
+    let init = client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
+    let mut server = super::server();
+    let first = super::challenge(server.init(&init, &Users::alice()));
+    let response = client.challenge(&first).unwrap();
+    (client, server, response)
+}
+
+fn server_final() -> (Client, Vec<u8>) {
+    let (client, mut server, response) = midway();
+    let Step::Accepted { data: Some(data), .. } = server.response(&response, &Users::alice()) else { panic!() };
+    (client, data)
+}
+
+#[test]
+fn the_server_may_prove_itself_in_the_outcome_or_in_a_challenge_before_it() {
+    let (mut client, data) = server_final();
+    assert_eq!(client.outcome(&ok(Some(&data))), Ok(()));
+    let (mut client, data) = server_final();
+    assert_eq!(client.challenge(&data), Ok(Vec::new()));
+    assert_eq!(client.outcome(&ok(None)), Ok(()));
+}
+
+#[test]
+fn a_server_that_does_not_prove_itself_is_not_trusted() {
+    let (mut client, _) = server_final();
+    assert_eq!(client.outcome(&ok(None)), Err(ClientError::Unproven));
+    let (mut client, mut data) = server_final();
+    data[5] ^= 1;
+    assert!(matches!(client.outcome(&ok(Some(&data))), Err(ClientError::Unproven | ClientError::Protocol(_))));
+    let (mut client, _) = server_final();
+    assert_eq!(client.outcome(&ok(Some(b"v=AAAA"))), Err(ClientError::Unproven));
+    let (mut client, _) = server_final();
+    assert_eq!(client.outcome(&ok(Some(b"e=other-error"))), Err(ClientError::Named("other-error".into())));
+    let mut early = Client::new(login("alice", "pencil"), NONCE);
+    early.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
+    assert_eq!(early.outcome(&ok(None)), Err(ClientError::Unproven));
+}
+
+#[test]
+fn a_refusal_is_told_as_it_is() {
+    for code in [SaslCode::Auth, SaslCode::Sys, SaslCode::SysPerm, SaslCode::SysTemp] {
+        let (mut client, _, _) = midway();
+        assert_eq!(client.outcome(&SaslOutcome { code, additional_data: None }), Err(ClientError::Refused(code)));
+    }
+}
+
+#[test]
+fn a_challenge_that_could_harm_is_refused() {
+    use base64::Engine as _;
+    let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
+    for challenge in [
+        format!("r={nonce},s=AAAA,i=4096"),            // adds nothing to the client's nonce
+        "r=another,s=AAAA,i=4096".into(),              // of another exchange
+        format!("r={nonce}x,s=AAAA,i=4095"),           // cheap to break
+        format!("r={nonce}x,s=AAAA,i=10000001"),       // keeps the client busy
+        format!("r={nonce}x,s=AAAA,i=99999999999999"), // no number
+        String::new(),
+    ] {
+        let mut client = Client::new(login("alice", "pencil"), NONCE);
+        client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
+        let refused = client.challenge(challenge.as_bytes());
+        assert!(matches!(refused, Err(ClientError::Protocol(_))), "{challenge}: {refused:?}");
+        assert!(client.challenge(b"again").is_err(), "it is over");
+    }
+}
+
+#[test]
+fn what_comes_out_of_turn_is_refused() {
+    let mut fresh = Client::new(login("alice", "pencil"), NONCE);
+    assert!(fresh.challenge(b"").is_err());
+    assert!(Client::new(Login::default(), NONCE).outcome(&ok(None)).is_err());
+    let mut plain = Client::new(login("alice", "pencil"), NONCE);
+    plain.start(&symbols(&["PLAIN"]), None).unwrap();
+    assert!(plain.start(&symbols(&["PLAIN"]), None).is_err());
+    let mut plain = Client::new(login("alice", "pencil"), NONCE);
+    plain.start(&symbols(&["PLAIN"]), None).unwrap();
+    assert!(plain.challenge(b"").is_err());
+}
+
+#[test]
+fn plain_takes_an_empty_password_along() {
+    let message = Client::new(login("guest", ""), NONCE).start(&symbols(&["PLAIN"]), None).unwrap();
+    assert_eq!(message, init("PLAIN", Some(b"\0guest\0")));
+}
+
+#[test]
+fn no_password_is_shown_in_logs() {
+    let shown = format!("{:?}", login("alice", "pencil"));
+    assert!(shown.contains("alice") && !shown.contains("pencil"), "{shown}");
+}

@@ -1,0 +1,171 @@
+//! The server: every row of its table, and what it never gives away.
+
+use super::{NONCE, Users, admitted, challenge, init, server};
+use crate::sasl::{Identity, Mechanism, Server, Step};
+use crate::types::SaslCode;
+
+fn refusal(step: &Step) -> SaslCode {
+    match step {
+        Step::Refused { code, .. } => *code,
+        other => panic!("not refused but {other:?}"),
+    }
+}
+
+#[test]
+fn mechanisms_go_out_as_they_were_offered() {
+    let server = Server::new(vec![Mechanism::External, Mechanism::Plain], NONCE);
+    assert_eq!(server.mechanisms(), ["EXTERNAL".into(), "PLAIN".into()]);
+}
+
+#[test]
+fn a_mechanism_that_is_not_offered_is_refused() {
+    for name in ["ANONYMOUS", "CRAM-MD5", "", "plain", "SCRAM-SHA-256-PLUS"] {
+        let mut server = Server::new(vec![Mechanism::Plain], NONCE);
+        let users = Users { anonymous: true, open: true, ..Users::default() };
+        assert_eq!(refusal(&server.init(&init(name, Some(b"\0a\0b")), &users)), SaslCode::Auth, "{name}");
+    }
+}
+
+#[test]
+fn without_a_name_one_comes_in_only_where_that_is_allowed() {
+    for message in [None, Some(&b""[..]), Some(b"sirhc"), Some(b"\xff\0")] {
+        let open = Users { anonymous: true, ..Users::default() };
+        let step = server().init(&init("ANONYMOUS", message), &open);
+        assert_eq!(admitted(&step), Some(None), "{message:?}");
+        assert_eq!(refusal(&server().init(&init("ANONYMOUS", message), &Users::alice())), SaslCode::Auth);
+    }
+}
+
+#[test]
+fn a_certificate_is_enough_for_its_own_subject() {
+    let users = Users { certificate: Some("alice"), ..Users::default() };
+    for message in [None, Some(&b""[..]), Some(b"alice")] {
+        assert_eq!(admitted(&server().init(&init("EXTERNAL", message), &users)), Some(Some("alice")), "{message:?}");
+    }
+    assert_eq!(refusal(&server().init(&init("EXTERNAL", Some(b"bob")), &users)), SaslCode::Auth);
+    assert_eq!(refusal(&server().init(&init("EXTERNAL", None), &Users::alice())), SaslCode::Auth);
+}
+
+#[test]
+fn a_password_is_checked_elsewhere() {
+    for (message, right) in [
+        (&b"\0alice\0pencil"[..], true),
+        (b"alice\0alice\0pencil", true),
+        (b"\0alice\0crayon", false),
+        (b"\0alice\0", false),
+        (b"\0mallory\0pencil", false),
+    ] {
+        let mut server = server();
+        let Step::CheckPlain(check) = server.init(&init("PLAIN", Some(message)), &Users::alice()) else {
+            panic!("the password is to be checked");
+        };
+        let answer = std::thread::scope(|scope| scope.spawn(|| check.verify()).join().unwrap());
+        let step = server.plain_checked(Some(answer));
+        assert_eq!(admitted(&step), right.then_some(Some("alice")));
+        if !right {
+            assert_eq!(refusal(&step), SaslCode::Auth);
+        }
+    }
+}
+
+#[test]
+fn in_an_open_space_any_password_will_do() {
+    let users = Users { open: true, ..Users::default() };
+    for message in [&b"\0alice\0pencil"[..], b"\0whoever\0", b"\0a@b\0\x07"] {
+        assert!(admitted(&server().init(&init("PLAIN", Some(message)), &users)).flatten().is_some());
+    }
+}
+
+#[test]
+fn a_check_for_which_there_is_no_room_may_be_tried_again() {
+    let mut server = server();
+    assert!(matches!(server.init(&init("PLAIN", Some(b"\0alice\0pencil")), &Users::alice()), Step::CheckPlain(_)));
+    assert_eq!(refusal(&server.plain_checked(None)), SaslCode::SysTemp);
+    assert_eq!(refusal(&server.plain_checked(Some(true))), SaslCode::Sys, "it is over");
+}
+
+#[test]
+fn the_first_message_may_come_in_a_response() {
+    for none in [None, Some(&b""[..])] {
+        let mut server = server();
+        assert!(challenge(server.init(&init("PLAIN", none), &Users::alice())).is_empty());
+        assert!(matches!(server.response(b"\0alice\0pencil", &Users::alice()), Step::CheckPlain(_)));
+
+        let mut server = super::server();
+        assert!(challenge(server.init(&init("SCRAM-SHA-256", none), &Users::alice())).is_empty());
+        assert!(challenge(server.response(b"n,,n=alice,r=abc", &Users::alice())).starts_with(b"r=abc"));
+    }
+    let mut server = server();
+    assert!(challenge(server.init(&init("PLAIN", None), &Users::alice())).is_empty());
+    assert_eq!(refusal(&server.response(b"", &Users::alice())), SaslCode::Auth, "it was asked for once");
+}
+
+#[test]
+fn what_comes_out_of_turn_is_refused() {
+    let users = Users::alice();
+    assert_eq!(refusal(&server().response(b"x", &users)), SaslCode::Sys);
+    assert_eq!(refusal(&server().plain_checked(Some(true))), SaslCode::Sys);
+
+    let mut twice = server();
+    let first = init("SCRAM-SHA-256", Some(b"n,,n=alice,r=abc"));
+    challenge(twice.init(&first, &users));
+    assert_eq!(refusal(&twice.init(&first, &users)), SaslCode::Sys);
+
+    let mut early = server();
+    assert!(matches!(early.init(&init("PLAIN", Some(b"\0alice\0pencil")), &users), Step::CheckPlain(_)));
+    assert_eq!(refusal(&early.response(b"again", &users)), SaslCode::Sys);
+    assert_eq!(refusal(&early.plain_checked(Some(true))), SaslCode::Sys, "the interruption ended it");
+}
+
+#[test]
+fn a_last_message_of_another_exchange_is_refused() {
+    let users = Users::alice();
+    for last in [
+        "c=biws,r=abc,p=AAAA",        // not the server's nonce
+        "c=eSws,r={nonce},p=AAAA",    // y,, instead of n,,
+        "c=biws,r={nonce},p=AAAA",    // too short a proof
+        "c=biws,r={nonce},p={zeros}", // a wrong proof
+        "c=biws,r={nonce}",           // no proof
+        "",
+    ] {
+        let mut server = server();
+        let first = challenge(server.init(&init("SCRAM-SHA-256", Some(b"n,,n=alice,r=abc")), &users));
+        let nonce = std::str::from_utf8(&first).unwrap().split(',').next().unwrap().strip_prefix("r=").unwrap();
+        let zeros = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+        let last = last.replace("{nonce}", nonce).replace("{zeros}", zeros);
+        assert_eq!(refusal(&server.response(last.as_bytes(), &users)), SaslCode::Auth, "{last}");
+    }
+}
+
+#[test]
+fn an_unknown_user_is_shown_the_same_exchange() {
+    let users = Users::alice();
+    let shape = |user: &str| {
+        let mut server = server();
+        let first = format!("n,,n={user},r=abc");
+        let first = challenge(server.init(&init("SCRAM-SHA-256", Some(first.as_bytes())), &users));
+        let text = String::from_utf8(first).unwrap();
+        let last = format!("c=biws,{},p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", text.split(',').next().unwrap());
+        (text.len(), text.rsplit(',').next().unwrap().to_owned(), refusal(&server.response(last.as_bytes(), &users)))
+    };
+    assert_eq!(shape("alice"), shape("mallory"));
+}
+
+#[test]
+fn nothing_secret_is_shown_in_logs() {
+    let users = Users::alice();
+    let Step::CheckPlain(check) = server().init(&init("PLAIN", Some(b"\0alice\0pencil")), &users) else { panic!() };
+    let verifier = super::derive(crate::sasl::Hash::Sha256, "pencil", b"pepper__", super::ROUNDS).unwrap();
+    let shown = format!("{check:?} {verifier:?}");
+    assert!(!shown.contains("pencil") && !shown.contains("stored") && !shown.contains("server_key"), "{shown}");
+}
+
+#[test]
+fn an_identity_tells_how_it_was_proved() {
+    let users = Users { open: true, ..Users::default() };
+    let Step::Accepted { identity, data } = server().init(&init("PLAIN", Some(b"\0alice\0x")), &users) else {
+        panic!()
+    };
+    assert_eq!(identity, Identity { mechanism: Mechanism::Plain, user: Some("alice".into()) });
+    assert_eq!(data, None);
+}

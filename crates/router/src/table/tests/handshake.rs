@@ -1,0 +1,309 @@
+//! Contracts 4 and 5 with real clients: who comes in, and into which space.
+
+use std::sync::Arc;
+
+use enmasse_amqp::sasl::{Client, Login, Mechanism, Step};
+use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
+
+use super::compile::golden;
+use crate::plan::Plan;
+use crate::table::tests::{SECRET, closed, plan, space, table};
+use crate::table::{Guest, Handshake, Peer, Table};
+
+const NONCE: [u8; 18] = [5; 18];
+
+fn shared(plan: &Plan) -> Arc<Table> {
+    Arc::new(table(plan))
+}
+
+/// A peer on this machine, without TLS.
+fn local() -> Peer {
+    Peer { confidential: true, ..Peer::default() }
+}
+
+fn named(sni: &str) -> Peer {
+    Peer { sni: Some(sni.into()), ..local() }
+}
+
+fn password(user: &str, password: &str, mechanism: &str) -> Login {
+    let mechanisms = Some(vec![Mechanism::from_name(mechanism).unwrap()]);
+    Login { password: Some((user.into(), password.into())), mechanisms, ..Login::default() }
+}
+
+/// Runs a whole exchange; the client checks the server as well.
+fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Result<Guest, SaslCode> {
+    let mut handshake = Handshake::new(Arc::clone(table), peer, NONCE);
+    let mut client = Client::new(login, NONCE);
+    let init = client.start(&handshake.mechanisms(), hostname.map(str::to_owned)).map_err(|_| SaslCode::SysPerm)?;
+    let mut step = handshake.init(&init);
+    loop {
+        step = match step {
+            Step::Challenge(challenge) => handshake.response(&client.challenge(&challenge).unwrap()),
+            Step::CheckPlain(check) => handshake.plain_checked(Some(check.verify())),
+            Step::Refused { code, .. } => return Err(code),
+            Step::Accepted { identity, data } => {
+                client.outcome(&SaslOutcome { code: SaslCode::Ok, additional_data: data }).unwrap();
+                return Ok(identity);
+            }
+        };
+    }
+}
+
+fn guest(table: &Table, space: &str, user: Option<&str>) -> Guest {
+    Guest { space: table.space_named(space), user: user.map(str::to_owned) }
+}
+
+fn offered(table: &Arc<Table>, peer: &Peer) -> Vec<String> {
+    let handshake = Handshake::new(Arc::clone(table), peer.clone(), NONCE);
+    handshake.mechanisms().iter().map(|name| name.as_str().to_owned()).collect()
+}
+
+#[test]
+fn the_space_of_the_server_name_offers_its_own_mechanisms_and_else_all_do() {
+    let table = shared(&golden("many-spaces.json"));
+    assert_eq!(offered(&table, &named("shop.north")), ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]);
+    assert_eq!(offered(&table, &named("lab")), ["PLAIN", "ANONYMOUS"]);
+    let all = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"];
+    assert_eq!(offered(&table, &local()), all);
+    assert_eq!(offered(&table, &named("localhost")), all);
+}
+
+#[test]
+fn plain_is_offered_only_where_nobody_listens() {
+    let table = shared(&golden("closed.json"));
+    assert_eq!(offered(&table, &Peer::default()), ["SCRAM-SHA-512", "SCRAM-SHA-256"]);
+    let init =
+        SaslInit { mechanism: "PLAIN".into(), initial_response: Some(b"\0alice\0pencil".into()), hostname: None };
+    let step = Handshake::new(table, Peer::default(), NONCE).init(&init);
+    assert!(matches!(step, Step::Refused { code: SaslCode::Auth, .. }));
+}
+
+#[test]
+fn external_is_offered_only_to_a_certificate() {
+    let table = shared(&golden("many-spaces.json"));
+    let peer = Peer { subject: Some("anonymous".into()), ..named("mixed") };
+    assert_eq!(offered(&table, &peer), ["EXTERNAL", "SCRAM-SHA-256", "ANONYMOUS"]);
+    assert_eq!(offered(&table, &named("mixed")), ["SCRAM-SHA-256", "ANONYMOUS"]);
+}
+
+#[test]
+fn the_list_of_mechanisms_is_never_empty() {
+    assert_eq!(offered(&Arc::new(Table::empty(SECRET)), &local()), ["SCRAM-SHA-256"]);
+    let mut plain = space("s", &[]);
+    plain.authentication.anonymous = false;
+    let table = shared(&plan(1, [plain]));
+    assert_eq!(offered(&table, &Peer::default()), ["SCRAM-SHA-256"]);
+    assert!(log_in(&table, Peer::default(), password("a", "b", "SCRAM-SHA-256"), None).is_err());
+}
+
+#[test]
+fn in_an_open_space_everybody_comes_in() {
+    let table = shared(&golden("open.json"));
+    assert_eq!(log_in(&table, local(), Login::default(), None), Ok(guest(&table, "default", None)));
+    let any = password("whoever", "whatever", "PLAIN");
+    assert_eq!(log_in(&table, local(), any, None), Ok(guest(&table, "default", Some("whoever"))));
+    let no_sasl = Guest::without_sasl(&table, &local());
+    assert_eq!(table.open(&no_sasl, Some("localhost")), Ok(table.space_named("default").unwrap()));
+}
+
+#[test]
+fn in_a_closed_space_only_users_with_their_passwords_do() {
+    let table = shared(&golden("closed.json"));
+    for (user, secret, mechanism) in [
+        ("alice", "pencil", "SCRAM-SHA-512"),
+        ("alice", "pencil", "SCRAM-SHA-256"),
+        ("alice", "pencil", "PLAIN"),
+        ("bob", "crayon", "SCRAM-SHA-512"),
+        ("bob", "crayon", "PLAIN"),
+        ("carol@example.com", "quill", "SCRAM-SHA-256"),
+        ("carol@example.com", "quill", "PLAIN"),
+    ] {
+        let found = log_in(&table, local(), password(user, secret, mechanism), None);
+        assert_eq!(found, Ok(guest(&table, "default", Some(user))), "{user} {mechanism}");
+    }
+    for (user, secret, mechanism) in [
+        ("alice", "crayon", "SCRAM-SHA-512"),
+        ("alice", "crayon", "PLAIN"),
+        ("bob", "crayon", "SCRAM-SHA-256"), // bob has no such verifier
+        ("mallory", "pencil", "SCRAM-SHA-256"),
+        ("mallory", "pencil", "PLAIN"),
+        ("anonymous", "", "PLAIN"),
+    ] {
+        let found = log_in(&table, local(), password(user, secret, mechanism), None);
+        assert_eq!(found, Err(SaslCode::Auth), "{user} {mechanism}");
+    }
+    assert_eq!(log_in(&table, local(), Login::default(), None), Err(SaslCode::SysPerm), "ANONYMOUS is not offered");
+    let error = table.open(&Guest::without_sasl(&table, &local()), None).unwrap_err();
+    assert_eq!(error.condition, condition::UNAUTHORIZED_ACCESS);
+}
+
+#[test]
+fn a_space_without_users_is_closed_too() {
+    let table = shared(&plan(1, [closed(space("s", &[]), Vec::new())]));
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        assert_eq!(log_in(&table, local(), password("alice", "pencil", mechanism), None), Err(SaslCode::Auth));
+    }
+}
+
+#[test]
+fn the_space_is_found_by_server_name_host_name_or_user_name() {
+    let table = shared(&golden("many-spaces.json"));
+    let alice = Ok(guest(&table, "shop.north", Some("alice")));
+    for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
+        let login = |user| password(user, "pencil", mechanism);
+        assert_eq!(log_in(&table, named("shop.north"), login("alice"), None), alice);
+        assert_eq!(log_in(&table, local(), login("alice"), Some("shop.north")), alice);
+        assert_eq!(log_in(&table, local(), login("alice@shop.north"), None), alice);
+        assert_eq!(log_in(&table, local(), login("alice@SHOP.North"), Some("localhost")), alice);
+        assert_eq!(log_in(&table, named("shop.north"), login("alice@shop.north"), Some("lab")), alice);
+    }
+}
+
+#[test]
+fn a_user_is_a_user_of_its_own_space_only() {
+    let table = shared(&golden("many-spaces.json"));
+    for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
+        let login = |user| password(user, "pencil", mechanism);
+        assert_eq!(log_in(&table, local(), login("alice"), None), Err(SaslCode::Auth), "no space was named");
+        assert_eq!(log_in(&table, local(), login("alice"), Some("shop")), Err(SaslCode::Auth), "two have that name");
+        assert_eq!(log_in(&table, local(), login("alice"), Some("shop.south")), Err(SaslCode::Auth));
+        assert_eq!(log_in(&table, named("shop.south"), login("alice@shop.north"), None), Err(SaslCode::Auth));
+        assert_eq!(log_in(&table, local(), login("alice@nowhere"), None), Err(SaslCode::Auth));
+    }
+}
+
+#[test]
+fn a_mechanism_of_another_space_is_no_way_in() {
+    let table = shared(&golden("many-spaces.json"));
+    let anywhere = password("anonymous@mixed", "x", "PLAIN");
+    assert_eq!(log_in(&table, local(), anywhere, None), Err(SaslCode::Auth), "`mixed` has no PLAIN");
+    let scram = password("alice@lab", "pencil", "SCRAM-SHA-256");
+    assert_eq!(log_in(&table, local(), scram, None), Err(SaslCode::Auth), "`lab` has no verifiers");
+}
+
+#[test]
+fn a_suffix_that_names_the_space_is_taken_off_and_any_other_belongs_to_the_name() {
+    let table = shared(&golden("closed.json"));
+    let login = |user| log_in(&table, local(), password(user, "quill", "SCRAM-SHA-256"), None);
+    assert_eq!(login("carol@example.com"), Ok(guest(&table, "default", Some("carol@example.com"))));
+    assert_eq!(login("carol@example.com@default"), Ok(guest(&table, "default", Some("carol@example.com"))));
+    assert_eq!(login("carol"), Err(SaslCode::Auth));
+    let open = shared(&golden("open.json"));
+    let whoever = log_in(&open, local(), password("whoever@default.default", "x", "PLAIN"), None);
+    assert_eq!(whoever, Ok(guest(&open, "default", Some("whoever"))));
+}
+
+#[test]
+fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
+    let table = shared(&golden("many-spaces.json"));
+    let certificate = |subject: &str, sni: &str| {
+        let peer = Peer { subject: Some(subject.into()), ..named(sni) };
+        let mechanisms = Some(vec![Mechanism::External]);
+        log_in(&table, peer, Login { certificate: true, mechanisms, ..Login::default() }, None)
+    };
+    assert_eq!(certificate("anonymous", "mixed"), Ok(guest(&table, "mixed", Some("anonymous"))));
+    assert_eq!(certificate("mallory", "mixed"), Err(SaslCode::Auth));
+    assert_eq!(certificate("alice", "shop.north"), Err(SaslCode::SysPerm), "not offered there");
+    assert_eq!(certificate("alice", "localhost"), Err(SaslCode::Auth), "offered, but no space is named");
+}
+
+#[test]
+fn without_a_name_the_host_name_of_open_decides() {
+    let table = shared(&golden("many-spaces.json"));
+    let waiting = log_in(&table, local(), Login::default(), None).unwrap();
+    assert_eq!(waiting, Guest { space: None, user: None });
+    for guest in [waiting, Guest::without_sasl(&table, &named("localhost"))] {
+        assert_eq!(table.open(&guest, Some("lab")), Ok(table.space_named("lab").unwrap()));
+        assert_eq!(table.open(&guest, None).unwrap_err().condition, condition::NOT_FOUND);
+        assert_eq!(table.open(&guest, Some("shop")).unwrap_err().condition, condition::NOT_FOUND);
+        assert_eq!(table.open(&guest, Some("shop.north")).unwrap_err().condition, condition::UNAUTHORIZED_ACCESS);
+    }
+}
+
+#[test]
+fn without_a_name_a_host_name_of_sasl_or_a_server_name_decides_at_once() {
+    let table = shared(&golden("many-spaces.json"));
+    let lab = Ok(guest(&table, "lab", None));
+    assert_eq!(log_in(&table, local(), Login::default(), Some("lab")), lab);
+    assert_eq!(log_in(&table, named("lab"), Login::default(), Some("shop")), lab);
+    assert_eq!(log_in(&table, local(), Login::default(), Some("shop.north")), Err(SaslCode::Auth));
+    let guest = Guest::without_sasl(&table, &named("lab"));
+    assert_eq!(table.open(&guest, Some("mixed")).unwrap_err().condition, condition::NOT_ALLOWED);
+    assert_eq!(table.open(&guest, Some("lab.south")).ok(), table.space_named("lab"));
+}
+
+#[test]
+fn a_later_open_that_names_another_space_is_not_allowed() {
+    let table = shared(&golden("many-spaces.json"));
+    let alice = guest(&table, "shop.north", Some("alice"));
+    let error = table.open(&alice, Some("lab")).unwrap_err();
+    assert_eq!(error.condition, condition::NOT_ALLOWED);
+    for fine in [None, Some("shop.north"), Some("localhost"), Some("shop")] {
+        assert_eq!(table.open(&alice, fine).ok(), alice.space, "{fine:?}");
+    }
+}
+
+#[test]
+fn a_space_that_is_gone_by_open_is_not_found() {
+    let first = table(&golden("many-spaces.json"));
+    let alice = guest(&first, "shop.north", Some("alice"));
+    let second = Table::compile(&plan(10, [space("new", &[])]), &first).unwrap();
+    assert_eq!(second.open(&alice, None).unwrap_err().condition, condition::NOT_FOUND);
+}
+
+#[test]
+fn a_plan_applied_during_the_handshake_cannot_join_two_spaces() {
+    let before = golden("many-spaces.json");
+    let first = shared(&before);
+    let guest = log_in(&first, local(), password("alice@shop.north", "pencil", "SCRAM-SHA-256"), None).unwrap();
+    let mut swapped = before.clone();
+    swapped.version += 1;
+    (swapped.spaces[0].names, swapped.spaces[1].names) =
+        (swapped.spaces[1].names.clone(), swapped.spaces[0].names.clone());
+    let second = Table::compile(&swapped, &first).unwrap();
+    let key = second.open(&guest, None).unwrap();
+    assert_eq!(second.space(key).unwrap().uid(), "space-1", "the space of the password, whatever it is called now");
+}
+
+#[test]
+fn a_user_that_does_not_exist_is_shown_what_one_that_exists_is() {
+    let table = shared(&golden("closed.json"));
+    let shown = |user: &str, mechanism: &str| {
+        let first = format!("n,,n={user},r=abc").into_bytes();
+        let init = SaslInit { mechanism: Symbol::from(mechanism), initial_response: Some(first), hostname: None };
+        match Handshake::new(Arc::clone(&table), local(), NONCE).init(&init) {
+            Step::Challenge(challenge) => String::from_utf8(challenge).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let rounds = |text: &str| text.rsplit(',').next().unwrap().to_owned();
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let (real, unreal) = (shown("alice", mechanism), shown("mallory", mechanism));
+        assert_eq!((real.len(), rounds(&real)), (unreal.len(), rounds(&unreal)), "{mechanism}");
+        assert_eq!(unreal, shown("mallory", mechanism), "asked twice, the same salt");
+        assert_ne!(unreal, shown("malfoy", mechanism), "another name, another salt");
+        assert_eq!(
+            unreal,
+            shown("mallory@default", mechanism),
+            "as for a real user, the suffix is no part of the name"
+        );
+    }
+    assert_ne!(shown("mallory", "SCRAM-SHA-256"), shown("mallory", "SCRAM-SHA-512"));
+    assert_eq!(rounds(&shown("mallory", "SCRAM-SHA-256")), "i=4096");
+    assert_eq!(rounds(&shown("mallory", "SCRAM-SHA-512")), "i=10000");
+}
+
+#[test]
+fn the_secret_of_the_process_decides_what_unreal_users_look_like() {
+    let plan = golden("closed.json");
+    let shown = |secret| {
+        let table = Arc::new(Table::compile(&plan, &Table::empty(secret)).unwrap());
+        let first = Some(b"n,,n=mallory,r=abc".to_vec());
+        let init = SaslInit { mechanism: Symbol::from("SCRAM-SHA-256"), initial_response: first, hostname: None };
+        match Handshake::new(table, local(), NONCE).init(&init) {
+            Step::Challenge(challenge) => challenge,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_ne!(shown([1; 32]), shown([2; 32]));
+}
