@@ -91,6 +91,10 @@ impl<T> Arena<T> {
         Some(value)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// All values, in the order of their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {

@@ -73,6 +73,7 @@ impl Router {
         let Ok(token) = handed else { return false };
         message.queued -= 1;
         if message.complete {
+            message.forget_reader(to);
             self.take_one(key);
             self.unref(key, links);
             return true;

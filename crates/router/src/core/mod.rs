@@ -172,6 +172,12 @@ impl Router {
         }
     }
 
+    /// Messages that wait or are not complete, and unsettled copies that consumers hold: 0 when all is done.
+    #[must_use]
+    pub fn in_hand(&self) -> usize {
+        self.messages.len() + self.pending.len() + self.joins.len()
+    }
+
     /// The figures of every address used here and not deleted.
     pub fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.addresses.iter().map(|(_, address)| {

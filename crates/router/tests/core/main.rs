@@ -3,6 +3,7 @@
 mod anycast;
 mod bench;
 mod figures;
+mod model;
 mod multicast;
 mod parts;
 mod places;

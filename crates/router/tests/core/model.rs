@@ -1,0 +1,571 @@
+//! Random calls against a model of the world around the router: what its links, producers and consumers know.
+//!
+//! The model holds every message by the text of its first part and judges each thing the router says: no transfer
+//! beyond credit, parts in order and complete, one outcome for each unsettled delivery and the one its consumers
+//! gave, nothing said to ports that left. At the end everything is let through, and nothing may be left over.
+
+use std::collections::{HashMap, VecDeque};
+
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_router::core::{
+    AddressKey, AddressKind, Arrival, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+};
+use proptest::prelude::*;
+
+use crate::bench::{modified, rejected};
+
+const CAPACITY: u32 = 6;
+const NAMES: [&str; 2] = ["x", "y"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Producer { name: u8, anonymous: bool },
+    Consumer { filter: Option<u8>, remote: bool },
+    ProducerLeaves(u8),
+    ConsumerLeaves(u8),
+    Credit { at: u8, credit: u8, drain: bool },
+    Room { at: u8, room: bool },
+    Send { at: u8, settled: bool, more: bool },
+    Part { at: u8, last: bool },
+    Abort(u8),
+    Answer { at: u8, which: u8, outcome: u8 },
+    Wire { at: u8, count: u8, refuse: bool },
+    Turn,
+    Retire,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let at = || any::<u8>();
+    let flag = |odds| prop::bool::weighted(odds);
+    let op = prop_oneof![
+        3 => (0..3u8, flag(0.2)).prop_map(|(name, anonymous)| Op::Producer { name, anonymous }),
+        4 => (prop::option::weighted(0.3, 0..2u8), flag(0.3)).prop_map(|(filter, remote)| Op::Consumer { filter, remote }),
+        1 => at().prop_map(Op::ProducerLeaves),
+        2 => at().prop_map(Op::ConsumerLeaves),
+        12 => (at(), 0..6u8, flag(0.1)).prop_map(|(at, credit, drain)| Op::Credit { at, credit, drain }),
+        4 => (at(), flag(0.7)).prop_map(|(at, room)| Op::Room { at, room }),
+        24 => (at(), flag(0.4), flag(0.2)).prop_map(|(at, settled, more)| Op::Send { at, settled, more }),
+        8 => (at(), flag(0.4)).prop_map(|(at, last)| Op::Part { at, last }),
+        1 => at().prop_map(Op::Abort),
+        12 => (at(), at(), 0..5u8).prop_map(|(at, which, outcome)| Op::Answer { at, which, outcome }),
+        8 => (at(), 1..5u8, flag(0.3)).prop_map(|(at, count, refuse)| Op::Wire { at, count, refuse }),
+        4 => Just(Op::Turn),
+    ];
+    let retire = prop_oneof![200 => op, 1 => Just(Op::Retire)];
+    prop::collection::vec(retire, 0..300)
+}
+
+/// One message as its producer knows it.
+#[derive(Debug)]
+struct Message {
+    producer: PortId,
+    delivery_id: u32,
+    settled: bool,
+    parts: u32,
+    complete: bool,
+    aborted: bool,
+    outcome: Option<Outcome>,
+    /// what consumers said of their copies
+    answers: Vec<Outcome>,
+    /// the address was deleted, or a refused part cut it short: its outcome need not be a consumer's
+    cut: bool,
+}
+
+#[derive(Debug)]
+struct Producer {
+    port: PortId,
+    anonymous: bool,
+    name: Option<&'static str>,
+    next: u32,
+    received: u32,
+    taken: u32,
+    /// message it is in the middle of
+    sending: Option<usize>,
+}
+
+/// A consumer's link. One of another shard hears of deliveries only when the wire is read.
+#[derive(Debug)]
+struct Consumer {
+    port: PortId,
+    remote: bool,
+    filter: Option<&'static str>,
+    room: bool,
+    limit: u32,
+    handed: u32,
+    /// as its home counts
+    handed_at_home: u32,
+    draining: bool,
+    /// the message it is in the middle of, and the parts it has
+    reading: Option<(usize, u32)>,
+    /// a delivery whose first part it refused
+    refusing_parts: bool,
+    held: Vec<(usize, u64)>,
+    wire: VecDeque<Wired>,
+    last_begun: HashMap<PortId, usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Wired {
+    token: Option<u64>,
+    first: bool,
+    more: bool,
+    aborted: bool,
+    payload: Vec<u8>,
+}
+
+impl Wired {
+    fn delivery(&self) -> Delivery<'_> {
+        let Self { token, first, more, aborted, ref payload } = *self;
+        Delivery { token, message_format: 0, first, more, aborted, payload }
+    }
+}
+
+#[derive(Default)]
+struct World {
+    multicast: bool,
+    /// an order is promised only while nothing is refused
+    ordered: bool,
+    retired: bool,
+    messages: Vec<Message>,
+    producers: Vec<Producer>,
+    consumers: Vec<Consumer>,
+    /// links the router must say nothing about any more
+    gone: Vec<PortId>,
+}
+
+/// The message and the number of each part in a payload like `[3.0][3.1]`.
+fn parts_of(payload: &[u8]) -> Vec<(usize, u32)> {
+    let text = std::str::from_utf8(payload).expect("text");
+    let parts = text.split_terminator(']').map(|part| part.trim_start_matches('['));
+    parts.filter_map(|part| part.split_once('.')).map(|(m, n)| (m.parse().unwrap(), n.parse().unwrap())).collect()
+}
+
+const fn weight(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Rejected(_) => 3,
+        Outcome::Accepted => 2,
+        Outcome::Modified(_) => 1,
+        Outcome::Released => 0,
+    }
+}
+
+impl World {
+    fn consumer(&mut self, port: PortId) -> &mut Consumer {
+        self.consumers.iter_mut().find(|consumer| consumer.port == port).expect("a consumer that is attached")
+    }
+
+    fn producer(&mut self, port: PortId) -> Option<&mut Producer> {
+        assert!(!self.gone.contains(&port), "{port:?} has left");
+        self.producers.iter_mut().find(|producer| producer.port == port)
+    }
+
+    /// A part has reached the consumer's link.
+    fn reach(&mut self, port: PortId, delivery: &Delivery<'_>) {
+        let multicast = self.multicast;
+        let ordered = self.ordered;
+        let parts = parts_of(delivery.payload);
+        if delivery.aborted {
+            let consumer = self.consumer(port);
+            let reading = consumer.reading.take();
+            assert!(reading.is_some() || consumer.remote, "void is what it is in the middle of");
+            consumer.held.retain(|held| Some(held.0) != reading.map(|reading| reading.0));
+            return;
+        }
+        let mut read = if delivery.first {
+            let message = parts.first().expect("a first part says whose it is").0;
+            let from = self.messages[message].producer;
+            let settled = self.messages[message].settled;
+            let name = self.producers.iter().find(|producer| producer.port == from).and_then(|producer| producer.name);
+            let consumer = self.consumer(port);
+            assert!(consumer.reading.is_none(), "one at a time");
+            assert!(consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0, "no transfer beyond credit");
+            if let (true, Some(filter), Some(name)) = (multicast, consumer.filter, name) {
+                assert_eq!(name, filter, "only what it wants");
+            }
+            assert_eq!(delivery.token.is_none(), settled);
+            consumer.handed = consumer.handed.wrapping_add(1);
+            if let Some(token) = delivery.token {
+                consumer.held.push((message, token));
+            }
+            let last = consumer.last_begun.insert(from, message);
+            assert!(!ordered || last.is_none_or(|last| last < message), "{last:?} before {message}");
+            (message, 0)
+        } else {
+            self.consumer(port).reading.expect("a later part follows a first one")
+        };
+        for part in parts {
+            assert_eq!(part, read, "parts in order");
+            read.1 += 1;
+        }
+        let (message, count) = read;
+        let remote = self.consumer(port).remote;
+        assert!(remote || !self.messages[message].aborted);
+        if !delivery.more {
+            assert!(self.messages[message].complete && self.messages[message].parts == count, "all parts");
+        }
+        self.consumer(port).reading = delivery.more.then_some(read);
+    }
+}
+
+impl Links for World {
+    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
+        let consumer = self.consumer(port);
+        if !consumer.remote {
+            if consumer.room {
+                self.reach(port, delivery);
+                return true;
+            }
+            return false;
+        }
+        if delivery.first {
+            let left = consumer.limit.wrapping_sub(consumer.handed_at_home).cast_signed();
+            assert!(left > 0, "no transfer beyond credit");
+            consumer.handed_at_home = consumer.handed_at_home.wrapping_add(1);
+        }
+        let Delivery { token, first, more, aborted, payload, .. } = *delivery;
+        consumer.wire.push_back(Wired { token, first, more, aborted, payload: payload.to_vec() });
+        true
+    }
+
+    fn settle(&mut self, port: PortId, delivery_id: u32, outcome: &Outcome) {
+        assert!(self.producer(port).is_some());
+        let multicast = self.multicast;
+        let mut mine = self.messages.iter_mut().filter(|message| message.producer == port);
+        let message = mine.find(|message| message.delivery_id == delivery_id).expect("a delivery it sent");
+        assert!(!message.settled && !message.aborted && message.outcome.is_none(), "one outcome: {message:?}");
+        if !message.cut {
+            let best = message.answers.iter().max_by_key(|answer| weight(answer));
+            let expected = if multicast { best } else { message.answers.first() };
+            assert_eq!(weight(outcome), expected.map_or(0, weight), "{message:?}");
+        }
+        message.outcome = Some(outcome.clone());
+    }
+
+    fn taken(&mut self, port: PortId, count: u32) {
+        let Some(producer) = self.producer(port) else { return };
+        producer.taken += count;
+        assert!(producer.taken <= producer.received, "taken at most what was sent");
+    }
+
+    fn open(&mut self, port: PortId, _open: bool) {
+        assert!(!self.gone.contains(&port));
+    }
+
+    fn hold(&mut self, _port: PortId, _hold: bool) {
+        panic!("so little payload holds nobody back");
+    }
+
+    fn drained(&mut self, port: PortId) {
+        let consumer = self.consumer(port);
+        assert!(consumer.draining, "a drain was asked for");
+        consumer.draining = false;
+        if !consumer.remote {
+            consumer.limit = consumer.handed;
+        }
+    }
+
+    fn close(&mut self, port: PortId, _error: &Error) {
+        assert!(!self.gone.contains(&port));
+    }
+}
+
+struct Model {
+    router: Router,
+    world: World,
+    ports: u32,
+}
+
+/// Picks one of `count` by a number of any size.
+fn pick(at: u8, count: usize) -> Option<usize> {
+    (count > 0).then(|| at as usize % count)
+}
+
+impl Model {
+    fn new(multicast: bool, ordered: bool, seed: u64) -> Self {
+        Self { router: Router::new(1, seed), world: World { multicast, ordered, ..World::default() }, ports: 0 }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Producer { name, anonymous } => self.attach_producer(NAMES.get(name as usize).copied(), anonymous),
+            Op::Consumer { filter, remote } => {
+                self.attach_consumer(filter.map(|at| NAMES[at as usize]), remote && !self.world.ordered);
+            }
+            Op::ProducerLeaves(at) => self.producer_leaves(at),
+            Op::ConsumerLeaves(at) => self.consumer_leaves(at),
+            Op::Credit { at, credit, drain } => self.credit(at, credit, drain),
+            Op::Room { at, room } => self.room(at, room),
+            Op::Send { at, settled, more } => self.send(at, settled, more),
+            Op::Part { at, last } => self.part(at, last),
+            Op::Abort(at) => self.abort(at),
+            Op::Answer { at, which, outcome } => self.answer(at, which, outcome),
+            Op::Wire { at, count, refuse } => self.wire(at, count, refuse),
+            Op::Turn => self.router.turn(&mut self.world),
+            Op::Retire => self.retire(),
+        }
+        self.check();
+    }
+
+    fn port(&mut self) -> PortId {
+        self.ports += 1;
+        PortId { shard: (self.ports % 3) as u16, generation: 0, index: self.ports / 3 }
+    }
+
+    fn declared(&self) -> Declared {
+        let kind = if self.world.multicast { AddressKind::Multicast } else { AddressKind::Anycast };
+        Declared { key: AddressKey(1), kind, link_capacity: CAPACITY }
+    }
+
+    fn attach_producer(&mut self, name: Option<&'static str>, anonymous: bool) {
+        let port = self.port();
+        let producer = Producer { port, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
+        self.world.producers.push(producer);
+        let role = PortRole::Producer { anonymous, name: name.map(Into::into) };
+        self.router.attach(port, self.declared(), role, &mut self.world);
+    }
+
+    fn attach_consumer(&mut self, filter: Option<&'static str>, remote: bool) {
+        let port = self.port();
+        self.world.consumers.push(Consumer {
+            port,
+            remote,
+            filter,
+            room: true,
+            limit: 0,
+            handed: 0,
+            handed_at_home: 0,
+            draining: false,
+            reading: None,
+            refusing_parts: false,
+            held: Vec::new(),
+            wire: VecDeque::new(),
+            last_begun: HashMap::new(),
+        });
+        let filter = filter.map(|wanted| Filter::new(move |name| name == wanted));
+        self.router.attach(port, self.declared(), PortRole::Consumer { filter }, &mut self.world);
+    }
+
+    fn producer_leaves(&mut self, at: u8) {
+        let Some(at) = pick(at, self.world.producers.len()) else { return };
+        let port = self.world.producers[at].port;
+        if let Some(message) = self.world.producers[at].sending {
+            self.world.messages[message].aborted = true;
+        }
+        self.router.detach(port, &mut self.world);
+        self.world.producers.remove(at);
+        self.world.gone.push(port);
+    }
+
+    fn consumer_leaves(&mut self, at: u8) {
+        let Some(at) = pick(at, self.world.consumers.len()) else { return };
+        let port = self.world.consumers[at].port;
+        self.world.consumers[at].room = false;
+        for (message, token) in std::mem::take(&mut self.world.consumers[at].held) {
+            self.world.messages[message].answers.push(modified(true));
+            self.router.outcome(token, &modified(true), &mut self.world);
+        }
+        self.router.detach(port, &mut self.world);
+        let consumer = self.world.consumers.remove(at);
+        for wired in &consumer.wire {
+            self.router.refused(port, &wired.delivery(), &mut self.world);
+        }
+        self.world.gone.push(port);
+    }
+
+    fn credit(&mut self, at: u8, credit: u8, drain: bool) {
+        let Some(at) = pick(at, self.world.consumers.len()) else { return };
+        let consumer = &mut self.world.consumers[at];
+        consumer.limit = consumer.handed.wrapping_add(u32::from(credit));
+        consumer.draining |= drain;
+        let (port, limit) = (consumer.port, consumer.limit);
+        self.router.credit(port, limit, drain, &mut self.world);
+    }
+
+    fn room(&mut self, at: u8, room: bool) {
+        let Some(at) = pick(at, self.world.consumers.len()) else { return };
+        let consumer = &mut self.world.consumers[at];
+        consumer.room = room;
+        let (port, limit) = (consumer.port, consumer.limit);
+        if room {
+            self.router.credit(port, limit, false, &mut self.world);
+        }
+    }
+
+    fn send(&mut self, at: u8, settled: bool, more: bool) {
+        let Some(at) = pick(at, self.world.producers.len()) else { return };
+        let message = self.world.messages.len();
+        let producer = &mut self.world.producers[at];
+        if producer.sending.is_some() {
+            return;
+        }
+        let (port, delivery_id) = (producer.port, producer.next);
+        producer.next += 1;
+        producer.received += 1;
+        producer.sending = more.then_some(message);
+        self.world.messages.push(Message {
+            producer: port,
+            delivery_id,
+            settled,
+            parts: 1,
+            complete: !more,
+            aborted: false,
+            outcome: None,
+            answers: Vec::new(),
+            cut: false,
+        });
+        self.deliver(message, format!("[{message}.0]").as_bytes(), true, more, false);
+    }
+
+    fn part(&mut self, at: u8, last: bool) {
+        let Some(at) = pick(at, self.world.producers.len()) else { return };
+        let Some(message) = self.world.producers[at].sending else { return };
+        let state = &mut self.world.messages[message];
+        let payload = format!("[{message}.{}]", state.parts);
+        state.parts += 1;
+        state.complete = last;
+        if last {
+            self.world.producers[at].sending = None;
+        }
+        self.deliver(message, payload.as_bytes(), false, !last, false);
+    }
+
+    fn abort(&mut self, at: u8) {
+        let Some(at) = pick(at, self.world.producers.len()) else { return };
+        let Some(message) = self.world.producers[at].sending.take() else { return };
+        self.world.messages[message].aborted = true;
+        self.deliver(message, &[], false, false, true);
+    }
+
+    fn deliver(&mut self, message: usize, payload: &[u8], first: bool, more: bool, aborted: bool) {
+        let Message { producer, delivery_id, settled, .. } = self.world.messages[message];
+        let arrival = Arrival { delivery_id, settled, message_format: 0, first, more, aborted, payload };
+        self.router.deliver(producer, arrival, &mut self.world);
+    }
+
+    fn answer(&mut self, at: u8, which: u8, outcome: u8) {
+        let Some(at) = pick(at, self.world.consumers.len()) else { return };
+        let consumer = &mut self.world.consumers[at];
+        let Some(which) = pick(which, consumer.held.len()) else { return };
+        let (message, token) = consumer.held.remove(which);
+        let outcomes = [Outcome::Accepted, Outcome::Accepted, Outcome::Released, rejected(), modified(false)];
+        let outcome = &outcomes[outcome as usize];
+        self.world.messages[message].answers.push(outcome.clone());
+        self.router.outcome(token, outcome, &mut self.world);
+    }
+
+    /// The shard of a consumer elsewhere reads what came for it.
+    fn wire(&mut self, at: u8, count: u8, refuse: bool) {
+        let Some(at) = pick(at, self.world.consumers.len()) else { return };
+        for _ in 0..count {
+            let consumer = &mut self.world.consumers[at];
+            let Some(wired) = consumer.wire.pop_front() else { return };
+            let port = consumer.port;
+            if wired.first {
+                let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+                consumer.refusing_parts = refuse || !credit;
+            }
+            if !consumer.refusing_parts {
+                self.world.reach(port, &wired.delivery());
+                continue;
+            }
+            consumer.handed_at_home = consumer.handed_at_home.wrapping_sub(u32::from(wired.first));
+            self.router.refused(port, &wired.delivery(), &mut self.world);
+        }
+    }
+
+    fn retire(&mut self) {
+        if self.world.retired {
+            return;
+        }
+        self.world.retired = true;
+        for message in &mut self.world.messages {
+            message.cut = true;
+        }
+        let error = Error::new(condition::RESOURCE_DELETED, "deleted");
+        self.router.retire(AddressKey(1), &error, &mut self.world);
+        self.world.gone.extend(self.world.consumers.drain(..).map(|consumer| consumer.port));
+        let (anonymous, gone) = self.world.producers.drain(..).partition::<Vec<_>, _>(|producer| producer.anonymous);
+        self.world.producers = anonymous;
+        self.world.gone.extend(gone.into_iter().map(|producer| producer.port));
+    }
+
+    /// What holds between any two calls.
+    fn check(&self) {
+        let stats = self.router.stats().next().map(|(_, stats)| stats).unwrap_or_default();
+        let idle = |consumer: &&Consumer| {
+            let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+            !consumer.remote && consumer.room && credit && consumer.reading.is_none()
+        };
+        if self.world.multicast {
+            return;
+        }
+        assert!(stats.waiting == 0 || !self.world.consumers.iter().any(|c| idle(&c)), "nobody idles while any waits");
+        let windows = self.world.producers.len() + self.world.gone.len();
+        assert!(!self.world.ordered || stats.waiting <= u64::from(CAPACITY) * windows as u64, "waiting is bounded");
+    }
+
+    /// Lets everything through; then nothing may be left.
+    fn finish(&mut self) {
+        for at in 0..self.world.producers.len() {
+            self.part(at as u8, true);
+        }
+        for _ in 0..2 {
+            for at in 0..self.world.consumers.len() {
+                self.world.consumers[at].room = true;
+                self.wire(at as u8, u8::MAX, false);
+                self.credit(at as u8, u8::MAX, false);
+                self.wire(at as u8, u8::MAX, false);
+            }
+        }
+        while self.world.consumers.iter().any(|consumer| !consumer.held.is_empty()) {
+            for at in 0..self.world.consumers.len() {
+                self.answer(at as u8, 0, 0);
+            }
+        }
+        for _ in 0..self.world.consumers.len() {
+            self.consumer_leaves(0);
+        }
+        self.router.turn(&mut self.world);
+        assert_eq!(self.router.in_hand(), 0, "nothing is left over");
+        for producer in &self.world.producers {
+            assert_eq!(producer.taken, producer.received, "the window is whole again: {producer:?}");
+        }
+        for message in &self.world.messages {
+            let live = self.world.producers.iter().any(|producer| producer.port == message.producer);
+            let answered = message.outcome.is_some() || message.settled;
+            assert!(!live || message.aborted || answered, "{message:?}");
+        }
+    }
+}
+
+fn run(multicast: bool, ordered: bool, seed: u64, ops: &[Op]) {
+    let mut model = Model::new(multicast, ordered, seed);
+    for op in ops {
+        model.apply(op);
+    }
+    model.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn anycast_keeps_its_promises(ops in ops(), seed: u64) {
+        run(false, false, seed, &ops);
+    }
+
+    #[test]
+    fn anycast_keeps_the_order_on_one_shard(ops in ops(), seed: u64) {
+        run(false, true, seed, &ops);
+    }
+
+    #[test]
+    fn multicast_keeps_its_promises(ops in ops(), seed: u64) {
+        run(true, false, seed, &ops);
+    }
+
+    #[test]
+    fn multicast_keeps_the_order_on_one_shard(ops in ops(), seed: u64) {
+        run(true, true, seed, &ops);
+    }
+}
