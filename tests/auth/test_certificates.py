@@ -9,8 +9,10 @@ import trustme
 from cryptography import x509
 
 from doubles import TestClock
-from enmasse.auth.certificates import LOOPBACK_NAMES, TlsFiles, ensure_certificates
+from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.base.errors import Unavailable
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @pytest.fixture

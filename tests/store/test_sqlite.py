@@ -9,7 +9,7 @@ import doubles
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.resources import Address
-from enmasse.store import SqliteStore
+from enmasse.store.sqlite import SqliteStore
 
 
 def address(name: str) -> Address:

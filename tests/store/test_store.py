@@ -13,8 +13,9 @@ from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Status
-from enmasse.store import Event, EventType, MemoryStore, SqliteStore, Store
+from enmasse.store import Event, EventType, MemoryStore, Store
 from enmasse.store.protocol import MUST_NOT_EXIST
+from enmasse.store.sqlite import SqliteStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -23,7 +23,6 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Unavailable
 from enmasse.store.data_dir import write_private
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 CA_VALIDITY = timedelta(days=3650)
 VALIDITY = timedelta(days=397)
 """Longest validity of a server's certificate that common clients accept."""

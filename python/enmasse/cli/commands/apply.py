@@ -1,0 +1,42 @@
+"""`enmasse apply`: make what is declared equal to files."""
+
+from typing import Annotated
+
+import typer
+
+from enmasse.cli.options import Data, ServerUrl, TokenFile, Wait
+
+
+def apply(
+    file: Annotated[
+        list[str],
+        typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON; `-` is standard input."),
+    ],
+    wait: Wait = True,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Add and change the resources of files. Nothing is deleted.
+
+    Spaces are applied before the addresses and users that belong to them. What is in no file stays
+    as it is.
+
+    Example: enmasse apply -f addresses.yaml
+    """
+    from enmasse.cli.client import Api
+    from enmasse.cli.files import load_files
+    from enmasse.resources import KINDS
+
+    kinds = list(KINDS)
+    resources = sorted(load_files(file), key=lambda resource: kinds.index(resource.kind))
+    with Api.find(data, server, token_file) as api:
+        applied = []
+        for resource in resources:
+            document = resource.document()
+            now, change = api.apply(resource.plural, document)
+            print(f"{resource.key} {change}")
+            applied.append((resource.plural, now))
+        if wait:
+            for plural, document in applied:
+                api.wait_ready(plural, document)

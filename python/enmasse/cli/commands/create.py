@@ -1,0 +1,174 @@
+"""`enmasse create`: declare one thing from the command line."""
+
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.group import Aliases
+from enmasse.cli.options import (
+    Data,
+    Namespace,
+    Output,
+    OutputForm,
+    ServerUrl,
+    Space,
+    TokenFile,
+    Wait,
+)
+
+app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare an address, a space or a user.")
+
+
+@app.command()
+def address(
+    name: Annotated[
+        str, typer.Argument(help="The address that clients use, for example orders or news/europe.")
+    ],
+    type_: Annotated[
+        str,
+        typer.Option(
+            "--type", "-t", metavar="TYPE", help="anycast (one consumer each) or multicast (all)."
+        ),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="The address that clients use, where NAME is the resource's."
+        ),
+    ] = None,
+    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the address.")] = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    wait: Wait = True,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare an address and return when the node serves it.
+
+    Examples:
+
+      enmasse create address orders --type anycast
+
+      enmasse create address news/europe --type multicast --space shop
+    """
+    from enmasse.cli.names import in_space, resource_name
+
+    resource = resource_name(space, name) if address is None else in_space(space, name)
+    spec = {"type": type_, "address": address or name} | ({"plan": plan} if plan else {})
+    document = _document("Address", resource, namespace, spec)
+    _create("addresses", document, wait, output, (data, server, token_file))
+
+
+@app.command()
+def addressspace(
+    name: Annotated[str, typer.Argument(help="Name of the space.")],
+    type_: Annotated[
+        str, typer.Option("--type", "-t", metavar="TYPE", help="Kind of space.")
+    ] = "standard",
+    authentication: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="none lets everybody in; standard only users. By default everybody,"
+            " until there is a first user.",
+        ),
+    ] = None,
+    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
+    namespace: Namespace = "default",
+    wait: Wait = True,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare an address space: addresses and users of its own, which no other space can see.
+
+    Example: enmasse create addressspace shop --authentication standard
+    """
+    spec: dict[str, Any] = {"type": type_} | ({"plan": plan} if plan else {})
+    if authentication:
+        spec["authenticationService"] = {"type": authentication}
+    document = _document("AddressSpace", name, namespace, spec)
+    _create("addressspaces", document, wait, output, (data, server, token_file))
+
+
+@app.command()
+def user(
+    name: Annotated[str, typer.Argument(help="The name the user logs in with.")],
+    password: Annotated[
+        str,
+        typer.Option(
+            prompt=True,
+            hide_input=True,
+            confirmation_prompt=True,
+            envvar="ENMASSE_PASSWORD",
+            help="The password; asked for if it is not given.",
+        ),
+    ],
+    send: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="May send to this address or pattern; repeatable."),
+    ] = None,
+    receive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="May receive from it; repeatable."),
+    ] = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    wait: Wait = True,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare a user of an address space. Without --send and --receive all addresses are allowed.
+
+    The first user closes a space that names no authentication service: from then on a login is
+    wanted.
+
+    Example: enmasse create user alice --send orders --receive 'news/#'
+    """
+    import base64
+
+    from enmasse.cli.names import resource_name
+
+    allowed = [
+        {"operations": [operation], "addresses": addresses}
+        for operation, addresses in (("send", send), ("recv", receive))
+        if addresses
+    ]
+    encoded = base64.b64encode(password.encode()).decode()
+    spec = {
+        "username": name,
+        "authentication": {"type": "password", "password": encoded},
+        "authorization": allowed or [{"operations": ["send", "recv"]}],
+    }
+    document = _document("MessagingUser", resource_name(space, name), namespace, spec)
+    _create("messagingusers", document, wait, output, (data, server, token_file))
+
+
+def _document(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    from enmasse.resources import API_VERSION
+
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _create(
+    plural: str,
+    document: dict[str, Any],
+    wait: bool,
+    output: Output,
+    place: tuple[Data, ServerUrl, TokenFile],
+) -> None:
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import show
+
+    with Api.find(*place) as api:
+        created = api.create(plural, document)
+        if wait:
+            created = api.wait_ready(plural, created)
+    said = f"{created['kind']} {created['metadata']['name']} created"
+    show(created, output, lambda: print(f"{said} and ready" if wait else said))

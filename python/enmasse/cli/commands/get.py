@@ -1,0 +1,188 @@
+"""`enmasse get`: show what is declared, whether it is ready, and what passes through it."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.group import Aliases
+from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+
+app = typer.Typer(
+    cls=Aliases, no_args_is_help=True, help="Show addresses, spaces, users or connections."
+)
+
+Name = Annotated[str | None, typer.Argument(help="Only this one, by either of its names.")]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NS", help="Only this namespace; by default all."),
+]
+Space = Annotated[
+    str | None, typer.Option("--space", "-s", metavar="SPACE", help="Only this address space.")
+]
+Document = dict[str, Any]
+
+
+@app.command()
+def addresses(
+    name: Name = None,
+    space: Space = None,
+    namespace: Namespace = None,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show addresses with their live senders, receivers and rates.
+
+    Rates are messages a second handed to receivers. In JSON and YAML the figures are in
+    status.statistics.
+
+    Examples:
+
+      enmasse get addresses
+
+      enmasse get addresses orders --output json
+    """
+
+    def row(one: Document) -> list[object]:
+        figures = one["status"].get("statistics", {})
+        return [
+            one["spec"]["address"],
+            one["spec"]["type"],
+            *_whose(one),
+            _state(one),
+            *(figures.get(name) for name in ("senders", "receivers", "waiting")),
+            figures.get("deliveredPerSecond"),
+            figures.get("delivered"),
+        ]
+
+    headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING RATE DELIVERED"
+    listing = _Listing("addresses", "address", headings.split(), row)
+    listing.show(name, space, namespace, output, (data, server, token_file))
+
+
+@app.command()
+def addressspaces(
+    name: Name = None,
+    namespace: Namespace = None,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show address spaces.
+
+    Example: enmasse get addressspaces
+    """
+
+    def row(one: Document) -> list[object]:
+        service = one["spec"].get("authenticationService", {})
+        authentication = service.get("name") or service.get("type") or "by users"
+        return [*_whose(one), one["spec"]["type"], authentication, _state(one)]
+
+    headings = ["SPACE", "NAMESPACE", "TYPE", "AUTHENTICATION", "STATUS"]
+    listing = _Listing("addressspaces", None, headings, row)
+    listing.show(name, None, namespace, output, (data, server, token_file))
+
+
+@app.command()
+def users(
+    name: Name = None,
+    space: Space = None,
+    namespace: Namespace = None,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show users and what they may do. Passwords are never shown.
+
+    Example: enmasse get users --space shop
+    """
+
+    def row(one: Document) -> list[object]:
+        allowed = "; ".join(
+            f"{','.join(part['operations'])} {' '.join(part['addresses']) or 'everywhere'}"
+            for part in one["spec"].get("authorization", [])
+        )
+        return [one["spec"]["username"], *_whose(one), _state(one), allowed or "nothing"]
+
+    headings = ["USER", "SPACE", "NAMESPACE", "STATUS", "MAY"]
+    listing = _Listing("messagingusers", "username", headings, row)
+    listing.show(name, space, namespace, output, (data, server, token_file))
+
+
+@app.command()
+def connections(
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show open connections. Their numbers are what `enmasse trace` takes.
+
+    Example: enmasse get connections
+    """
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import show, table
+
+    with Api.find(data, server, token_file) as api:
+        document = api.connections()
+    fields = ["id", "space", "user", "container", "peer", "transport", "links"]
+    rows = [[one[field] for field in fields] for one in document["items"]]
+    show(document, output, lambda: table([field.upper() for field in fields], rows))
+
+
+class _Listing:
+    """How one kind is listed."""
+
+    def __init__(
+        self,
+        plural: str,
+        field: str | None,
+        headings: list[str],
+        row: Callable[[Document], list[object]],
+    ) -> None:
+        self._plural = plural
+        self._field = field
+        self._headings = headings
+        self._row = row
+
+    def show(
+        self,
+        name: str | None,
+        space: str | None,
+        namespace: str | None,
+        output: Output,
+        place: tuple[Data, ServerUrl, TokenFile],
+    ) -> None:
+        from enmasse.base.errors import Code, Missing
+        from enmasse.cli.client import Api
+        from enmasse.cli.output import show, table
+
+        with Api.find(*place) as api:
+            document = api.list(self._plural, namespace, statistics=self._plural == "addresses")
+        document["items"] = items = [
+            one for one in document["items"] if self._is_meant(one, name, space)
+        ]
+        if name and not items:
+            raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r} among the {self._plural}")
+        rows = [self._row(one) for one in items]
+        show(document, output, lambda: table(self._headings, rows))
+
+    def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:
+        own = one["metadata"]["name"]
+        names = {own, own.partition(".")[2], one["spec"].get(self._field or "")}
+        return name in {None, *names} and space in {None, own.partition(".")[0]}
+
+
+def _whose(one: Document) -> tuple[str, str]:
+    return one["metadata"]["name"].partition(".")[0], one["metadata"]["namespace"]
+
+
+def _state(one: Document) -> str:
+    status = one["status"]
+    if status.get("isReady"):
+        return "Active"
+    return ": ".join([status.get("phase", "Pending"), *status.get("messages", [])])

@@ -1,0 +1,44 @@
+"""`enmasse settings`: what `enmasse up` would run with, and why."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enmasse.cli.options import Output, OutputForm
+
+
+def settings(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings as a TOML file.")
+    ] = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show every setting: its value here, where that comes from, and what it is.
+
+    Example: ENMASSE_AMQP_PORT=0 enmasse settings
+    """
+    import os
+
+    from enmasse.base.settings import Settings, load
+    from enmasse.cli.output import show, table
+
+    values, origins = load({}, os.environ, config)
+    fields = Settings.model_fields
+    document = [
+        {
+            "name": name.replace("_", "-"),
+            "value": _plain(getattr(values, name)),
+            "origin": origins[name],
+            "description": (field.description or "").replace("\n", " "),
+        }
+        for name, field in fields.items()
+    ]
+    rows = [[str(one) for one in entry.values()] for entry in document]
+    show(document, output, lambda: table(["SETTING", "VALUE", "ORIGIN", "WHAT IT IS"], rows))
+
+
+def _plain(value: object) -> object:
+    if value is None:
+        return "off"
+    return str(value) if isinstance(value, Path) else value

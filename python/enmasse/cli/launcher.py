@@ -1,0 +1,220 @@
+"""`enmasse up`: takes the parts in order, runs them, gives them back.
+
+Everything that can refuse to start does so before the first task runs: the data folder, the
+documents, what the node says to the Plan, the listeners. Then the process is ready, and runs until
+it is told to stop.
+"""
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from enmasse.api import Platform, Server, bind, create_app
+from enmasse.api.statistics import Statistics
+from enmasse.auth.certificates import TlsFiles, ensure_certificates
+from enmasse.auth.token import ensure_token
+from enmasse.base.clock import Clock, SystemClock
+from enmasse.base.errors import EnMasseError
+from enmasse.base.settings import Settings
+from enmasse.cli.files import load_files
+from enmasse.cli.network import is_loopback, names_of
+from enmasse.control import Admission, Manager
+from enmasse.control.defaults import default_resources, with_default_space
+from enmasse.engines.native import NativeEngine
+from enmasse.native import ListenerKind, Node
+from enmasse.store import DataDir, Store
+from enmasse.store.sqlite import SqliteStore
+
+log = structlog.get_logger(__name__)
+
+STOP_TIMEOUT_S = 3.0
+"""Time for connections to be closed in order. With the HTTP server's second it stays below 5 s."""
+
+RENEWAL_CHECK_S = 24 * 3600.0
+"""How often a running process looks whether its certificate must be renewed."""
+
+LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
+    ("amqp", False),
+    ("amqps", True),
+    ("ws", False),
+    ("wss", True),
+)
+"""The node's listeners, and whether TLS comes first."""
+
+
+class Endpoint(NamedTuple):
+    """Where one listener listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a process says when everything listens."""
+
+    pid: int
+    endpoints: dict[str, Endpoint]
+
+    def document(self) -> dict[str, object]:
+        """Return it as plain data."""
+        endpoints = {name: place._asdict() for name, place in self.endpoints.items()}
+        return {"ready": True, "pid": self.pid, "endpoints": endpoints}
+
+
+async def serve(
+    settings: Settings, files: Sequence[str], announce: Callable[[Ready], None]
+) -> None:
+    """Run the platform until SIGTERM or SIGINT; call `announce` once everything listens.
+
+    Raises: EnMasseError with one line that names what and the mend, if it cannot start.
+    """
+    stopping = _stop_on_signals()
+    clock = SystemClock()
+    raise_open_files_limit()
+    async with AsyncExitStack() as stack:
+        data = stack.enter_context(DataDir(settings.data))
+        store = await SqliteStore.open(data.resources_db, clock)
+        stack.push_async_callback(store.close)
+        exposed = not is_loopback(settings.host) and not settings.insecure
+        admission = Admission(store, exposed=exposed)
+        await declare(admission, store, files)
+        await admission.check()
+        node = Node(workers=settings.workers, insecure=settings.insecure)
+        stack.callback(node.stop, 0.0)
+        engine = NativeEngine(node)
+        manager = Manager(store, engine, clock)
+        await manager.catch_up()
+        certificates = Certificates(data.tls, names_of(settings.host), clock)
+        endpoints = listen(settings, node, certificates.ensure())
+        process = _Process(node, engine, manager, certificates, stopping)
+        if settings.http_port is not None:
+            listener = stack.enter_context(bind(settings.host, settings.http_port))
+            endpoints["http"] = Endpoint(settings.host, listener.getsockname()[1])
+            platform = Platform(
+                store, admission, engine, Statistics(engine, clock), process.is_ready
+            )
+            app = create_app(
+                platform, token=ensure_token(data.token), hosts=names_of(settings.host)
+            )
+            process.server = Server(app, listener)
+        ready = Ready(os.getpid(), endpoints)
+        data.write_endpoint(ready.document())
+        await process.run(lambda: announce(ready))
+
+
+async def declare(admission: Admission, store: Store, files: Sequence[str]) -> None:
+    """Add and change what files declare; with none and an empty store, the defaults.
+
+    All files are one request: if one document is bad, nothing is changed.
+    """
+    if not files and not store.list():
+        await admission.apply(default_resources())
+    await admission.apply(with_default_space(load_files(files), store))
+
+
+def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
+    """Open the node's listeners that are on, and return where they listen."""
+    files = {"certificate": str(tls.certificate), "key": str(tls.key)}
+    endpoints: dict[str, Endpoint] = {}
+    for kind, secure in LISTENERS:
+        port = getattr(settings, f"{kind}_port")
+        if port is not None:
+            bound = node.listen(kind, settings.host, port, files if secure else None)
+            endpoints[kind] = Endpoint(settings.host, bound)
+    return endpoints
+
+
+def raise_open_files_limit() -> None:
+    """Let the process open as many files and sockets as it may without asking."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The certificate files of the data folder, kept valid while the process runs."""
+
+    folder: Path
+    names: Sequence[str]
+    clock: Clock
+
+    def ensure(self) -> TlsFiles:
+        """Return valid files, making or renewing what must be."""
+        return ensure_certificates(self.folder, self.names, self.clock)
+
+    async def keep_valid(self) -> None:
+        """Renew in time until cancelled. Listeners look at the files again by themselves."""
+        while True:
+            await self.clock.sleep(RENEWAL_CHECK_S)
+            try:
+                await asyncio.to_thread(self.ensure)
+            except (EnMasseError, OSError) as error:
+                log.error("certificates cannot be renewed", reason=str(error))
+
+
+class _Process:
+    """The tasks of a running platform."""
+
+    def __init__(
+        self,
+        node: Node,
+        engine: NativeEngine,
+        manager: Manager,
+        certificates: Certificates,
+        stopping: asyncio.Event,
+    ) -> None:
+        self.server: Server | None = None
+        self._node = node
+        self._engine = engine
+        self._manager = manager
+        self._certificates = certificates
+        self._stopping = stopping
+
+    def is_ready(self) -> bool:
+        """Whether the process serves and is not about to stop."""
+        return not self._stopping.is_set()
+
+    async def run(self, announce: Callable[[], None]) -> None:
+        """Run all tasks until told to stop; then close links, settle, and end them."""
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(self._manager.run(), name="control"),
+                tasks.create_task(self._engine.log_events(), name="events"),
+                tasks.create_task(self._certificates.keep_valid(), name="certificates"),
+            ]
+            if self.server is not None:
+                tasks.create_task(self.server.run_until_stopped(), name="http")
+            announce()
+            log.info("ready")
+            await self._stopping.wait()
+            log.info("stopping")
+            if self.server is not None:
+                self.server.stop()
+            await asyncio.to_thread(self._node.stop, STOP_TIMEOUT_S)
+            for task in background:
+                task.cancel()
+        log.info("stopped")
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Return an event that the first SIGTERM or SIGINT sets; a second one ends the process."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    return stopping

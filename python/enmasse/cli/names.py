@@ -1,0 +1,24 @@
+"""Names of resources for what people name by address or user name."""
+
+import re
+
+from enmasse.base.ids import short_hash
+
+_PART_MAX = 50
+
+
+def in_space(space: str, name: str) -> str:
+    """Return a resource's full name: `<space>.<name>`, where the space may be there already."""
+    return name if name.startswith(f"{space}.") else f"{space}.{name}"
+
+
+def resource_name(space: str, text: str) -> str:
+    """Return a resource name for any address or user name, always the same one.
+
+    A text that is allowed as it is stays as it is; from another the allowed characters are kept and
+    a hash of the whole keeps different texts apart.
+    """
+    cleaned = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_PART_MAX].strip("-")
+    if cleaned == text:
+        return f"{space}.{text}"
+    return f"{space}.{'-'.join(filter(None, [cleaned, short_hash(text)]))}"

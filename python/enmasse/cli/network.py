@@ -1,0 +1,38 @@
+"""What the listening address means: who can reach it, and by which names."""
+
+import ipaddress
+import socket
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+WILDCARDS = ("0.0.0.0", "::")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def names_of(host: str) -> list[str]:
+    """Return the names by which clients may call a server on `host`, for certificates and Host."""
+    names = [*LOOPBACK_NAMES]
+    if not is_loopback(host):
+        names.append(socket.gethostname())
+        if host not in WILDCARDS:
+            names.append(host)
+    return sorted(set(names))
+
+
+def reachable(host: str) -> str:
+    """Return an address for clients on this machine: a wildcard listens on loopback too."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def url(scheme: str, host: str, port: int) -> str:
+    """Return the URL of an endpoint, for a client on this machine."""
+    name = reachable(host)
+    return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"

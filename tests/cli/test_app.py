@@ -1,0 +1,77 @@
+"""The tree of commands."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from enmasse.cli import app
+
+runner = CliRunner()
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    nested = getattr(command, "commands", None)
+    if nested is None:
+        return [path]
+    return [found for name, child in nested.items() for found in commands(child, (*path, name))]
+
+
+COMMANDS = commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_teaches_by_example(words: tuple[str, ...]) -> None:
+    answer = runner.invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "200"})
+    assert answer.exit_code == 0
+    assert f"enmasse {' '.join(words)}" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["get", "address"], "addresses"),
+        (["get", "spaces"], "addressspaces"),
+        (["create", "addresses"], "address"),
+        (["delete", "messagingusers"], "user"),
+    ],
+)
+def test_a_kind_may_be_named_in_singular_or_plural(words: list[str], kind: str) -> None:
+    answer = runner.invoke(app, [*words, "--help"])
+    assert answer.exit_code == 0
+    assert f"enmasse {words[0]} {kind}" in answer.output.replace("root", "enmasse")
+
+
+@pytest.mark.parametrize(
+    "words", [["nothing"], ["get", "nothing"], ["create", "address", "orders"], ["up", "--nothing"]]
+)
+def test_wrong_usage_is_exit_code_2(words: list[str]) -> None:
+    assert runner.invoke(app, words).exit_code == 2
+
+
+def test_a_refusal_is_one_line_and_its_exit_code(tmp_path: Any) -> None:
+    answer = runner.invoke(app, ["get", "addresses", "--data", str(tmp_path)])
+    assert answer.exit_code == 3
+    assert answer.stderr.startswith(f"enmasse: no platform runs on data folder {tmp_path}")
+    assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.client"])
+def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> None:
+    program = (
+        f"import sys; import {module};"
+        "heavy = {'sqlalchemy', 'uvicorn', 'cryptography', 'starlette', 'enmasse._native'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_settings_are_shown_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENMASSE_AMQP_PORT", "off")
+    answer = runner.invoke(app, ["settings", "--output", "json"])
+    assert answer.exit_code == 0
+    assert '"value": "off",\n    "origin": "environment"' in answer.stdout

@@ -1,0 +1,46 @@
+"""What a listening address means."""
+
+import socket
+
+import pytest
+
+from enmasse.cli.network import is_loopback, names_of, url
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.1", False),
+        ("mq.example.com", False),
+        ("localhost.example.com", False),
+    ],
+)
+def test_who_can_reach_it(host: str, alone: bool) -> None:
+    assert is_loopback(host) is alone
+
+
+def test_a_server_answers_to_its_names() -> None:
+    loopback = {"localhost", "127.0.0.1", "::1"}
+    assert set(names_of("127.0.0.1")) == loopback
+    assert set(names_of("0.0.0.0")) == loopback | {socket.gethostname()}
+    assert set(names_of("192.0.2.1")) == loopback | {socket.gethostname(), "192.0.2.1"}
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", "amqp://127.0.0.1:5672"),
+        ("::1", "amqp://[::1]:5672"),
+        ("0.0.0.0", "amqp://127.0.0.1:5672"),
+        ("::", "amqp://[::1]:5672"),
+        ("mq.example.com", "amqp://mq.example.com:5672"),
+    ],
+)
+def test_a_url_is_one_that_this_machine_can_use(host: str, expected: str) -> None:
+    assert url("amqp", host, 5672) == expected
