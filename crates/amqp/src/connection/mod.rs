@@ -282,6 +282,11 @@ impl Connection {
     /// Gives back the memory that a busy time left behind.
     fn trim(&mut self) {
         self.due.shrink_to_fit();
+        self.sessions.shrink_to_fit();
+        self.links.shrink_to_fit();
+        for names in &mut self.names {
+            names.shrink_to_fit();
+        }
         if self.output.is_empty() {
             self.output = Vec::new();
         }

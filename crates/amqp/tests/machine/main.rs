@@ -4,6 +4,7 @@
 mod connection;
 mod delivery;
 mod flow;
+mod fuzz;
 mod hostile;
 mod link;
 mod pair;
