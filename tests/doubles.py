@@ -56,8 +56,7 @@ class FakeEngine:
         if self.refusals:
             raise self.refusals.pop(0)
         self.applied.append(plan)
-        uids = {space.uid for space in plan.spaces}
-        uids |= {address.uid for space in plan.spaces for address in space.addresses}
+        uids = {address.uid for space in plan.spaces for address in space.addresses}
         return Proof(plan.version, frozenset(uids - self.withheld))
 
     async def observe(self) -> Observed:

@@ -34,7 +34,7 @@ def made(resource: Resource) -> Resource:
 
 CASES = {
     "proven": (address(), seen(), "Active", "Served"),
-    "a space proven": (space(), seen(), "Active", "Served"),
+    "a space is in force with the plan": (space(), seen(active=False), "Active", "Served"),
     "left out of the plan": (address("default.again"), seen(), "Pending", "AddressTaken"),
     "plan refused": (address(), seen(refused=True), "Configuring", "PlanRefused"),
     "no answer yet": (space(), seen(proven=None), "Configuring", "PlanNotApplied"),

@@ -1,5 +1,9 @@
-"""When an address space is ready: the node names it among what is active."""
+"""When an address space is ready: the node serves the Plan the space is in.
 
-from enmasse.control.status import Check, not_proven, plan_not_applied, plan_refused
+The node names addresses in its proof, not spaces: a space is in force, empty or not, from the
+moment the Plan is applied.
+"""
 
-CHAIN: tuple[Check, ...] = (plan_refused, plan_not_applied, not_proven)
+from enmasse.control.status import Check, plan_not_applied, plan_refused
+
+CHAIN: tuple[Check, ...] = (plan_refused, plan_not_applied)

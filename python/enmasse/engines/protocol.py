@@ -9,7 +9,7 @@ from enmasse.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an engine serves now: the Plan's version, and the uids of spaces and addresses."""
+    """What an engine serves now: the Plan's version, and the uids of its addresses."""
 
     version: int
     active: frozenset[str]

@@ -1,0 +1,194 @@
+"""The platform in this process: how it starts, what it refuses, how it stops."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailable
+from enmasse.base.settings import Settings
+from enmasse.cli import app
+from enmasse.cli.launcher import Ready, serve
+from enmasse.store import DataDir
+
+OFF: dict[str, Any] = dict.fromkeys(
+    ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"), "off"
+)
+FREE: dict[str, Any] = dict.fromkeys(OFF, 0)
+
+ORDERS = """
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {name: default.orders}
+spec: {address: orders, type: anycast}
+"""
+NORTH = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: north}
+spec: {type: standard}
+"""
+
+Run = Callable[..., Awaitable[str]]
+
+
+@asynccontextmanager
+async def running(settings: Settings, *files: Path) -> AsyncIterator[Ready]:
+    """Run the platform and end it with a signal, as a terminal would."""
+    announced: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+    names = [str(file) for file in files]
+    process = asyncio.ensure_future(serve(settings, names, announced.set_result))
+    await asyncio.wait({process, announced}, return_when=asyncio.FIRST_COMPLETED)
+    if process.done():
+        await process
+    yield announced.result()
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(5):
+        await process
+
+
+def refused(settings: Settings, *files: Path) -> EnMasseError:
+    with pytest.raises(EnMasseError) as refusal:
+        asyncio.run(serve(settings, [str(file) for file in files], lambda _: None))
+    return refusal.value
+
+
+async def enmasse(data: Path, *words: str) -> str:
+    """Run a command against the platform of a data folder."""
+    runner = CliRunner()
+    answer = await asyncio.to_thread(runner.invoke, app, [*words], env={"ENMASSE_DATA": str(data)})
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+async def names(data: Path, kind: str = "addresses") -> list[str]:
+    listed = json.loads(await enmasse(data, "get", kind, "-o", "json"))
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+async def test_an_empty_folder_has_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
+    async with running(Settings(data=tmp_path, **FREE)) as ready:
+        assert list(ready.endpoints) == ["amqp", "amqps", "ws", "wss", "http"]
+        assert ready.document()["pid"] == os.getpid()
+        assert await names(tmp_path, "addressspaces") == ["default"]
+        assert await names(tmp_path) == ["default.anycast", "default.multicast"]
+        for endpoint in ready.endpoints.values():
+            socket.create_connection(endpoint, timeout=5).close()
+    assert not (tmp_path / "endpoint.json").exists()
+
+
+async def test_addresses_are_made_used_and_deleted_by_command(tmp_path: Path) -> None:
+    async with running(Settings(data=tmp_path, **FREE)):
+        created = await enmasse(tmp_path, "create", "address", "news/Europe", "--type", "multicast")
+        assert created.endswith("created and ready\n")
+        assert "news/Europe" in await enmasse(tmp_path, "get", "addresses")
+        shown = json.loads(await enmasse(tmp_path, "get", "address", "news/Europe", "-o", "json"))
+        assert shown["items"][0]["status"]["isReady"] is True
+        assert shown["items"][0]["status"]["statistics"]["senders"] == 0
+        await enmasse(tmp_path, "delete", "address", "news/Europe", "default.anycast")
+        assert await names(tmp_path) == ["default.multicast"]
+
+
+async def test_a_user_closes_the_space_and_no_secret_is_shown(tmp_path: Path) -> None:
+    async with running(Settings(data=tmp_path, **FREE)):
+        await enmasse(tmp_path, "create", "user", "alice", "--password", "pencil", "--send", "a/#")
+        assert "send a/#" in await enmasse(tmp_path, "get", "users")
+        shown = await enmasse(tmp_path, "get", "users", "-o", "yaml")
+        assert "verifiers" not in shown and "cGVuY2ls" not in shown
+        await enmasse(tmp_path, "delete", "user", "alice")
+        assert await names(tmp_path, "users") == []
+
+
+async def test_files_are_applied_by_command(tmp_path: Path) -> None:
+    file = tmp_path / "north.yaml"
+    file.write_text(ORDERS.replace("default", "north") + "---" + NORTH)
+    data = tmp_path / "data"
+    async with running(Settings(data=data, **FREE)):
+        first = await enmasse(data, "apply", "-f", str(file))
+        assert first == "AddressSpace north created\nAddress north.orders created\n"
+        again = await enmasse(data, "apply", "-f", str(file))
+        assert again == "AddressSpace north unchanged\nAddress north.orders unchanged\n"
+        await enmasse(data, "delete", "addressspace", "north")
+        assert "north.orders" not in await names(data)
+
+
+async def test_files_add_and_never_delete(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(ORDERS)
+    data = tmp_path / "data"
+    async with running(Settings(data=data, **FREE), file):
+        assert await names(data, "addressspaces") == ["default"]
+        assert await names(data) == ["default.orders"]
+    file.write_text(ORDERS.replace("orders", "more"))
+    async with running(Settings(data=data, **FREE), file):
+        assert await names(data) == ["default.more", "default.orders"]
+    async with running(Settings(data=data, **FREE)):
+        assert await names(data) == ["default.more", "default.orders"]
+
+
+async def test_listeners_that_are_off_are_not_there(tmp_path: Path) -> None:
+    async with running(Settings(data=tmp_path, **OFF | {"ws_port": 0})) as ready:
+        assert list(ready.endpoints) == ["ws"]
+
+
+async def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+    async with running(Settings(data=tmp_path, **OFF)):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == hard
+
+
+@pytest.mark.parametrize("name", ["amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"])
+def test_a_taken_port_is_named_and_everything_given_back(tmp_path: Path, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(Settings(data=tmp_path, **OFF | {name: port}))
+    assert isinstance(error, Unavailable)
+    assert str(port) in error.message
+    asyncio.run(start_and_stop(Settings(data=tmp_path, **OFF)))
+
+
+async def start_and_stop(settings: Settings) -> None:
+    async with running(settings):
+        pass
+
+
+def test_a_bad_document_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(ORDERS)
+    bad.write_text(ORDERS.replace("anycast", "anycats"))
+    data = tmp_path / "data"
+    error = refused(Settings(data=data, **OFF), good, bad)
+    assert isinstance(error, Invalid)
+    assert error.message.startswith(f"{bad}, document 1: Address default.orders: spec.type:")
+    absent = refused(Settings(data=data, **OFF), tmp_path / "absent.yaml")
+    assert "absent.yaml: No such file or directory" in absent.message
+
+    async def look() -> list[str]:
+        async with running(Settings(data=data, **FREE)):
+            return await names(data)
+
+    assert asyncio.run(look()) == ["default.anycast", "default.multicast"]
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with DataDir(tmp_path):
+        error = refused(Settings(data=tmp_path, **OFF))
+    assert isinstance(error, Conflict)
+    assert str(tmp_path) in error.message
+
+
+def test_an_open_space_is_not_served_to_other_machines(tmp_path: Path) -> None:
+    error = refused(Settings(data=tmp_path, host="0.0.0.0", **OFF))
+    assert error.code == Code.SPACE_EXPOSED
+    assert "--insecure" in error.message
+    settings = Settings(data=tmp_path, host="0.0.0.0", insecure=True, **OFF)
+    asyncio.run(start_and_stop(settings))

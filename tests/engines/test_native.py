@@ -1,0 +1,124 @@
+"""Our engine, with the real node."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import structlog
+from proton.utils import BlockingConnection
+
+from doubles import address, space
+from enmasse.base.errors import Code, Invalid, Missing, Unavailable
+from enmasse.engines import native
+from enmasse.engines.native import NativeEngine, log_event
+from enmasse.native import Node
+from enmasse.plan import Plan, compile
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node(workers=1)
+    yield node
+    node.stop(1.0)
+
+
+def plan(version: int = 1, *names: str) -> Plan:
+    resources = [
+        space().with_metadata(uid="s"),
+        *(address(f"default.{name}").with_metadata(uid=f"a-{name}") for name in names),
+    ]
+    return compile(resources, version).plan
+
+
+async def test_the_proof_names_what_is_served(node: Node) -> None:
+    engine = NativeEngine(node)
+    proof = await engine.apply(plan(1, "orders"))
+    assert proof.version == 1
+    assert proof.active == {"a-orders"}
+    proof = await engine.apply(plan(2, "news"))
+    assert proof.active == {"a-news"}
+
+
+async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
+    engine = NativeEngine(node)
+    await engine.apply(plan(2, "orders"))
+    with pytest.raises(Invalid):
+        await engine.apply(plan(1, "news"))
+    assert [one.name for one in (await engine.observe()).addresses] == ["orders"]
+
+
+async def test_every_declared_address_has_figures(node: Node) -> None:
+    engine = NativeEngine(node)
+    await engine.apply(plan(1, "orders", "news"))
+    observed = await engine.observe()
+    assert observed.connections == 0
+    assert [(one.uid, one.space, one.name) for one in observed.addresses] == [
+        ("a-news", "default.default", "news"),
+        ("a-orders", "default.default", "orders"),
+    ]
+
+
+def test_a_taken_port_is_ours_to_mend(node: Node) -> None:
+    port = node.listen("amqp", "127.0.0.1", 0)
+    with pytest.raises(Unavailable, match=str(port)):
+        node.listen("amqp", "127.0.0.1", port)
+
+
+@pytest.fixture
+async def events(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[asyncio.Queue[dict[str, Any]]]:
+    """What the engine would log."""
+    queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    monkeypatch.setattr(native, "log_event", queue.put_nowait)
+    logging = asyncio.ensure_future(NativeEngine(node).log_events())
+    yield queue
+    logging.cancel()
+    await asyncio.gather(logging, return_exceptions=True)
+
+
+async def test_connections_are_listed_and_traced(
+    node: Node, events: asyncio.Queue[dict[str, Any]]
+) -> None:
+    engine = NativeEngine(node)
+    await engine.apply(plan(1, "orders"))
+    port = node.listen("amqp", "127.0.0.1", 0)
+    client = await asyncio.to_thread(BlockingConnection, f"amqp://127.0.0.1:{port}", timeout=10)
+    (connection,) = await engine.connections()
+    assert connection.transport == "amqp"
+    assert connection.space == "default.default"
+    assert connection.peer is not None
+    await engine.trace(connection.id, on=True)
+    await asyncio.to_thread(client.create_receiver, "orders")
+    while "attach" not in (await events.get()).get("frames", ""):
+        pass
+    await asyncio.to_thread(client.close)
+    with pytest.raises(Missing, match="there is no connection 99") as refusal:
+        await engine.trace(99, on=True)
+    assert refusal.value.code == Code.CONNECTION_MISSING
+
+
+async def test_what_happens_to_a_connection_is_told(
+    node: Node, events: asyncio.Queue[dict[str, Any]]
+) -> None:
+    port = node.listen("amqp", "127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await events.get())["connection"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        ({"event": "login-refused", "user": "alice", "reason": "wrong"}, "warning"),
+        ({"event": "trace", "direction": "in", "frames": "open"}, "info"),
+        ({"event": "opened", "container": "c"}, "debug"),
+        ({"event": "something-new"}, "debug"),
+    ],
+)
+def test_events_are_logged_by_their_weight(event: dict[str, Any], level: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        log_event({"atMs": 1, **event})
+    assert logs == [{**event, "log_level": level}]
