@@ -80,7 +80,7 @@ bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ be
 	$(BIN)/python bench/run.py $(ARGS)
 
 docs: $(STAMPS)/dev ## build the documentation into site/
-	$(BIN)/zensical build --clean
+	rm -rf site && $(BIN)/zensical build --strict
 
 lock: $(STAMPS)/dev ## resolve the Python dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \

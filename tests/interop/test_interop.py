@@ -180,8 +180,8 @@ def test_the_producer_gets_the_outcome_of_the_consumer(client: Client, platform:
     if client.name == "java":  # JMS tells anything but accepted by an exception
         first, *others = answer["exceptions"]
         assert first == "accepted"
-        for text, outcome in zip(others, ("rejected", "released", "modified"), strict=True):
-            assert outcome in text.lower()
+        for text, words in zip(others, ("error", "released", "failure"), strict=True):
+            assert words in text
         return
     assert answer == {
         "outcomes": ["accepted", "rejected", "released", "modified"],

@@ -131,7 +131,11 @@ async function outcomes(connection, { address }) {
     (delivery) => delivery.release(),
     (delivery) => delivery.modified({ delivery_failed: true, undeliverable_here: true }),
   ];
-  for (const judge of judges) judge((await incoming.next()).delivery);
+  for (const judge of judges) {
+    judge((await incoming.next()).delivery);
+    // A turn each: rhea joins two outcomes of the same turn into one range, even if they differ.
+    await new Promise(setImmediate);
+  }
   const ended = await endings;
   const { error } = ended[1].state;
   const { delivery_failed, undeliverable_here } = ended[3].state;

@@ -2,6 +2,7 @@ import com.google.gson.Gson;
 import com.google.gson.JsonObject;
 import jakarta.jms.BytesMessage;
 import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.Destination;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
@@ -243,8 +244,11 @@ public final class Client {
         Destination replies = session.createTemporaryQueue();
         MessageConsumer answered = session.createConsumer(replies);
         MessageProducer requests = session.createProducer(queue);
+        // A persistent send waits for its consumer, and here each side would wait for the other.
+        requests.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
         Session serving = second(session);
         MessageProducer answers = serving.createProducer(null);
+        answers.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
         MessageConsumer service = serving.createConsumer(queue);
         service.setMessageListener(message -> {
             try {
