@@ -20,6 +20,7 @@ def stream() -> Iterator[io.StringIO]:
     yield out
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.getLogger("enmasse").setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 
@@ -47,6 +48,14 @@ def test_the_standard_library_passes_through_the_same_chain(stream: io.StringIO)
     (record,) = records(stream)
     assert record["event"] == "odd request from peer"
     assert record["level"] == "warning"
+
+
+def test_libraries_write_warnings_only_whatever_the_level(stream: io.StringIO) -> None:
+    log.configure("debug", stream)
+    logging.getLogger("aiosqlite").debug("a row with keys")
+    logging.getLogger("aiosqlite").info("a row with keys")
+    structlog.get_logger("enmasse.test").debug("ours")
+    assert [record["event"] for record in records(stream)] == ["ours"]
 
 
 def test_an_exception_keeps_its_trace_on_the_same_line(stream: io.StringIO) -> None:

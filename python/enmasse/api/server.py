@@ -1,7 +1,6 @@
 """HTTP inside the process: our own socket and signals, uvicorn's protocol."""
 
 import contextlib
-import logging
 import socket
 from collections.abc import Iterator
 
@@ -49,8 +48,6 @@ class Server(uvicorn.Server):
     """An HTTP server that runs as one task of the process and leaves signals to it."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
-        # It tells of every start and stop, which the process tells itself.
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
         super().__init__(
             uvicorn.Config(
                 app,

@@ -52,7 +52,10 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    # A library at level debug writes whatever passes through it: the database driver whole rows,
+    # keys of users included. Only our own records follow the level asked for.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("enmasse").setLevel(level.upper())
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
