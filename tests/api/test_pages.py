@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from enmasse.api.metrics import ADDRESSES_MAX, render
-from enmasse.engines import AddressFigures, Connection, Observed
+from enmasse.engines import AddressFigures, Connection, Observed, WorkerFigures
 from served import Served
 
 ORDERS = AddressFigures("u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12)
@@ -11,7 +11,7 @@ NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepte
 NORTH = AddressFigures("u3", "default.north", "orders", 0, 1)
 
 
-LABELS = ("space", "address", "outcome", "version")
+LABELS = ("space", "address", "outcome", "version", "transport", "worker")
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:
@@ -41,7 +41,7 @@ async def test_metrics_are_in_the_text_format(served: Served) -> None:
 
 
 def test_every_figure_is_there_per_address_and_per_space() -> None:
-    found = samples(render(Observed(4, [ORDERS, NEWS, NORTH]), ready=True, all_addresses=False))
+    found = samples(render(Observed(4, [ORDERS, NEWS, NORTH]), [], ready=True, all_addresses=False))
     assert found["enmasse_connections",] == 4
     assert found["enmasse_links",] == 6
     assert found["enmasse_addresses",] == 3
@@ -62,12 +62,36 @@ def test_every_figure_is_there_per_address_and_per_space() -> None:
 
 def test_many_addresses_have_series_only_when_asked_for() -> None:
     many = Observed(0, [ORDERS._replace(name=f"a{number}") for number in range(ADDRESSES_MAX + 1)])
-    found = samples(render(many, ready=True, all_addresses=False))
+    found = samples(render(many, [], ready=True, all_addresses=False))
     assert found["enmasse_address_series_omitted",] == ADDRESSES_MAX + 1
     assert not any(key[0].startswith("enmasse_address_senders") for key in found)
     assert found["enmasse_space_senders", "default.default"] == ADDRESSES_MAX + 1
-    everything = samples(render(many, ready=True, all_addresses=True))
+    everything = samples(render(many, [], ready=True, all_addresses=True))
     assert everything["enmasse_address_senders", "default.default", "a1000"] == 1
+
+
+def test_connections_and_workers_have_figures_too() -> None:
+    def connection(space: str | None, transport: str) -> Connection:
+        return Connection(1, space, None, None, None, transport, 0)
+
+    observed = Observed(
+        3,
+        [],
+        [WorkerFigures(busy_permille=250, accepted=2, cut_off=1), WorkerFigures(accepted=3)],
+        7,
+    )
+    open_ = [connection("default.default", "amqp"), connection("default.default", "amqp")]
+    found = samples(
+        render(observed, [*open_, connection(None, "wss")], ready=False, all_addresses=False)
+    )
+    assert found["enmasse_ready",] == 0
+    assert found["enmasse_connections",] == 3
+    assert found["enmasse_space_connections", "default.default", "amqp"] == 2
+    assert found["enmasse_space_connections", "", "wss"] == 1
+    assert found["enmasse_accept_pauses_total",] == 7
+    assert found["enmasse_worker_busy_ratio", "0"] == 0.25
+    assert found["enmasse_connections_accepted_total",] == 5
+    assert found["enmasse_connections_cut_off_total",] == 1
 
 
 async def test_connections_can_be_listed_and_traced(served: Served) -> None:

@@ -90,6 +90,7 @@ class _Pages:
         """The figures for Prometheus; `?addresses=all` for every single address."""
         text = metrics.render(
             await self._platform.engine.observe(),
+            await self._platform.engine.connections(),
             ready=self._platform.is_ready(),
             all_addresses=request.query_params.get("addresses") == "all",
         )

@@ -4,6 +4,7 @@ Names are stable: `enmasse_space_*` sums over the addresses of a space, `enmasse
 address. Series for single addresses are left out above a bound, unless they are asked for.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -13,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from enmasse import __version__
-from enmasse.engines import AddressFigures, Observed
+from enmasse.engines import AddressFigures, Connection, Observed, WorkerFigures
 
 ADDRESSES_MAX = 1000
 """Addresses with series of their own. Each has some fifteen lines of text, made in Python."""
@@ -36,18 +37,54 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
 )
 
 
-def render(observed: Observed, *, ready: bool, all_addresses: bool) -> bytes:
+_WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = (
+    ("connections_accepted", "Connections taken in.", attrgetter("accepted")),
+    ("connections_closed", "Connections that are gone.", attrgetter("closed")),
+    (
+        "connections_cut_off",
+        "Connections cut off because the peer read too slowly.",
+        attrgetter("cut_off"),
+    ),
+    (
+        "handshakes_failed",
+        "TLS or WebSocket handshakes that failed.",
+        attrgetter("handshakes_failed"),
+    ),
+    (
+        "handshakes_timed_out",
+        "Connections that never finished their handshake.",
+        attrgetter("handshakes_timed_out"),
+    ),
+    ("bytes_in", "Bytes read from sockets.", attrgetter("bytes_in")),
+    ("bytes_out", "Bytes written to sockets.", attrgetter("bytes_out")),
+)
+
+
+def render(
+    observed: Observed,
+    connections: Sequence[Connection],
+    *,
+    ready: bool,
+    all_addresses: bool,
+) -> bytes:
     """Return the page for the figures of one moment."""
     registry = CollectorRegistry()
-    registry.register(_Snapshot(observed, ready, all_addresses))
+    registry.register(_Snapshot(observed, connections, ready, all_addresses))
     return generate_latest(registry)
 
 
 class _Snapshot(Collector):
     """The figures of one moment, as metric families."""
 
-    def __init__(self, observed: Observed, ready: bool, all_addresses: bool) -> None:
+    def __init__(
+        self,
+        observed: Observed,
+        connections: Sequence[Connection],
+        ready: bool,
+        all_addresses: bool,
+    ) -> None:
         self._observed = observed
+        self._connections = connections
         self._ready = ready
         self._all_addresses = all_addresses
 
@@ -58,9 +95,8 @@ class _Snapshot(Collector):
         info = GaugeMetricFamily("enmasse_build", "The running version.", labels=["version"])
         info.add_metric([__version__], 1)
         yield info
-        yield GaugeMetricFamily(
-            "enmasse_connections", "Open connections.", value=self._observed.connections
-        )
+        yield from self._of_connections()
+        yield from self._of_workers()
         yield GaugeMetricFamily(
             "enmasse_links",
             "Open links to declared addresses.",
@@ -77,6 +113,36 @@ class _Snapshot(Collector):
             "Addresses without series of their own: ask for /metrics?addresses=all.",
             value=0 if shown else len(addresses),
         )
+
+    def _of_connections(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "enmasse_connections", "Open connections.", value=self._observed.connections
+        )
+        by_space = GaugeMetricFamily(
+            "enmasse_space_connections",
+            "Open connections that belong to a space.",
+            labels=["space", "transport"],
+        )
+        counted = Counter((one.space or "", one.transport) for one in self._connections)
+        for labels, count in sorted(counted.items()):
+            by_space.add_metric(labels, count)
+        yield by_space
+        yield CounterMetricFamily(
+            "enmasse_accept_pauses",
+            "Times that newcomers waited because a bound of connections was reached.",
+            value=self._observed.accept_pauses,
+        )
+
+    def _of_workers(self) -> Iterator[Metric]:
+        busy = GaugeMetricFamily(
+            "enmasse_worker_busy_ratio", "How much of the last second it worked.", labels=["worker"]
+        )
+        for number, worker in enumerate(self._observed.workers):
+            busy.add_metric([str(number)], worker.busy_permille / 1000)
+        yield busy
+        for name, text, value in _WORKER_COUNTERS:
+            total = sum(value(worker) for worker in self._observed.workers)
+            yield CounterMetricFamily(f"enmasse_{name}", text, value=total)
 
 
 _Labelled = list[tuple[list[str], AddressFigures]]

@@ -8,7 +8,13 @@ import structlog
 from pydantic.alias_generators import to_camel
 
 from enmasse.base.errors import Code, Missing
-from enmasse.engines.protocol import AddressFigures, Connection, Observed, Proof
+from enmasse.engines.protocol import (
+    AddressFigures,
+    Connection,
+    Observed,
+    Proof,
+    WorkerFigures,
+)
 from enmasse.native import Node
 from enmasse.plan import Plan
 
@@ -20,7 +26,8 @@ EVENTS_PER_TURN = 512
 WARNINGS = frozenset({"login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"})
 """Events an operator should see at once; the rest is for following one connection."""
 
-_FIGURES = [(name, to_camel(name)) for name in AddressFigures._fields]
+_ADDRESS_MEMBERS = [to_camel(name) for name in AddressFigures._fields]
+_WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
 _Result = TypeVar("_Result")
 
 
@@ -69,10 +76,18 @@ class NativeEngine:
 
     def _observe(self) -> Observed:
         stats = self._node.stats()
-        addresses = [
-            AddressFigures(*(line[camel] for _, camel in _FIGURES)) for line in stats["addresses"]
-        ]
-        return Observed(stats["connections"], addresses)
+        return Observed(
+            connections=stats["connections"],
+            addresses=[
+                AddressFigures(*(line[name] for name in _ADDRESS_MEMBERS))
+                for line in stats["addresses"]
+            ],
+            workers=[
+                WorkerFigures(*(line[name] for name in _WORKER_MEMBERS))
+                for line in stats["workers"]
+            ],
+            accept_pauses=stats["acceptPauses"],
+        )
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         async with self._calling:

@@ -52,11 +52,28 @@ class Connection(NamedTuple):
     links: int
 
 
+class WorkerFigures(NamedTuple):
+    """The figures of one thread that carries messages. All but the first two count since start."""
+
+    connections: int = 0
+    busy_permille: int = 0
+    accepted: int = 0
+    closed: int = 0
+    handshakes_failed: int = 0
+    handshakes_timed_out: int = 0
+    cut_off: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
 class Observed(NamedTuple):
     """An engine's figures at one moment."""
 
     connections: int
     addresses: Sequence[AddressFigures]
+    workers: Sequence[WorkerFigures] = ()
+    accept_pauses: int = 0
+    """Times that newcomers had to wait because a bound of connections was reached."""
 
 
 class Engine(Protocol):
