@@ -3,15 +3,15 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from enmasse.cli.options import Output
 
 Rows = Sequence[Sequence[object]]
 
 
-def show(document: Any, form: Output, as_table: Callable[[], None]) -> None:
-    """Print a document as JSON or YAML, or what `as_table` prints."""
+def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
+    """Print a document as JSON or YAML, or as the text that people read."""
     if form is Output.JSON:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif form is Output.YAML:
@@ -19,24 +19,35 @@ def show(document: Any, form: Output, as_table: Callable[[], None]) -> None:
 
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
     else:
-        as_table()
+        print(as_text())
 
 
-def table(headings: Sequence[str], rows: Rows) -> None:
-    """Print columns aligned under their headings; numbers to the right."""
-    cells = [[_text(cell) for cell in row] for row in rows]
-    numeric = [bool(rows) and all(_is_number(row[column]) for row in rows)
-               for column in range(len(headings))]  # fmt: skip
-    widths = [
-        max(len(line[column]) for line in [list(headings), *cells])
-        for column in range(len(headings))
-    ]
-    for line in [list(headings), *cells]:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
+def columns(headings: Sequence[str], rows: Rows) -> str:
+    """Return columns aligned under their headings; numbers to the right."""
+    lines = [list(headings), *([_text(cell) for cell in row] for row in rows)]
+    places = range(len(headings))
+    numeric = [bool(rows) and all(_is_number(row[place]) for row in rows) for place in places]
+    widths = [max(len(line[place]) for line in lines) for place in places]
+    return "\n".join(
+        "  ".join(
+            line[place].rjust(widths[place]) if numeric[place] else line[place].ljust(widths[place])
+            for place in places
+        ).rstrip()
+        for line in lines
+    )
+
+
+def repeat(text: Callable[[], str], every_s: float) -> NoReturn:
+    """Show a text on the terminal, made anew every so often, until Ctrl-C."""
+    import time
+
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(text()), auto_refresh=False) as live:
+        while True:
+            time.sleep(every_s)
+            live.update(Text(text()), refresh=True)
 
 
 def _is_number(cell: object) -> bool:

@@ -171,4 +171,4 @@ def _create(
         if wait:
             created = api.wait_ready(plural, created)
     said = f"{created['kind']} {created['metadata']['name']} created"
-    show(created, output, lambda: print(f"{said} and ready" if wait else said))
+    show(created, output, lambda: f"{said} and ready" if wait else said)

@@ -1,12 +1,18 @@
 """`enmasse get`: show what is declared, whether it is ready, and what passes through it."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from enmasse.cli.group import Aliases
 from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+
+REFRESH_S = 1.0
+"""Time between two pictures of `--watch`."""
 
 app = typer.Typer(
     cls=Aliases, no_args_is_help=True, help="Show addresses, spaces, users or connections."
@@ -28,6 +34,9 @@ def addresses(
     name: Name = None,
     space: Space = None,
     namespace: Namespace = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")
+    ] = False,
     output: OutputForm = Output.TABLE,
     data: Data = None,
     server: ServerUrl = None,
@@ -40,7 +49,7 @@ def addresses(
 
     Examples:
 
-      enmasse get addresses
+      enmasse get addresses --watch
 
       enmasse get addresses orders --output json
     """
@@ -59,7 +68,7 @@ def addresses(
 
     headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING RATE DELIVERED"
     listing = _Listing("addresses", "address", headings.split(), row)
-    listing.show(name, space, namespace, output, (data, server, token_file))
+    listing.show(name, space, namespace, output, (data, server, token_file), watch=watch)
 
 
 @app.command()
@@ -125,13 +134,13 @@ def connections(
     Example: enmasse get connections
     """
     from enmasse.cli.client import Api
-    from enmasse.cli.output import show, table
+    from enmasse.cli.output import columns, show
 
     with Api.find(data, server, token_file) as api:
         document = api.connections()
     fields = ["id", "space", "user", "container", "peer", "transport", "links"]
     rows = [[one[field] for field in fields] for one in document["items"]]
-    show(document, output, lambda: table([field.upper() for field in fields], rows))
+    show(document, output, lambda: columns([field.upper() for field in fields], rows))
 
 
 class _Listing:
@@ -156,20 +165,38 @@ class _Listing:
         namespace: str | None,
         output: Output,
         place: tuple[Data, ServerUrl, TokenFile],
+        *,
+        watch: bool = False,
     ) -> None:
-        from enmasse.base.errors import Code, Missing
+        """Print what is there once, or again and again."""
         from enmasse.cli.client import Api
-        from enmasse.cli.output import show, table
+        from enmasse.cli.output import repeat, show
 
         with Api.find(*place) as api:
-            document = api.list(self._plural, namespace, statistics=self._plural == "addresses")
-        document["items"] = items = [
-            one for one in document["items"] if self._is_meant(one, name, space)
-        ]
-        if name and not items:
+
+            def items() -> Document:
+                return self._items(api, name, space, namespace)
+
+            if watch:
+                repeat(lambda: self._text(items()), REFRESH_S)
+            document = items()
+            show(document, output, lambda: self._text(document))
+
+    def _text(self, document: Document) -> str:
+        from enmasse.cli.output import columns
+
+        return columns(self._headings, [self._row(one) for one in document["items"]])
+
+    def _items(
+        self, api: "Api", name: str | None, space: str | None, namespace: str | None
+    ) -> Document:
+        from enmasse.base.errors import Code, Missing
+
+        document = api.list(self._plural, namespace, statistics=self._plural == "addresses")
+        document["items"] = [one for one in document["items"] if self._is_meant(one, name, space)]
+        if name and not document["items"]:
             raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r} among the {self._plural}")
-        rows = [self._row(one) for one in items]
-        show(document, output, lambda: table(self._headings, rows))
+        return document
 
     def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:
         own = one["metadata"]["name"]

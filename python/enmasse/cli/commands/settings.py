@@ -21,7 +21,7 @@ def settings(
     import os
 
     from enmasse.base.settings import Settings, load
-    from enmasse.cli.output import show, table
+    from enmasse.cli.output import columns, show
 
     values, origins = load({}, os.environ, config)
     fields = Settings.model_fields
@@ -35,7 +35,7 @@ def settings(
         for name, field in fields.items()
     ]
     rows = [[str(one) for one in entry.values()] for entry in document]
-    show(document, output, lambda: table(["SETTING", "VALUE", "ORIGIN", "WHAT IT IS"], rows))
+    show(document, output, lambda: columns(["SETTING", "VALUE", "ORIGIN", "WHAT IT IS"], rows))
 
 
 def _plain(value: object) -> object:
