@@ -38,7 +38,11 @@ class Node:
     def listen(
         self, kind: ListenerKind, host: str, port: int, tls: Mapping[str, str] | None = None
     ) -> int:
-        """Listen and return the bound port; `tls` names the PEM files `certificate` and `key`."""
+        """Listen and return the bound port.
+
+        `tls` names the PEM files `certificate`, `key` and, where client certificates are welcome,
+        `clientCa`.
+        """
         with translated():
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
 

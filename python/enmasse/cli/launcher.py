@@ -123,7 +123,11 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
 
 def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
     """Open the node's listeners that are on, and return where they listen."""
-    files = {"certificate": str(tls.certificate), "key": str(tls.key)}
+    files = {
+        "certificate": str(tls.certificate),
+        "key": str(tls.key),
+        "clientCa": str(tls.ca),
+    }
     endpoints: dict[str, Endpoint] = {}
     for kind, secure in LISTENERS:
         port = getattr(settings, f"{kind}_port")

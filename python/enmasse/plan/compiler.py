@@ -20,8 +20,9 @@ from enmasse.plan.model import (
 )
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 
-STANDARD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""Offered by a space that asks for a user, best first."""
+STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""What a space that asks for a user accepts, best first. The node offers EXTERNAL only to a client
+that has shown a certificate, and PLAIN only where nobody can listen."""
 
 OPEN_MECHANISMS = ("PLAIN",)
 """Offered beside ANONYMOUS by a space that lets everybody in."""
