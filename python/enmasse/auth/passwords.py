@@ -40,6 +40,8 @@ def without_password(user: MessagingUser, stored: MessagingUser | None) -> Messa
         password = saslprep(base64.b64decode(encoded).decode())
     except ValueError as error:
         raise _invalid(user, f"cannot be used: {error}") from None
+    if not password:
+        raise _invalid(user, "cannot be used: all its characters stand for nothing")
     return user.with_verifiers(kept if verify(password, kept) else derive(password))
 
 

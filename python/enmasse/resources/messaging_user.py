@@ -67,8 +67,8 @@ def _pattern(value: str) -> str:
     levels = value.split("/")
     if not value or len(levels) > PATTERN_LEVELS_MAX:
         raise ValueError(f"{value!r} is not a pattern: 1 to {PATTERN_LEVELS_MAX} levels are wanted")
-    starred = [level for level in (*levels[:-1], levels[-1].removesuffix("*")) if "*" in level]
-    if any(level != "*" for level in starred):
+    *above, last = levels
+    if any("*" in level and level != "*" for level in above) or "*" in last.removesuffix("*"):
         raise ValueError(
             f"{value!r} is not a pattern: `*` stands for one whole level between slashes, or ends"
             " the pattern (`orders*` is every name that begins so)"

@@ -7,11 +7,19 @@ mod lookup;
 mod names;
 mod patterns;
 mod rights;
+mod schema;
 
 use super::Table;
 use crate::plan::{Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, Right, Space, User};
 
 const SECRET: [u8; 32] = [7; 32];
+
+/// A file of the folder that both planes read.
+#[expect(clippy::disallowed_methods, reason = "a test reads its vectors")]
+fn read(name: &str) -> serde_json::Value {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
 
 /// The table of a plan, which has to be good.
 fn table(plan: &Plan) -> Table {

@@ -1,0 +1,46 @@
+"""Passwords, against the vectors that the node reads too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import doubles
+from enmasse.auth.passwords import ITERATIONS, verify, without_password
+from enmasse.auth.saslprep import saslprep
+from enmasse.base.errors import Invalid
+from enmasse.resources import Verifier
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "sasl"
+PREPARED: list[dict[str, Any]] = json.loads((VECTORS / "prepared.json").read_text())
+VERIFIERS: list[dict[str, Any]] = [
+    vector
+    for vector in json.loads((VECTORS / "verifiers.json").read_text())
+    if vector["iterations"] == ITERATIONS
+]
+
+
+@pytest.mark.parametrize("vector", PREPARED, ids=lambda vector: vector["why"])
+def test_what_is_typed_is_prepared_as_the_node_does(vector: dict[str, Any]) -> None:
+    try:
+        prepared = saslprep(vector["text"]) or None
+    except ValueError:
+        prepared = None
+    assert prepared == vector["prepared"]
+
+
+@pytest.mark.parametrize("vector", VERIFIERS, ids=lambda vector: repr(vector["password"]))
+def test_keys_are_those_the_node_derives(vector: dict[str, Any]) -> None:
+    verifier = Verifier(**{key: vector[key] for key in vector if key != "password"})
+    assert verify(saslprep(vector["password"]), [verifier])
+    assert not verify("another", [verifier])
+
+
+def test_the_vectors_have_passwords_that_need_preparing() -> None:
+    assert any(not vector["password"].isascii() for vector in VERIFIERS)
+
+
+def test_a_password_of_which_nothing_is_left_is_refused() -> None:
+    with pytest.raises(Invalid, match="stand for nothing"):
+        without_password(doubles.user("shop.alice", "\u00ad"), None)
