@@ -28,8 +28,8 @@ struct Address {
     turn: usize,
 }
 
-/// See the crate's own words.
-pub(crate) struct Forwarder {
+/// The forwarder: one listening socket and all that it has brought.
+pub struct Forwarder {
     poll: OwnedFd,
     listener: TcpListener,
     connections: Slab<Connection>,
@@ -45,8 +45,11 @@ pub(crate) struct Forwarder {
 struct Cut;
 
 impl Forwarder {
-    /// Listens on loopback. With `sink`, producers get that much credit and are settled at once.
-    pub(crate) fn bind(port: u16, sink: Option<u32>) -> io::Result<Self> {
+    /// Listens on loopback; port 0 is a free one. With `sink`, producers get that much credit and are settled at once.
+    ///
+    /// # Errors
+    /// If the port is taken, or the poller cannot be made.
+    pub fn bind(port: u16, sink: Option<u32>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -62,12 +65,19 @@ impl Forwarder {
         })
     }
 
-    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// As the socket has it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Forwards until the poller itself fails.
-    pub(crate) fn run(&mut self) -> io::Result<Infallible> {
+    ///
+    /// # Errors
+    /// That of the poller.
+    pub fn run(&mut self) -> io::Result<Infallible> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             events.clear();

@@ -1,16 +1,9 @@
-//! The least that can be called an AMQP 1.0 router: the limit that the node is measured against.
-//!
-//! One thread, one anycast address per name, credit handed through from consumers to producers, transfers
-//! copied under a new head, dispositions mapped back in ranges. No rights, no management, no other outcome
-//! than accepted; one session and one link a connection, one frame a delivery, SASL ANONYMOUS or none, loopback only.
-//! So it is an upper bound for a router on a machine, not a rival.
-
-mod connection;
-mod forwarder;
-mod wire;
+//! The bare forwarder as a program: see the library.
 
 use std::io::Write;
 use std::process::ExitCode;
+
+use enmasse_forwarder::Forwarder;
 
 const USAGE: &str = "usage: enmasse-forwarder [--port N] [--sink CREDIT]
   --port N       listen on 127.0.0.1:N (default 0: a free one; the first line on stdout names it)
@@ -36,7 +29,7 @@ fn serve(mut arguments: impl Iterator<Item = String>) -> Result<std::convert::In
             _ => return Err(USAGE.to_owned()),
         }
     }
-    let mut forwarder = forwarder::Forwarder::bind(port, sink).map_err(|error| format!("port {port}: {error}"))?;
+    let mut forwarder = Forwarder::bind(port, sink).map_err(|error| format!("port {port}: {error}"))?;
     let address = forwarder.local_addr().map_err(|error| error.to_string())?;
     println!("listening on {address}");
     std::io::stdout().flush().map_err(|error| error.to_string())?;
