@@ -1,0 +1,506 @@
+//! One connection: drives the machine with bytes, commands and time.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event as Happening, LinkId, SessionId};
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Role, Symbol, Target, condition};
+
+use super::Setup;
+use super::event::{Event, Handle, LinkOptions, Outcome, Reason};
+use super::links::{Links, Receiver, Sender, Way, attach};
+use super::mailbox::{Command, Mailbox};
+use super::reactor::Waker;
+use crate::error::Error;
+use crate::login::Exchange;
+use crate::poller::Poller;
+use crate::transport::Transport;
+use crate::wire::Wire;
+
+/// Bytes of output past which no further message is handed to the machine until the socket has taken them.
+const OUTPUT_MAX: usize = 512 * 1024;
+
+/// See the module.
+pub(super) struct Driver {
+    key: u64,
+    setup: Arc<Setup>,
+    mailbox: Arc<Mailbox>,
+    waker: Waker,
+    config: Arc<Config>,
+    machine: Connection,
+    /// `None`: not connected yet
+    wire: Option<Wire>,
+    /// room to write is being watched for
+    blocked: bool,
+    /// the server has said something
+    heard: bool,
+    /// further addresses to try
+    addresses: VecDeque<SocketAddr>,
+    exchange: Option<Box<Exchange>>,
+    /// `Some` once links may be attached
+    session: Option<SessionId>,
+    /// commands that wait for the session
+    early: Vec<Command>,
+    links: Links,
+    /// outcomes of this turn that may yet be put together
+    settled: Option<(Handle, u64, u64, Outcome)>,
+    /// the owner asked for the end
+    closing: bool,
+    over: bool,
+}
+
+impl Driver {
+    /// A connection that waits for the addresses of its server.
+    pub(super) fn new(key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, waker: Waker, now: Time) -> Self {
+        let config = Arc::new(setup.config());
+        Self {
+            key,
+            machine: machine(&setup, &config, now),
+            setup,
+            mailbox,
+            waker,
+            config,
+            wire: None,
+            blocked: false,
+            heard: false,
+            addresses: VecDeque::new(),
+            exchange: None,
+            session: None,
+            early: Vec::new(),
+            links: Links::default(),
+            settled: None,
+            closing: false,
+            over: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn timeout(&self) -> Option<Time> {
+        if self.over { None } else { self.machine.poll_timeout() }
+    }
+
+    /// Takes a stream that is connected, or will be, and begins to speak.
+    pub(super) fn connected(&mut self, transport: Transport, poller: &Poller, now: Time) {
+        let wire = Wire::new(transport);
+        if let Err(error) = poller.watch(&wire, self.key, true) {
+            return self.lost(&Error::io("epoll", &error));
+        }
+        self.wire = Some(wire);
+        self.blocked = true;
+        if self.setup.credentials.is_none() {
+            self.begin();
+        }
+        self.end_turn(poller, now);
+    }
+
+    /// Begins to connect to the next address.
+    fn connect(&mut self, poller: &Poller, now: Time) {
+        let Some(address) = self.addresses.pop_front() else { return };
+        match self.setup.route.connect(address) {
+            Ok(transport) => self.connected(transport, poller, now),
+            Err(error) => self.broken(&error, poller, now),
+        }
+    }
+
+    /// The socket has something to read.
+    pub(super) fn read(&mut self, buffer: &mut [u8], poller: &Poller, now: Time) {
+        while let Some(wire) = &mut self.wire {
+            let count = match wire.fill(buffer) {
+                Ok(Some(count)) => count,
+                Ok(None) => break,
+                Err(error) => return self.broken(&error, poller, now),
+            };
+            self.heard = true;
+            let holds_input = wire.holds_input();
+            let rest = self.parse(&buffer[..count], now);
+            if let Some(wire) = &mut self.wire {
+                wire.keep(rest);
+            }
+            if !holds_input || self.over {
+                break;
+            }
+        }
+        self.end_turn(poller, now);
+    }
+
+    /// The socket has room to write.
+    pub(super) fn write(&mut self, poller: &Poller, now: Time) {
+        self.end_turn(poller, now);
+    }
+
+    /// A deadline of the machine has passed.
+    pub(super) fn expire(&mut self, poller: &Poller, now: Time) {
+        self.machine.handle_timeout(now);
+        self.resume(now);
+        self.end_turn(poller, now);
+    }
+
+    /// The owner, or a helper, has left commands.
+    pub(super) fn command(&mut self, poller: &Poller, now: Time) {
+        for command in self.mailbox.take_commands() {
+            match command {
+                Command::Resolved(addresses) => match addresses {
+                    Ok(addresses) => {
+                        self.addresses = addresses.into();
+                        self.connect(poller, now);
+                    }
+                    Err(error) => self.lost(&error),
+                },
+                Command::Answered(exchange, response) => match response {
+                    Ok(response) => {
+                        self.exchange = Some(exchange);
+                        self.machine.sasl_response(response);
+                        self.resume(now);
+                    }
+                    Err(error) => self.lost(&error),
+                },
+                Command::Close => self.close(now),
+                other if self.session.is_some() => self.carry_out(other),
+                other => self.early.push(other),
+            }
+        }
+        self.end_turn(poller, now);
+    }
+
+    fn close(&mut self, now: Time) {
+        self.closing = true;
+        if self.wire.is_none() {
+            return self.finish(None);
+        }
+        self.machine.close(None);
+        self.resume(now);
+    }
+
+    /// Lets the machine go on with what it has been handed already.
+    fn resume(&mut self, now: Time) {
+        let rest = self.wire.as_mut().map(Wire::take_rest).unwrap_or_default();
+        let left = self.parse(&rest, now).len();
+        if let Some(wire) = &mut self.wire {
+            wire.keep(&rest[rest.len() - left..]);
+        }
+    }
+
+    /// Hands bytes to the machine and handles its events; returns what it did not consume.
+    fn parse<'a>(&mut self, mut input: &'a [u8], now: Time) -> &'a [u8] {
+        while !self.over
+            && let Some(event) = self.machine.poll_event(now, &mut input)
+        {
+            self.handle(event);
+        }
+        input
+    }
+
+    fn handle(&mut self, event: Happening<'_>) {
+        match event {
+            Happening::SaslMechanisms(offered) => self.log_in(&offered),
+            Happening::SaslChallenge(challenge) => self.answer(challenge),
+            Happening::SaslOutcome(outcome) => {
+                let Some(mut exchange) = self.exchange.take() else { return };
+                match exchange.outcome(&outcome) {
+                    Ok(()) => self.begin(),
+                    Err(error) => self.lost(&error),
+                }
+            }
+            Happening::Open(_) => self.mailbox.tell(Event::Opened),
+            Happening::Attached { link, attach } => self.attached(link, &attach),
+            Happening::Transfer(incoming) => {
+                if let Some((handle, link)) = self.links.by_id(incoming.link)
+                    && let Way::Receives(receiver) = &mut link.way
+                    && let Some(message) = receiver.receive(handle, &incoming)
+                {
+                    self.mailbox.tell(message);
+                }
+            }
+            Happening::Credit { link, credit, drain } => self.credit(link, credit, drain),
+            Happening::Flow { link, drain: true, .. } => {
+                if let Some((handle, link)) = self.links.by_id(link)
+                    && let Way::Receives(receiver) = &mut link.way
+                {
+                    receiver.drained();
+                    self.mailbox.tell(Event::Drained { link: handle });
+                }
+            }
+            Happening::Disposition { session, first, last, settled, outcome } => {
+                self.disposition(session, first, last, settled, outcome);
+            }
+            Happening::Detach { link, error, .. } => self.detached(link, error),
+            Happening::End { error, .. } => {
+                if !self.closing {
+                    self.finish(Some(reason(error, "the server ended the session")));
+                    self.machine.close(None);
+                }
+            }
+            Happening::Closed { error, by } => self.closed(error, by),
+            // what a server is asked, and what says nothing that an owner waits for
+            Happening::Begin(_) | Happening::Flow { .. } | Happening::SaslInit(_) | Happening::SaslResponse(_) => {}
+            Happening::Attach { link, .. } => {
+                let error = AmqpError::new(condition::NOT_ALLOWED, "this client takes no links of the server's");
+                self.machine.refuse(link, error);
+            }
+        }
+    }
+
+    fn log_in(&mut self, offered: &[Symbol]) {
+        let Some(credentials) = &self.setup.credentials else { return };
+        let started = credentials.begin().and_then(|mut exchange| Ok((exchange.start(offered)?, exchange)));
+        match started {
+            Ok((init, exchange)) => {
+                self.exchange = Some(Box::new(exchange));
+                self.machine.sasl_init(init);
+            }
+            Err(error) => self.lost(&error),
+        }
+    }
+
+    /// Deriving keys takes its time, and other connections live on this thread.
+    fn answer(&mut self, challenge: Vec<u8>) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        let (mailbox, waker, key) = (Arc::clone(&self.mailbox), self.waker.clone(), self.key);
+        std::thread::spawn(move || {
+            let response = exchange.challenge(&challenge);
+            if mailbox.command(Command::Answered(exchange, response)) {
+                waker.wake(key);
+            }
+        });
+    }
+
+    /// The AMQP layer has begun: frames may follow before the server's `open` is there.
+    fn begin(&mut self) {
+        match self.machine.begin() {
+            Ok(session) => self.session = Some(session),
+            Err(error) => return self.lost(&Error::misuse(error.to_string())),
+        }
+        for command in std::mem::take(&mut self.early) {
+            self.carry_out(command);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::AttachSender { link, address, options } => {
+                self.attach(link, Role::Sender, address, &options, Way::Sends(Sender::new(options.settled)));
+            }
+            Command::AttachReceiver { link, address, options } => {
+                self.attach(link, Role::Receiver, address, &options, Way::Receives(Receiver::default()));
+            }
+            Command::Send { link, messages, settled } => match self.links.by_handle(link).map(|link| &mut link.way) {
+                Some(Way::Sends(sender)) => sender.queue(messages, settled),
+                _ => self.mailbox.sent(messages.iter().map(Vec::len).sum()),
+            },
+            Command::Grant { link, more } => {
+                if let Some(link) = self.links.by_handle(link)
+                    && let Way::Receives(receiver) = &mut link.way
+                {
+                    self.machine.grant(link.id, receiver.grant(more));
+                }
+            }
+            Command::Drain { link } => {
+                if let Some(link) = self.links.by_handle(link) {
+                    self.machine.drain(link.id);
+                }
+            }
+            Command::Settle { link, first, last, outcome } => {
+                if let Some(link) = self.links.by_handle(link)
+                    && let Way::Receives(receiver) = &mut link.way
+                {
+                    let outcome = AmqpOutcome::from(outcome);
+                    for id in receiver.settle(first, last) {
+                        self.machine.settle(link.id, id, &outcome);
+                    }
+                }
+            }
+            Command::Detach { link } => {
+                if let Some(link) = self.links.by_handle(link) {
+                    link.leaving = true;
+                    self.machine.detach(link.id, true, None);
+                }
+            }
+            Command::Close | Command::Resolved(_) | Command::Answered(..) => {}
+        }
+    }
+
+    fn attach(&mut self, handle: Handle, role: Role, address: Option<String>, options: &LinkOptions, way: Way) {
+        let Some(session) = self.session else { return };
+        let name = options.name.clone().unwrap_or_else(|| format!("{}-{handle}", self.config.container_id));
+        match self.machine.attach(session, attach(name, role, address, options)) {
+            Ok(id) => self.links.insert(handle, id, way),
+            Err(error) => {
+                let reason =
+                    Reason { condition: "amqp:resource-limit-exceeded".into(), description: error.to_string() };
+                self.mailbox.tell(Event::Refused { link: handle, reason: Some(reason) });
+            }
+        }
+    }
+
+    fn attached(&mut self, id: LinkId, answer: &Attach) {
+        let Some((handle, link)) = self.links.by_id(id) else { return };
+        // a null terminus is a refusal: a detach that says why follows
+        let address = match &link.way {
+            Way::Sends(_) => answer.target.as_deref().map(|target| match target {
+                Target::Node { address, .. } => address.clone(),
+                Target::Coordinator(_) => None,
+            }),
+            Way::Receives(_) => answer.source.as_deref().map(|source| source.address.clone()),
+        };
+        link.attached = address.is_some();
+        if let Some(address) = address {
+            self.mailbox.tell(Event::Attached { link: handle, address });
+        }
+    }
+
+    fn credit(&mut self, id: LinkId, credit: u32, drain: bool) {
+        let Some((handle, link)) = self.links.by_id(id) else { return };
+        let Way::Sends(sender) = &mut link.way else { return };
+        let more = sender.set_credit(credit);
+        let size = sender.send(handle, id, &mut self.machine, &self.mailbox, usize::MAX);
+        if drain {
+            // the owner's next messages wait for new credit, as the server wants
+            let less = sender.set_credit(0);
+            self.mailbox.grant(handle, more + less);
+            self.machine.drained(id);
+        } else {
+            self.mailbox.grant(handle, more);
+        }
+        if size > 0 {
+            self.mailbox.sent(size);
+        }
+    }
+
+    fn disposition(&mut self, session: SessionId, first: u32, last: u32, settled: bool, outcome: AmqpOutcome) {
+        let outcome = Outcome::from(outcome);
+        let Self { links, mailbox, settled: gathered, .. } = self;
+        self.machine.take_settled(session, first, last, settled, |id, number| {
+            let Some(link) = links.handle(id) else { return };
+            match gathered {
+                Some((of, _, last, same)) if *of == link && *last + 1 == number && *same == outcome => *last = number,
+                _ => {
+                    tell_settled(mailbox, gathered.take());
+                    *gathered = Some((link, number, number, outcome.clone()));
+                }
+            }
+        });
+    }
+
+    fn detached(&mut self, id: LinkId, error: Option<AmqpError>) {
+        tell_settled(&self.mailbox, self.settled.take());
+        self.machine.take_unsettled(id, |_| {});
+        let Some((handle, link)) = self.links.remove(id) else { return };
+        if let Way::Sends(sender) = &link.way {
+            self.mailbox.sent(sender.waiting_size());
+        }
+        let reason = error.map(Reason::from);
+        self.mailbox.tell(if link.attached || link.leaving {
+            Event::Detached { link: handle, reason }
+        } else {
+            Event::Refused { link: handle, reason }
+        });
+    }
+
+    fn closed(&mut self, error: Option<AmqpError>, by: ClosedBy) {
+        let asked = self.closing && by != ClosedBy::Timeout && error.is_none();
+        self.finish((!asked).then(|| reason(error, "the server closed the connection")));
+    }
+
+    /// The socket failed: the next address may do better, if the server has not been heard yet.
+    fn broken(&mut self, error: &io::Error, poller: &Poller, now: Time) {
+        if !self.heard && !self.closing && !self.addresses.is_empty() {
+            self.wire = None;
+            self.machine = machine(&self.setup, &self.config, now);
+            (self.session, self.exchange) = (None, None);
+            return self.connect(poller, now);
+        }
+        if self.closing {
+            return self.finish(None);
+        }
+        let server = &self.setup.server;
+        self.lost(&match error.kind() {
+            ErrorKind::UnexpectedEof => Error::unavailable(format!("{server}: the server closed the socket")),
+            ErrorKind::InvalidData => Error::peer(format!("{server}: {error}")),
+            _ => Error::unavailable(format!("{server}: {error}")),
+        });
+    }
+
+    /// The connection ends for a reason that is no frame of the server's.
+    fn lost(&mut self, error: &Error) {
+        self.finish(Some(Reason { condition: error.condition().to_owned(), description: error.message.clone() }));
+    }
+
+    fn finish(&mut self, reason: Option<Reason>) {
+        if !std::mem::replace(&mut self.over, true) {
+            tell_settled(&self.mailbox, self.settled.take());
+            self.mailbox.tell(Event::Closed { reason });
+        }
+    }
+
+    /// Sends what waits, writes what there is, and watches for room if the socket does not take it all.
+    fn end_turn(&mut self, poller: &Poller, now: Time) {
+        tell_settled(&self.mailbox, self.settled.take());
+        loop {
+            let sent = self.send_waiting();
+            self.machine.flush(now);
+            let Some(wire) = &mut self.wire else { return };
+            let output = self.machine.output();
+            if wire.pending() == 0 {
+                std::mem::swap(&mut wire.output, output);
+            } else {
+                wire.output.append(output);
+            }
+            let blocked = match wire.flush() {
+                Ok(blocked) => blocked,
+                // the reading side tells more, and reads what the server said before it went
+                Err(_) if self.heard => false,
+                Err(error) => return self.broken(&error, poller, now),
+            };
+            if blocked != self.blocked {
+                self.blocked = blocked;
+                if let Err(error) = poller.rewatch(&*wire, self.key, blocked) {
+                    return self.lost(&Error::io("epoll", &error));
+                }
+            }
+            if sent == 0 || blocked {
+                return;
+            }
+        }
+    }
+
+    /// Hands waiting messages to the machine, unless the socket is behind. Returns the bytes of them.
+    fn send_waiting(&mut self) -> usize {
+        if self.blocked {
+            return 0;
+        }
+        let mut size = 0;
+        for (handle, id, sender) in self.links.senders() {
+            if sender.is_waiting() {
+                size += sender.send(handle, id, &mut self.machine, &self.mailbox, OUTPUT_MAX);
+            }
+        }
+        if size > 0 {
+            self.mailbox.sent(size);
+        }
+        size
+    }
+}
+
+fn machine(setup: &Setup, config: &Arc<Config>, now: Time) -> Connection {
+    let open = Open { hostname: setup.hostname.clone(), ..config.open() };
+    Connection::client(Arc::clone(config), now, setup.credentials.is_some(), open)
+}
+
+fn tell_settled(mailbox: &Mailbox, settled: Option<(Handle, u64, u64, Outcome)>) {
+    if let Some((link, first, last, outcome)) = settled {
+        mailbox.tell(Event::Settled { link, first, last, outcome });
+    }
+}
+
+fn reason(error: Option<AmqpError>, otherwise: &str) -> Reason {
+    error.map_or_else(
+        || Reason { condition: "amqp:connection:forced".to_owned(), description: otherwise.to_owned() },
+        Reason::from,
+    )
+}

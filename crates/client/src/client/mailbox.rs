@@ -1,0 +1,315 @@
+//! What an owner and the I/O thread hand to each other: commands one way, events the other, credit in between.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::event::{Event, Handle, LinkOptions, Outcome};
+use crate::error::Error;
+use crate::login::Exchange;
+
+/// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
+const QUEUE_SIZE_MAX: usize = 4 << 20;
+
+/// Something the owner (or a helper of the I/O thread) asks of a connection.
+pub(super) enum Command {
+    AttachSender {
+        link: Handle,
+        address: Option<String>,
+        options: LinkOptions,
+    },
+    AttachReceiver {
+        link: Handle,
+        address: Option<String>,
+        options: LinkOptions,
+    },
+    Send {
+        link: Handle,
+        messages: Vec<Vec<u8>>,
+        settled: bool,
+    },
+    Grant {
+        link: Handle,
+        more: u32,
+    },
+    Drain {
+        link: Handle,
+    },
+    Settle {
+        link: Handle,
+        first: u64,
+        last: u64,
+        outcome: Outcome,
+    },
+    Detach {
+        link: Handle,
+    },
+    Close,
+    /// the addresses of the server are known
+    Resolved(Result<Vec<std::net::SocketAddr>, Error>),
+    /// a challenge is answered
+    Answered(Box<Exchange>, Result<Vec<u8>, Error>),
+}
+
+/// How much may be sent on a link.
+#[derive(Clone, Copy, Default)]
+struct Room {
+    /// messages that the server takes, less those that wait to be sent; below 0 when it took credit back
+    free: i64,
+    /// `send` took less than it was given since the last `Credit`
+    starved: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    commands: Vec<Command>,
+    /// the I/O thread knows that there are commands
+    scheduled: bool,
+    events: VecDeque<Event>,
+    /// the eventfd is readable
+    signalled: bool,
+    rooms: HashMap<Handle, Room>,
+    /// bytes of messages taken by `send` and not yet sent
+    queued_size: usize,
+    next_link: Handle,
+    over: bool,
+}
+
+/// Shared by a client's owner and the I/O thread.
+pub(super) struct Mailbox {
+    inner: Mutex<Inner>,
+    signal: OwnedFd,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> io::Result<Self> {
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { inner: Mutex::default(), signal })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // nothing here panics half way through a change
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Readable while there are events.
+    pub(super) fn signal(&self) -> BorrowedFd<'_> {
+        self.signal.as_fd()
+    }
+
+    /// Owner: the next link's name, and whether it sends.
+    pub(super) fn new_link(&self, sends: bool) -> Result<Handle, Error> {
+        let mut inner = self.lock();
+        if inner.over {
+            return Err(Error::unavailable("the connection is closed"));
+        }
+        let link = inner.next_link;
+        inner.next_link += 1;
+        if sends {
+            inner.rooms.insert(link, Room::default());
+        }
+        Ok(link)
+    }
+
+    /// Leaves a command. Returns whether the I/O thread must be told.
+    pub(super) fn command(&self, command: Command) -> bool {
+        let mut inner = self.lock();
+        inner.commands.push(command);
+        !std::mem::replace(&mut inner.scheduled, true)
+    }
+
+    /// Owner: leaves as many messages as there is room for, from the front. Returns how many, and whether the I/O
+    /// thread must be told.
+    pub(super) fn send(
+        &self,
+        link: Handle,
+        messages: &mut dyn ExactSizeIterator<Item = &[u8]>,
+        settled: bool,
+    ) -> Result<(u32, bool), Error> {
+        let mut inner = self.lock();
+        let mut size = inner.queued_size;
+        let Some(room) = inner.rooms.get_mut(&link) else {
+            return Err(Error::unavailable(format!("link {link} is detached, or no sender")));
+        };
+        let mut taken: Vec<Vec<u8>> = Vec::new();
+        while (taken.len() as i64) < room.free && (size == 0 || size < QUEUE_SIZE_MAX) {
+            let Some(message) = messages.next() else { break };
+            size += message.len();
+            taken.push(message.to_vec());
+        }
+        let count = taken.len() as u32;
+        room.free -= i64::from(count);
+        room.starved = messages.len() > 0;
+        inner.queued_size = size;
+        if count == 0 {
+            return Ok((0, false));
+        }
+        inner.commands.push(Command::Send { link, messages: taken, settled });
+        Ok((count, !std::mem::replace(&mut inner.scheduled, true)))
+    }
+
+    /// Owner: up to `count` events. The signal goes off with the last one.
+    pub(super) fn take_events(&self, count: usize) -> Vec<Event> {
+        let mut inner = self.lock();
+        let count = count.min(inner.events.len());
+        let events = inner.events.drain(..count).collect();
+        if inner.events.is_empty() && inner.signalled {
+            inner.signalled = false;
+            // it was readable: nothing to wait for, and nothing to learn from the count
+            let _ = rustix::io::read(&self.signal, &mut [0; 8]);
+        }
+        events
+    }
+
+    /// I/O thread: all commands so far.
+    pub(super) fn take_commands(&self) -> Vec<Command> {
+        let mut inner = self.lock();
+        inner.scheduled = false;
+        std::mem::take(&mut inner.commands)
+    }
+
+    /// I/O thread: tells the owner.
+    pub(super) fn tell(&self, event: Event) {
+        let mut inner = self.lock();
+        match &event {
+            Event::Refused { link, .. } | Event::Detached { link, .. } => {
+                inner.rooms.remove(link);
+            }
+            Event::Closed { .. } => {
+                inner.over = true;
+                inner.rooms.clear();
+            }
+            _ => {}
+        }
+        self.push(&mut inner, event);
+    }
+
+    fn push(&self, inner: &mut Inner, event: Event) {
+        inner.events.push_back(event);
+        if !inner.signalled {
+            inner.signalled = true;
+            // an eventfd takes 2^64 - 2 of these
+            let _ = rustix::io::write(&self.signal, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// I/O thread: the server grants a link so many messages more (or, below 0, takes them back).
+    pub(super) fn grant(&self, link: Handle, more: i64) {
+        let mut inner = self.lock();
+        let Some(room) = inner.rooms.get_mut(&link) else { return };
+        room.free += more;
+        if more > 0 && room.free > 0 {
+            room.starved = false;
+            let credit = room.free as u32;
+            self.push(&mut inner, Event::Credit { link, credit });
+        }
+    }
+
+    /// I/O thread: messages of so many bytes were sent, or will never be.
+    pub(super) fn sent(&self, size: usize) {
+        let mut inner = self.lock();
+        let before = inner.queued_size;
+        inner.queued_size = before.saturating_sub(size);
+        if before < QUEUE_SIZE_MAX / 2 || inner.queued_size >= QUEUE_SIZE_MAX / 2 {
+            return;
+        }
+        // those that the bound held up, not the credit, are told: no flow of the server will
+        let starved: Vec<_> = inner.rooms.iter_mut().filter(|(_, room)| room.starved && room.free > 0).collect();
+        let starved: Vec<_> = starved
+            .into_iter()
+            .map(|(link, room)| {
+                room.starved = false;
+                Event::Credit { link: *link, credit: room.free as u32 }
+            })
+            .collect();
+        for event in starved {
+            self.push(&mut inner, event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Mailbox, QUEUE_SIZE_MAX};
+    use crate::client::event::Event;
+
+    /// A mailbox with a sending link that has `credit`, and its events read.
+    fn with_credit(credit: i64) -> Mailbox {
+        let mailbox = Mailbox::new().unwrap();
+        assert_eq!(mailbox.new_link(true).unwrap(), 0);
+        mailbox.grant(0, credit);
+        mailbox.take_events(10);
+        mailbox
+    }
+
+    fn send(mailbox: &Mailbox, messages: &[Vec<u8>]) -> (u32, bool) {
+        mailbox.send(0, &mut messages.iter().map(Vec::as_slice), false).unwrap()
+    }
+
+    fn is_signalled(mailbox: &Mailbox) -> bool {
+        let mut polled = [rustix::event::PollFd::from_borrowed_fd(mailbox.signal(), rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn credit_bounds_what_is_taken() {
+        let mailbox = with_credit(3);
+        let messages = vec![vec![1]; 5];
+        assert_eq!(send(&mailbox, &messages), (3, true));
+        assert_eq!(send(&mailbox, &messages[3..]), (0, false));
+        mailbox.grant(0, 1);
+        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 1 }]);
+        // the I/O thread has not looked yet: it needs no second word
+        assert_eq!(send(&mailbox, &messages[3..]), (1, false));
+        assert!(matches!(mailbox.take_commands()[..], [Command::Send { .. }, Command::Send { .. }]));
+    }
+
+    #[test]
+    fn credit_that_is_taken_back_is_no_room() {
+        let mailbox = with_credit(3);
+        mailbox.grant(0, -5);
+        assert_eq!(send(&mailbox, &[vec![1]]), (0, false));
+        mailbox.grant(0, 2);
+        assert_eq!(mailbox.take_events(10), []);
+        mailbox.grant(0, 1);
+        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 1 }]);
+    }
+
+    #[test]
+    fn the_bytes_that_wait_are_bounded_but_one_message_always_goes() {
+        let mailbox = with_credit(10);
+        let large = vec![vec![0; QUEUE_SIZE_MAX + 1]; 2];
+        assert_eq!(send(&mailbox, &large).0, 1);
+        assert_eq!(send(&mailbox, &large[1..]).0, 0);
+        mailbox.sent(QUEUE_SIZE_MAX + 1);
+        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 9 }]);
+        assert_eq!(send(&mailbox, &large[1..]).0, 1);
+    }
+
+    #[test]
+    fn the_signal_is_on_while_there_are_events() {
+        let mailbox = Mailbox::new().unwrap();
+        assert!(!is_signalled(&mailbox));
+        mailbox.tell(Event::Opened);
+        mailbox.tell(Event::Drained { link: 1 });
+        assert!(is_signalled(&mailbox));
+        assert_eq!(mailbox.take_events(1), [Event::Opened]);
+        assert!(is_signalled(&mailbox));
+        assert_eq!(mailbox.take_events(9), [Event::Drained { link: 1 }]);
+        assert!(!is_signalled(&mailbox));
+        assert_eq!(mailbox.take_events(9), []);
+    }
+
+    #[test]
+    fn nothing_is_sent_on_what_is_over() {
+        let mailbox = with_credit(3);
+        mailbox.tell(Event::Detached { link: 0, reason: None });
+        let error = mailbox.send(0, &mut [&b"x"[..]].into_iter(), false).unwrap_err();
+        assert!(error.message.contains("detached"), "{error}");
+        mailbox.tell(Event::Closed { reason: None });
+        assert!(mailbox.new_link(false).unwrap_err().message.contains("closed"));
+    }
+}

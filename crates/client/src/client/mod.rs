@@ -1,0 +1,256 @@
+//! A client of any AMQP 1.0 server: commands in, batches of events out.
+//!
+//! One I/O thread serves all clients of a process (`reactor`); each connection is the machine of `enmasse_amqp`
+//! over a socket (`driver`), with the links that its owner asked for (`links`). Owner and thread meet in a
+//! `mailbox`: no call of the owner waits for the network, and a file descriptor is readable while there are
+//! events. Back-pressure is credit, both ways: `send` takes as many messages as the server has asked for, and no
+//! more come in than the owner has granted.
+
+mod driver;
+mod event;
+mod links;
+mod mailbox;
+mod reactor;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use enmasse_amqp::connection::Config;
+
+pub use event::{Event, Handle, LinkOptions, Outcome, Reason};
+
+use crate::error::Error;
+use crate::login::Credentials;
+use crate::transport::{Route, TlsOptions, Transport, resolve};
+use crate::url::Url;
+use mailbox::{Command, Mailbox};
+use reactor::Waker;
+
+/// Where to connect, and as whom.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// the server, user and password
+    pub url: Url,
+    /// whom to trust
+    pub tls: TlsOptions,
+    /// the only SASL mechanisms to be used; `None`: the strongest that fits; empty: no SASL layer at all
+    pub mechanisms: Option<Vec<String>>,
+    /// virtual host of sasl-init and open, for EnMasse the address space; `None`: the URL's host
+    pub hostname: Option<String>,
+    /// `None`: a name of this process's own
+    pub container_id: Option<String>,
+    /// silence after which the server is given up, less than half of it if nothing else is said; `None`: never
+    pub idle_time_out: Option<Duration>,
+    /// time to connect, log in and open
+    pub connect_time_out: Duration,
+}
+
+impl ClientOptions {
+    /// The defaults for a server.
+    #[must_use]
+    pub fn new(url: Url) -> Self {
+        Self {
+            url,
+            tls: TlsOptions::default(),
+            mechanisms: None,
+            hostname: None,
+            container_id: None,
+            idle_time_out: Some(Duration::from_secs(60)),
+            connect_time_out: Duration::from_secs(15),
+        }
+    }
+}
+
+/// What the I/O thread needs to know of a connection.
+struct Setup {
+    route: Route,
+    /// the server, as it is shown
+    server: String,
+    /// `None`: no SASL layer
+    credentials: Option<Credentials>,
+    hostname: Option<String>,
+    container_id: String,
+    idle_time_out: Option<Duration>,
+    connect_time_out: Duration,
+}
+
+impl Setup {
+    fn new(options: &ClientOptions) -> Result<Self, Error> {
+        let url = &options.url;
+        let hostname = options.hostname.clone().or_else(|| Some(url.host.clone()));
+        let credentials = match options.mechanisms.as_deref() {
+            Some([]) => None,
+            mechanisms => Some(Credentials::new(url, &options.tls, mechanisms, hostname.clone())?),
+        };
+        Ok(Self {
+            route: Route::new(url, &options.tls)?,
+            server: url.server(),
+            credentials,
+            hostname,
+            container_id: options.container_id.clone().unwrap_or_else(container_id),
+            idle_time_out: options.idle_time_out,
+            connect_time_out: options.connect_time_out,
+        })
+    }
+
+    fn config(&self) -> Config {
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        Config {
+            container_id: Arc::from(self.container_id.as_str()),
+            idle_time_out_ms: self.idle_time_out.map(millis),
+            handshake_ms: millis(self.connect_time_out),
+            ..Config::default()
+        }
+    }
+}
+
+fn container_id() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("enmasse-{}-{:x}-{}", std::process::id(), since.as_micros(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// One connection. Dropping it closes it.
+pub struct Client {
+    mailbox: Arc<Mailbox>,
+    waker: Waker,
+    key: u64,
+}
+
+impl Client {
+    /// Begins to connect; `Opened` or `Closed` will tell how that went.
+    ///
+    /// # Errors
+    /// What is wrong with the options themselves: `Invalid`, `Denied`.
+    pub fn connect(options: &ClientOptions) -> Result<Self, Error> {
+        let setup = Arc::new(Setup::new(options)?);
+        let client = Self::start(setup, None)?;
+        let url = options.url.clone();
+        if url.host.parse::<std::net::IpAddr>().is_ok() {
+            client.command(Command::Resolved(resolve(&url)));
+        } else {
+            // the name service may take its time
+            let (mailbox, waker, key) = (Arc::clone(&client.mailbox), client.waker.clone(), client.key);
+            std::thread::spawn(move || {
+                if mailbox.command(Command::Resolved(resolve(&url))) {
+                    waker.wake(key);
+                }
+            });
+        }
+        Ok(client)
+    }
+
+    /// A connection over a socket whose other end is in this process, where it is known who we are: no SASL.
+    ///
+    /// # Errors
+    /// `Unavailable` if the socket cannot be used.
+    pub fn in_process(socket: OwnedFd, container_id: Option<String>) -> Result<Self, Error> {
+        let transport = Transport::in_process(socket).map_err(|error| Error::io("in-process socket", &error))?;
+        let url = Url::parse("amqp://localhost")?;
+        let options = ClientOptions { mechanisms: Some(Vec::new()), container_id, ..ClientOptions::new(url) };
+        let setup = Setup { hostname: None, server: "this process".to_owned(), ..Setup::new(&options)? };
+        Self::start(Arc::new(setup), Some(transport))
+    }
+
+    fn start(setup: Arc<Setup>, transport: Option<Transport>) -> Result<Self, Error> {
+        let waker = Waker::global()?;
+        let mailbox = Arc::new(Mailbox::new().map_err(|error| Error::io("eventfd", &error))?);
+        let key = waker.add(setup, Arc::clone(&mailbox), transport);
+        Ok(Self { mailbox, waker, key })
+    }
+
+    fn command(&self, command: Command) {
+        if self.mailbox.command(command) {
+            self.waker.wake(self.key);
+        }
+    }
+
+    /// Readable while `poll` has something.
+    #[must_use]
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.mailbox.signal()
+    }
+
+    /// Up to `count` events, oldest first; none if nothing has happened. Never waits.
+    #[must_use]
+    pub fn poll(&self, count: usize) -> Vec<Event> {
+        self.mailbox.take_events(count)
+    }
+
+    /// Asks for a sending link; without an address to the anonymous terminus, where each message names its own.
+    /// `Attached` or `Refused` follows, then `Credit`.
+    ///
+    /// # Errors
+    /// `Unavailable` if the connection is closed.
+    pub fn attach_sender(&self, address: Option<String>, options: LinkOptions) -> Result<Handle, Error> {
+        let link = self.mailbox.new_link(true)?;
+        self.command(Command::AttachSender { link, address, options });
+        Ok(link)
+    }
+
+    /// Asks for a receiving link; without an address from a node that the server makes for it, whose address
+    /// `Attached` tells. No message comes before `credit`.
+    ///
+    /// # Errors
+    /// `Unavailable` if the connection is closed.
+    pub fn attach_receiver(&self, address: Option<String>, options: LinkOptions) -> Result<Handle, Error> {
+        let link = self.mailbox.new_link(false)?;
+        self.command(Command::AttachReceiver { link, address, options });
+        Ok(link)
+    }
+
+    /// Takes encoded messages from the front, as many as there is credit for and 4 MiB of them at a time: `Credit`
+    /// tells when more would be taken. Those taken are numbered from 0 on for each link; unless `settled`, `Settled`
+    /// tells their outcome.
+    ///
+    /// # Errors
+    /// `Unavailable` if the link is gone.
+    pub fn send(
+        &self,
+        link: Handle,
+        messages: &mut dyn ExactSizeIterator<Item = &[u8]>,
+        settled: bool,
+    ) -> Result<u32, Error> {
+        let (count, wake) = self.mailbox.send(link, messages, settled)?;
+        if wake {
+            self.waker.wake(self.key);
+        }
+        Ok(count)
+    }
+
+    /// Lets `more` messages come in on a receiving link, beyond those that may come already.
+    pub fn credit(&self, link: Handle, more: u32) {
+        self.command(Command::Grant { link, more });
+    }
+
+    /// Asks the sender of a receiving link to send what it has now and to forget the rest of the credit: `Drained`.
+    pub fn drain(&self, link: Handle) {
+        self.command(Command::Drain { link });
+    }
+
+    /// Gives messages `first..=last` of a receiving link their outcome; those that have one are passed over.
+    pub fn settle(&self, link: Handle, first: u64, last: u64, outcome: Outcome) {
+        self.command(Command::Settle { link, first, last, outcome });
+    }
+
+    /// Ends a link: `Detached` follows. Messages that wait are not sent.
+    pub fn detach(&self, link: Handle) {
+        self.command(Command::Detach { link });
+    }
+
+    /// Ends the connection: `Closed` follows.
+    pub fn close(&self) {
+        self.command(Command::Close);
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

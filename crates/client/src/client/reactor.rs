@@ -1,0 +1,202 @@
+//! The one I/O thread of all clients of a process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use enmasse_amqp::time::Time;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Setup;
+use super::driver::Driver;
+use super::mailbox::Mailbox;
+use crate::error::Error;
+use crate::poller::{Poller, Ready};
+use crate::transport::Transport;
+use crate::wire::read_buffer;
+
+/// Key of the eventfd that ends a wait.
+const WAKE: u64 = u64::MAX;
+
+/// What the thread is told.
+enum Notice {
+    /// a new connection; with a stream if it is connected already
+    New { key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport> },
+    /// there are commands in its mailbox
+    Work(u64),
+}
+
+struct Inbox {
+    notices: Vec<Notice>,
+    next_key: u64,
+}
+
+/// Tells the I/O thread that there is something for it.
+#[derive(Clone)]
+pub(super) struct Waker(Arc<Shared>);
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    signal: OwnedFd,
+}
+
+impl Waker {
+    /// The process's I/O thread, started when it is first needed.
+    ///
+    /// # Errors
+    /// `Exhausted` if the system has no thread or file left.
+    pub(super) fn global() -> Result<Self, Error> {
+        static GLOBAL: OnceLock<Waker> = OnceLock::new();
+        static START: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = START.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waker) = GLOBAL.get() {
+            return Ok(waker.clone());
+        }
+        let waker = start().map_err(|error| Error::io("the client's I/O thread", &error))?;
+        Ok(GLOBAL.get_or_init(|| waker).clone())
+    }
+
+    fn notify(&self, notice: Notice) {
+        let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        inbox.notices.push(notice);
+        if inbox.notices.len() == 1 {
+            // an eventfd takes 2^64 - 2 of these
+            let _ = rustix::io::write(&self.0.signal, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Hands a connection over; returns its key.
+    pub(super) fn add(&self, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport>) -> u64 {
+        let key = {
+            let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.next_key += 1;
+            inbox.next_key
+        };
+        self.notify(Notice::New { key, setup, mailbox, transport });
+        key
+    }
+
+    /// There are commands in the mailbox of a connection.
+    pub(super) fn wake(&self, key: u64) {
+        self.notify(Notice::Work(key));
+    }
+
+    fn take(&self) -> Vec<Notice> {
+        // read before the inbox is emptied: what comes in between signals anew
+        let _ = rustix::io::read(&self.0.signal, &mut [0; 8]);
+        std::mem::take(&mut self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner).notices)
+    }
+}
+
+fn start() -> io::Result<Waker> {
+    let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let poller = Poller::new()?;
+    poller.watch(&signal, WAKE, false)?;
+    let inbox = Mutex::new(Inbox { notices: Vec::new(), next_key: 0 });
+    let waker = Waker(Arc::new(Shared { inbox, signal }));
+    let reactor = Reactor {
+        waker: waker.clone(),
+        poller,
+        buffer: read_buffer(),
+        origin: Instant::now(),
+        drivers: HashMap::new(),
+        deadlines: BTreeSet::new(),
+    };
+    std::thread::Builder::new().name("enmasse-client".to_owned()).spawn(move || reactor.run())?;
+    Ok(waker)
+}
+
+struct Member {
+    driver: Driver,
+    /// as it stands in `deadlines`
+    deadline: Option<Time>,
+}
+
+struct Reactor {
+    waker: Waker,
+    poller: Poller,
+    buffer: Box<[u8]>,
+    origin: Instant,
+    drivers: HashMap<u64, Member>,
+    deadlines: BTreeSet<(Time, u64)>,
+}
+
+impl Reactor {
+    fn now(&self) -> Time {
+        Time::from_micros(self.origin.elapsed().as_micros() as u64)
+    }
+
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        loop {
+            ready.clear();
+            let now = self.now();
+            let next = self.deadlines.first().map(|(time, _)| Duration::from_micros(time.micros_since(now)));
+            // nothing but a broken process makes epoll fail: its clients see their connections stand still
+            if self.poller.wait(next, &mut ready).is_err() {
+                return;
+            }
+            self.turn(&ready);
+        }
+    }
+
+    fn turn(&mut self, ready: &[Ready]) {
+        let now = self.now();
+        for Ready { key, readable } in ready {
+            if *key == WAKE {
+                self.notices(now);
+            } else if *readable {
+                self.serve(*key, |driver, buffer, poller| driver.read(buffer, poller, now));
+            } else {
+                self.serve(*key, |driver, _, poller| driver.write(poller, now));
+            }
+        }
+        while let Some((time, key)) = self.deadlines.first().copied()
+            && time <= now
+        {
+            self.deadlines.remove(&(time, key));
+            if let Some(member) = self.drivers.get_mut(&key) {
+                member.deadline = None;
+            }
+            self.serve(key, |driver, _, poller| driver.expire(poller, now));
+        }
+    }
+
+    fn notices(&mut self, now: Time) {
+        for notice in self.waker.take() {
+            match notice {
+                Notice::New { key, setup, mailbox, transport } => {
+                    let driver = Driver::new(key, setup, mailbox, self.waker.clone(), now);
+                    self.drivers.insert(key, Member { driver, deadline: None });
+                    self.serve(key, |driver, _, poller| {
+                        if let Some(transport) = transport {
+                            driver.connected(transport, poller, now);
+                        }
+                    });
+                }
+                Notice::Work(key) => self.serve(key, |driver, _, poller| driver.command(poller, now)),
+            }
+        }
+    }
+
+    /// Lets a driver do something, then looks at what it waits for.
+    fn serve(&mut self, key: u64, work: impl FnOnce(&mut Driver, &mut [u8], &Poller)) {
+        let Some(member) = self.drivers.get_mut(&key) else { return };
+        work(&mut member.driver, &mut self.buffer, &self.poller);
+        let deadline = member.driver.timeout();
+        if deadline != member.deadline {
+            if let Some(time) = member.deadline {
+                self.deadlines.remove(&(time, key));
+            }
+            if let Some(time) = deadline {
+                self.deadlines.insert((time, key));
+            }
+            member.deadline = deadline;
+        }
+        if member.driver.is_over() {
+            self.drivers.remove(&key);
+        }
+    }
+}

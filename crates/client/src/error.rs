@@ -1,0 +1,103 @@
+//! What can go wrong for a client, sorted by who must act.
+
+/// Who must act on an error; the same eight kinds as everywhere in EnMasse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// the caller must change the request
+    Invalid,
+    /// the caller must be someone else
+    Denied,
+    /// it is not there
+    Missing,
+    /// read again, then retry
+    Conflict,
+    /// slow down; a stated limit was reached
+    Exhausted,
+    /// wait; nothing is wrong with the request
+    Unavailable,
+    /// the remote broke a protocol
+    PeerError,
+    /// our own caller broke a contract
+    Misuse,
+}
+
+/// An error of a client: its kind, and a sentence that names what went wrong and the mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// who must act
+    pub kind: ErrorKind,
+    /// what happened
+    pub message: String,
+}
+
+impl Error {
+    /// The caller must change the request.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Invalid, message: message.into() }
+    }
+
+    /// The caller must be someone else.
+    #[must_use]
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Denied, message: message.into() }
+    }
+
+    /// Nothing is wrong with the request, but it cannot be served now.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Unavailable, message: message.into() }
+    }
+
+    /// The remote broke its protocol.
+    #[must_use]
+    pub fn peer(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::PeerError, message: message.into() }
+    }
+
+    /// The caller broke a contract.
+    #[must_use]
+    pub fn misuse(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Misuse, message: message.into() }
+    }
+
+    /// What the peer said when it ended a link, session or connection: `what` names which.
+    #[must_use]
+    pub fn from_peer(what: &str, error: Option<&enmasse_amqp::types::Error>) -> Self {
+        let Some(error) = error else {
+            return Self::unavailable(format!("{what} by the server, which gave no reason"));
+        };
+        let kind = match error.condition.as_str() {
+            "amqp:not-found" | "amqp:resource-deleted" => ErrorKind::Missing,
+            "amqp:unauthorized-access" => ErrorKind::Denied,
+            "amqp:resource-limit-exceeded" | "amqp:link:message-size-exceeded" => ErrorKind::Exhausted,
+            "amqp:resource-locked" | "amqp:precondition-failed" => ErrorKind::Conflict,
+            "amqp:not-allowed" | "amqp:invalid-field" | "amqp:not-implemented" => ErrorKind::Invalid,
+            _ => ErrorKind::Unavailable,
+        };
+        let description = error.description.as_deref().unwrap_or("no description");
+        Self { kind, message: format!("{what} by the server: {} ({description})", error.condition.as_str()) }
+    }
+
+    /// The standard's condition (part 2, 2.8.15 and following) that says nearest the same.
+    #[must_use]
+    pub fn condition(&self) -> &'static str {
+        match self.kind {
+            ErrorKind::Invalid => "amqp:invalid-field",
+            ErrorKind::Denied => "amqp:unauthorized-access",
+            ErrorKind::Missing => "amqp:not-found",
+            ErrorKind::Conflict => "amqp:precondition-failed",
+            ErrorKind::Exhausted => "amqp:resource-limit-exceeded",
+            ErrorKind::Unavailable => "amqp:connection:forced",
+            ErrorKind::PeerError => "amqp:connection:framing-error",
+            ErrorKind::Misuse => "amqp:internal-error",
+        }
+    }
+
+    /// An I/O error met while doing `what`.
+    #[must_use]
+    pub fn io(what: &str, error: &std::io::Error) -> Self {
+        Self::unavailable(format!("{what}: {error}"))
+    }
+}

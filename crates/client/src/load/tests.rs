@@ -1,0 +1,173 @@
+//! Short loads through the bare forwarder, and what a run does when things are not as they should be.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use enmasse_forwarder::Forwarder;
+use serde_json::Value;
+
+use super::{Options, Progress, run};
+use crate::error::ErrorKind;
+
+fn forwarder(sink: Option<u32>) -> u16 {
+    let mut forwarder = Forwarder::bind(0, sink).unwrap();
+    let port = forwarder.local_addr().unwrap().port();
+    std::thread::spawn(move || forwarder.run());
+    port
+}
+
+fn options(port: u16, pairs: &[(&str, &str)]) -> Options {
+    let mut options =
+        Options { duration: Duration::from_millis(200), warmup: Duration::from_millis(50), ..Options::default() };
+    options.set("url", &format!("amqp://127.0.0.1:{port}/")).unwrap();
+    options.set("pids", &std::process::id().to_string()).unwrap();
+    for (name, value) in pairs {
+        options.set(name, value).unwrap();
+    }
+    options
+}
+
+fn load(port: u16, pairs: &[(&str, &str)]) -> Value {
+    let text = run(&options(port, pairs), &mut |_| true).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Nothing lost, nothing twice, and something measured.
+fn assert_whole(result: &Value) {
+    let totals = &result["totals"];
+    assert_eq!(totals["sent"], totals["received"], "{result}");
+    for name in ["missing", "reordered", "foreign", "rejected", "released", "modified"] {
+        assert_eq!(totals[name], 0, "{name}: {result}");
+    }
+    assert!(result["messages"].as_u64().unwrap() > 0, "{result}");
+    assert!(result["messages_per_s"].as_f64().unwrap() > 0.0, "{result}");
+    let latency = &result["latency"];
+    assert!(latency["count"].as_u64().unwrap() > 0, "{result}");
+    assert!(latency["p50_us"].as_f64().unwrap() <= latency["max_us"].as_f64().unwrap(), "{result}");
+}
+
+#[test]
+fn every_unsettled_message_arrives_and_is_accepted() {
+    let result = load(forwarder(None), &[]);
+    assert_whole(&result);
+    assert_eq!(result["totals"]["accepted"], result["totals"]["sent"]);
+    assert!(result["settlement"]["count"].as_u64().unwrap() > 0);
+    assert!(result["cpu"]["tool_us_per_message"].as_f64().unwrap() > 0.0);
+    assert!(result["server_resident_kib"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn presettled_messages_arrive_and_nobody_settles_them() {
+    let result = load(forwarder(None), &[("presettled", "true")]);
+    assert_whole(&result);
+    assert_eq!(result["totals"]["accepted"], 0);
+    assert_eq!(result["settlement"], Value::Null);
+}
+
+#[test]
+fn four_senders_share_four_receivers() {
+    let result = load(forwarder(None), &[("senders", "4"), ("receivers", "4"), ("body", "1024")]);
+    assert_whole(&result);
+    assert!(result["mib_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn addresses_are_kept_apart() {
+    // as many addresses as links of each side: a message at the wrong receiver would be out of order there
+    let pairs = [("senders", "3"), ("receivers", "3"), ("addresses", "3"), ("address", "a%d")];
+    assert_whole(&load(forwarder(None), &pairs));
+}
+
+#[test]
+fn a_body_of_64_kib_and_a_durable_header_change_nothing() {
+    assert_whole(&load(forwarder(None), &[("body", "65536"), ("durable", "true"), ("credit", "50")]));
+}
+
+#[test]
+fn a_fixed_rate_is_kept_and_every_message_is_timed() {
+    let result = load(forwarder(None), &[("rate", "2000"), ("duration", "0.5")]);
+    assert_whole(&result);
+    let sent = result["sent_per_s"].as_f64().unwrap();
+    assert!((1200.0..=2800.0).contains(&sent), "{result}");
+    let timed = result["latency"]["count"].as_u64().unwrap();
+    assert!(timed + 10 >= result["messages"].as_u64().unwrap() * 9 / 10, "{result}");
+}
+
+#[test]
+fn a_sink_takes_what_senders_alone_can_do() {
+    let result = load(forwarder(Some(500)), &[("receivers", "0")]);
+    assert_eq!(result["totals"]["accepted"], result["totals"]["sent"]);
+    assert!(result["messages"].as_u64().unwrap() > 0);
+    assert!(result["settlement"]["count"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn idle_connections_are_counted_and_weighed() {
+    let pairs = [("mode", "idle"), ("connections", "100"), ("parallel", "7"), ("duration", "0.1")];
+    for link in ["none", "receiver", "sender"] {
+        let result = load(forwarder(None), &[&pairs[..], &[("link", link)]].concat());
+        assert_eq!((&result["connections"], &result["setup"]["count"]), (&Value::from(100), &Value::from(100)));
+        assert!(result["kib_per_connection"].is_number(), "{result}");
+    }
+}
+
+#[test]
+fn connections_come_and_go() {
+    let result = load(forwarder(None), &[("mode", "connect"), ("parallel", "4"), ("link", "receiver")]);
+    assert!(result["connections"].as_u64().unwrap() > 10, "{result}");
+    assert!(result["setup"]["p50_us"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn progress_goes_through_the_phases_in_order() {
+    let mut phases: Vec<&str> = Vec::new();
+    let mut see = |progress: Progress| {
+        assert!((0.0..=1.0).contains(&progress.fraction));
+        if phases.last() != Some(&progress.phase) {
+            phases.push(progress.phase);
+        }
+        true
+    };
+    run(&options(forwarder(None), &[]), &mut see).unwrap();
+    phases.retain(|phase| *phase != "connect");
+    assert_eq!(phases, ["warm up", "measure", "drain"]);
+}
+
+#[test]
+fn a_run_ends_when_it_is_told_to() {
+    for mode in ["load", "idle", "connect"] {
+        let pairs = [("duration", "3600"), ("mode", mode), ("connections", "2")];
+        let error = run(&options(forwarder(None), &pairs), &mut |progress| progress.phase != "measure").unwrap_err();
+        assert!(error.message.contains("ended"), "{mode}: {error}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_one_clear_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let error = run(&options(port, &[]), &mut |_| true).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains(&format!("127.0.0.1:{port}")), "{error}");
+}
+
+#[test]
+fn a_server_that_speaks_something_else_is_a_peer_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            // the probe sends nothing; what comes after sends a protocol header
+            if stream.read_exact(&mut [0; 8]).is_ok() {
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            }
+        }
+    });
+    for mode in ["load", "idle"] {
+        let error = run(&options(port, &[("mode", mode), ("connections", "2")]), &mut |_| true).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::PeerError, "{error}");
+    }
+}

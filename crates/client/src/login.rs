@@ -1,0 +1,177 @@
+//! Who a client is, and the SASL exchange that tells a server so.
+
+use enmasse_amqp::sasl::{self, ClientError, Mechanism};
+use enmasse_amqp::types::{SaslInit, SaslOutcome, Symbol};
+use rustls::crypto::aws_lc_rs::default_provider;
+
+use crate::error::Error;
+use crate::transport::TlsOptions;
+use crate::url::Url;
+
+/// What all connections of one client log in with.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    login: sasl::Login,
+    /// the virtual host: for EnMasse the address space
+    hostname: Option<String>,
+    /// PLAIN was left out because others could listen
+    plain_withheld: bool,
+}
+
+impl Credentials {
+    /// What the URL and the TLS options say of the client. `mechanisms` are the only ones to be used; none of them
+    /// is PLAIN where others could listen.
+    ///
+    /// # Errors
+    /// `Invalid` for a mechanism of an unknown name, `Denied` if only PLAIN is left and may not be used.
+    pub(crate) fn new(
+        url: &Url,
+        tls: &TlsOptions,
+        mechanisms: Option<&[String]>,
+        hostname: Option<String>,
+    ) -> Result<Self, Error> {
+        let private = url.scheme.is_tls() || url.is_loopback();
+        let mut allowed = match mechanisms {
+            None => Mechanism::ALL.to_vec(),
+            Some(names) => names.iter().map(|name| mechanism(name)).collect::<Result<_, _>>()?,
+        };
+        let plain_withheld = !private && allowed.contains(&Mechanism::Plain);
+        allowed.retain(|mechanism| private || *mechanism != Mechanism::Plain);
+        if allowed.is_empty() {
+            return Err(Error::denied(WITHHELD));
+        }
+        let password = url.user.clone().map(|user| (user, url.password.clone().unwrap_or_default()));
+        let login = sasl::Login { password, certificate: tls.certificate.is_some(), mechanisms: Some(allowed) };
+        Ok(Self { login, hostname, plain_withheld })
+    }
+
+    /// Begins an exchange.
+    ///
+    /// # Errors
+    /// `Misuse` if the system has no random numbers.
+    pub(crate) fn begin(&self) -> Result<Exchange, Error> {
+        let mut nonce = sasl::Nonce::default();
+        let random = default_provider().secure_random;
+        random.fill(&mut nonce).map_err(|_| Error::misuse("the system gave no random numbers for the login"))?;
+        Ok(Exchange {
+            client: sasl::Client::new(self.login.clone(), nonce),
+            hostname: self.hostname.clone(),
+            plain_withheld: self.plain_withheld,
+        })
+    }
+}
+
+const WITHHELD: &str = "PLAIN shows the password to whoever listens: it is used over TLS (amqps) or to loopback only";
+
+fn mechanism(name: &str) -> Result<Mechanism, Error> {
+    Mechanism::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = Mechanism::ALL.iter().map(|mechanism| mechanism.name()).collect();
+        Error::invalid(format!("SASL mechanism {name:?}: known are {}", known.join(", ")))
+    })
+}
+
+/// One exchange with one server.
+pub(crate) struct Exchange {
+    client: sasl::Client,
+    hostname: Option<String>,
+    plain_withheld: bool,
+}
+
+impl Exchange {
+    /// Chooses among what the server offers.
+    ///
+    /// # Errors
+    /// `Denied` if nothing fits.
+    pub(crate) fn start(&mut self, offered: &[Symbol]) -> Result<SaslInit, Error> {
+        self.client.start(offered, self.hostname.clone()).map_err(|error| match error {
+            ClientError::NoMechanism(_)
+                if self.plain_withheld && offered.iter().any(|name| name.as_str() == "PLAIN") =>
+            {
+                Error::denied(format!("{error}; {WITHHELD}"))
+            }
+            other => refused(&other),
+        })
+    }
+
+    /// Answers a challenge. With SCRAM this derives keys: some ten milliseconds.
+    ///
+    /// # Errors
+    /// `Denied` if the server does not prove itself, `PeerError` if it makes no sense.
+    pub(crate) fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, Error> {
+        self.client.challenge(challenge).map_err(|error| refused(&error))
+    }
+
+    /// Takes the verdict.
+    ///
+    /// # Errors
+    /// `Denied` if it is no, or if the server did not prove itself.
+    pub(crate) fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), Error> {
+        self.client.outcome(outcome).map_err(|error| refused(&error))
+    }
+}
+
+fn refused(error: &ClientError) -> Error {
+    match error {
+        ClientError::Protocol(_) => Error::peer(error.to_string()),
+        ClientError::Unusable(_) => Error::invalid(error.to_string()),
+        _ => Error::denied(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use enmasse_amqp::types::{SaslCode, SaslOutcome, Symbol};
+
+    use super::Credentials;
+    use crate::error::{Error, ErrorKind};
+    use crate::transport::TlsOptions;
+    use crate::url::Url;
+
+    fn chosen(url: &str, mechanisms: Option<&[&str]>, offered: &[&str]) -> Result<String, Error> {
+        let names = mechanisms.map(|names| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let url = Url::parse(url).unwrap();
+        let tls =
+            TlsOptions { certificate: url.path.contains("cert").then(|| "c.pem".into()), ..TlsOptions::default() };
+        let credentials = Credentials::new(&url, &tls, names.as_deref(), None)?;
+        let offered: Vec<_> = offered.iter().map(|name| Symbol::from(*name)).collect();
+        Ok(credentials.begin()?.start(&offered)?.mechanism.as_str().to_owned())
+    }
+
+    #[test]
+    fn the_strongest_that_fits_is_chosen() {
+        let all = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS", "EXTERNAL"];
+        assert_eq!(chosen("amqp://u:p@localhost", None, &all).unwrap(), "SCRAM-SHA-512");
+        assert_eq!(chosen("amqp://localhost", None, &all).unwrap(), "ANONYMOUS");
+        assert_eq!(chosen("amqps://h/cert", None, &all).unwrap(), "EXTERNAL");
+        assert_eq!(chosen("amqps://u:p@h", None, &["PLAIN"]).unwrap(), "PLAIN");
+        assert_eq!(chosen("amqp://u:p@h", Some(&["SCRAM-SHA-256"]), &all).unwrap(), "SCRAM-SHA-256");
+    }
+
+    #[test]
+    fn plain_stays_where_nobody_listens() {
+        assert_eq!(chosen("amqp://u:p@127.0.0.1", None, &["PLAIN"]).unwrap(), "PLAIN");
+        for mechanisms in [None, Some(&["PLAIN"][..]), Some(&["PLAIN", "ANONYMOUS"])] {
+            let error = chosen("amqp://u:p@h", mechanisms, &["PLAIN"]).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Denied);
+            assert!(error.message.contains("amqps"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_mechanism_of_no_known_name_is_refused() {
+        let error = chosen("amqp://h", Some(&["KERBEROS"]), &[]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.message.contains("SCRAM-SHA-512"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_is_the_callers_concern_and_nonsense_the_peers() {
+        let url = Url::parse("amqp://u:p@localhost").unwrap();
+        let credentials = Credentials::new(&url, &TlsOptions::default(), None, None).unwrap();
+        let mut exchange = credentials.begin().unwrap();
+        exchange.start(&[Symbol::from("PLAIN")]).unwrap();
+        let no = SaslOutcome { code: SaslCode::Auth, additional_data: None };
+        assert_eq!(exchange.outcome(&no).unwrap_err().kind, ErrorKind::Denied);
+        assert_eq!(exchange.challenge(b"x").unwrap_err().kind, ErrorKind::PeerError);
+    }
+}

@@ -1,0 +1,115 @@
+//! A stream with what was read and not yet parsed, and what is to be written and was not yet.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::transport::Transport;
+
+/// Bytes of a thread's read buffer; twice the largest frame that a client here lets its peer send.
+pub(crate) const READ_SIZE: usize = 256 * 1024;
+
+/// The read buffer of a thread, shared by all of its connections: an idle connection holds none.
+pub(crate) fn read_buffer() -> Box<[u8]> {
+    vec![0; READ_SIZE].into_boxed_slice()
+}
+
+/// One connection's bytes.
+pub(crate) struct Wire {
+    transport: Transport,
+    /// to be written; append only
+    pub(crate) output: Vec<u8>,
+    written: usize,
+    /// the front of a frame whose rest has not come
+    rest: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn new(transport: Transport) -> Self {
+        Self { transport, output: Vec::new(), written: 0, rest: Vec::new() }
+    }
+
+    /// Reads once: the front of `buffer` then holds so many bytes, what `keep` kept included. `None`: nothing new.
+    ///
+    /// # Errors
+    /// Of the socket; `UnexpectedEof` at the end of the stream.
+    #[inline]
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let kept = self.rest.len();
+        buffer[..kept].copy_from_slice(&self.rest);
+        match self.transport.read(&mut buffer[kept..]) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                self.rest.clear();
+                Ok(Some(kept + count))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether `fill` is to be called again before the socket is waited for.
+    #[inline]
+    pub(crate) fn holds_input(&self) -> bool {
+        self.transport.holds_input()
+    }
+
+    /// Keeps what was not parsed for the next `fill`: less than a frame, so it always fits.
+    #[inline]
+    pub(crate) fn keep(&mut self, rest: &[u8]) {
+        self.rest.extend_from_slice(rest);
+        if rest.is_empty() {
+            self.rest = Vec::new();
+        }
+    }
+
+    /// What `keep` kept, for a parser that can go on now.
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// Bytes that wait to be written.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Writes what the socket takes. Returns whether something is left, so that room for it is to be watched.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        while self.written < self.output.len() {
+            match self.transport.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.shrink();
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        if !self.transport.holds_output() {
+            return Ok(false);
+        }
+        match self.transport.flush() {
+            Ok(()) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets what was written, once that is cheap beside what is left.
+    fn shrink(&mut self) {
+        if self.written >= self.output.len() / 2 {
+            self.output.drain(..self.written);
+            self.written = 0;
+        }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+}
