@@ -12,8 +12,8 @@ use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
 use crate::core::{Filter, PortId, PortRole};
 use crate::plan::Operation;
-use crate::table::AddressEntry;
 use crate::table::pattern::{Pattern, is_wildcard};
+use crate::table::{AddressEntry, Space};
 
 /// What a link wants of the router.
 enum Want {
@@ -32,6 +32,7 @@ impl Shard {
         if let Err((address, error)) = outcome {
             let condition = error.condition.as_str().to_owned();
             if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+                conn.give_up_place(link);
                 conn.machine.refuse(link, error);
             }
             let fact = Fact::AttachRefused { address: address.unwrap_or_default(), condition };
@@ -42,10 +43,17 @@ impl Shard {
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
         let want = wanted(&attach).map_err(|error| (None, error))?;
-        let Some(conn) = self.fabric.conns.get(id.key()) else { return Ok(()) };
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
+        // A link that came with its connection from another shard has taken one there.
+        conn.give_up_place(link);
         if conn.links.len() > LINKS_MAX {
             let what = format!("this connection has {LINKS_MAX} links, the most one may have: open another");
             return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
+        }
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let place = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
+        if let (Some(place), Some(conn)) = (place, self.fabric.conns.get_mut(id.key())) {
+            conn.link_places.push((link, place));
         }
         match want {
             Want::Anonymous => {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::window::Window;
 use crate::core::PortId;
-use crate::table::{AddressEntry, Guest, Handshake, Rights, SpaceKey};
+use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
 
 /// What is known about a peer before it says a word.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +70,9 @@ pub(super) struct Conn {
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// it has had a link, and moves no more
     pub(super) settled_here: bool,
+    /// its place among the connections of its space, and those of its links, where these are limited
+    pub(super) place: Option<Place>,
+    pub(super) link_places: Vec<(LinkId, Place)>,
     /// in the list of connections the driver has to look at
     pub(super) dirty: bool,
     /// its output was over the high-water mark: consumers on it count as having no credit
@@ -93,6 +96,8 @@ impl Conn {
             dynamic: Vec::new(),
             moving: None,
             settled_here: false,
+            place: None,
+            link_places: Vec::new(),
             dirty: false,
             congested: false,
             holds: 0,
@@ -115,6 +120,11 @@ impl Conn {
 
     pub(super) fn user(&self) -> Option<&str> {
         self.guest.user.as_deref()
+    }
+
+    /// The link counts no more among those of the space.
+    pub(super) fn give_up_place(&mut self, link: LinkId) {
+        self.link_places.retain(|(holder, _)| *holder != link);
     }
 
     /// The window of a link that sends to us.

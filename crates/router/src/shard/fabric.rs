@@ -192,6 +192,7 @@ impl Links for Fabric {
             return;
         }
         // Its deliveries were answered, or forgotten, where the address lived.
+        state.give_up_place(id);
         state.take_link(id);
         state.machine.take_unsettled(id, |_| ());
         state.machine.detach(id, true, Some(error.clone()));

@@ -295,6 +295,7 @@ impl Shard {
     /// A link has gone. What it was sent and did not settle counts as a failed delivery (`contracts.md` 7).
     pub(super) fn release(&mut self, id: ConnId, link: LinkId, closed: bool) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.give_up_place(link);
         match conn.take_link(link) {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port),
@@ -330,6 +331,9 @@ impl Shard {
             self.release(id, LinkId(link), false);
         }
         self.delete_dynamic(id, None);
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.place = None;
+        }
     }
 
     /// Deletes the dynamic nodes made for `link`, or for all links.

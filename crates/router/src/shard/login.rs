@@ -9,7 +9,7 @@ use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::{ConnId, Fact, Request, Shard};
-use crate::table::{self, Guest, Handshake, Space};
+use crate::table::{self, Guest, Handshake, Place, Space};
 
 impl Shard {
     /// Begins the exchange: what the peer may choose from, and whether it may do without.
@@ -80,10 +80,11 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.handshake = None;
         let answer = match self.admit(id, open) {
-            Ok(home) => {
+            Ok((home, place)) => {
                 let space = self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default();
                 let conn = &mut self.fabric.conns[id.key()];
                 conn.home = Some(home);
+                conn.place = place;
                 conn.machine.open(self.shared.connection.open());
                 Fact::Opened { container: open.container_id.clone(), space, user: conn.user().map(str::to_owned) }
             }
@@ -97,10 +98,11 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    fn admit(&self, id: ConnId, open: &Open) -> Result<Home, Error> {
+    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<Place>), Error> {
         let conn = &self.fabric.conns[id.key()];
         let space = self.table.open(&conn.guest, open.hostname.as_deref())?;
-        Ok((space, self.rights(conn, space)))
+        let place = self.table.space(space).map_or(Ok(None), Space::enter)?;
+        Ok(((space, self.rights(conn, space)), place))
     }
 
     /// What a connection may do in its space by the table in force.

@@ -12,6 +12,7 @@ use super::decoy::Decoy;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::{Right, Rights};
 use super::space::{Authentication, Space, User};
+use super::usage::Usage;
 use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
 use crate::plan::{self, AddressType, AuthenticationType, Plan};
 
@@ -128,6 +129,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         decoy: Decoy::like(&users),
         users,
         limits: space.limits.clone(),
+        usage: known.map_or_else(Usage::default, |space| space.usage.clone()),
         addresses,
         levels_max,
     })

@@ -17,6 +17,7 @@ mod rights;
 mod space;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::HashMap;
 
@@ -27,6 +28,7 @@ pub use handshake::{Guest, Handshake, Peer};
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;
+pub use usage::Place;
 
 use crate::core::{AddressKey, AddressKind};
 #[cfg(doc)]

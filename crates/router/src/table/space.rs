@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
+use enmasse_amqp::types::{Error, condition};
 
 use super::decoy::Decoy;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
+use super::usage::{Counter, Place, Usage};
 use super::{AddressEntry, SpaceKey};
 use crate::plan::SpaceLimits;
 
@@ -22,6 +24,7 @@ pub struct Space {
     /// what users that do not exist look like
     pub(super) decoy: Decoy,
     pub(super) limits: SpaceLimits,
+    pub(super) usage: Usage,
     pub(super) addresses: HashMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
     pub(super) levels_max: usize,
@@ -75,6 +78,30 @@ impl Space {
     #[must_use]
     pub fn name(&self) -> &str {
         self.names.last().map_or("", |name| name)
+    }
+
+    /// Counts one more connection.
+    ///
+    /// # Errors
+    /// `amqp:resource-limit-exceeded` at the space's limit.
+    pub fn enter(&self) -> Result<Option<Place>, Error> {
+        self.place(&self.usage.connections, self.limits.connections, "connections")
+    }
+
+    /// Counts one more link.
+    ///
+    /// # Errors
+    /// `amqp:resource-limit-exceeded` at the space's limit.
+    pub fn link(&self) -> Result<Option<Place>, Error> {
+        self.place(&self.usage.links, self.limits.links, "links")
+    }
+
+    fn place(&self, counter: &Counter, limit: Option<u32>, what: &str) -> Result<Option<Place>, Error> {
+        let Some(limit) = limit else { return Ok(None) };
+        counter.take(limit).map(Some).ok_or_else(|| {
+            let text = format!("address space {} has {limit} {what}, its limit; close one first", self.name());
+            Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)
+        })
     }
 
     /// Bounds of the whole space.

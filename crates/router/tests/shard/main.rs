@@ -330,3 +330,25 @@ fn a_user_may_do_what_its_rights_say() {
     net.sender(alice, Some("else"));
     assert_eq!(net.detached(alice).map(|error| error.condition), Some(condition::UNAUTHORIZED_ACCESS));
 }
+
+#[test]
+fn a_space_bounds_its_connections_and_links() {
+    let plan =
+        OPEN_SPACE.replace("\"links\": null", "\"links\": 2").replace("\"connections\": null", "\"connections\": 2");
+    let mut net = Net::new(2, &plan);
+    let (one, other) = (net.simple(0), net.simple(1));
+    let third = net.plain(0, Open { container_id: "c".into(), ..Open::default() });
+    let error = net.closed(third).flatten().expect("the third is closed with an error");
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    net.receiver(one, "anycast", 1);
+    let link = net.sender(other, Some("anycast"));
+    assert_eq!(net.detached(other), None);
+    net.sender(other, None);
+    assert_eq!(net.detached(other).map(|error| error.condition), Some(condition::RESOURCE_LIMIT_EXCEEDED));
+    net.detach(other, link);
+    net.sender(one, None);
+    assert_eq!(net.detached(one), None, "a link that went makes room");
+    net.cut(one);
+    let fourth = net.plain(0, Open { container_id: "c".into(), ..Open::default() });
+    assert_eq!(net.closed(fourth), None, "a connection that went makes room");
+}
