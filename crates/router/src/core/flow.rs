@@ -1,9 +1,10 @@
 //! Credit one way, windows the other: what a consumer may be handed, and what of a producer waits.
 
+use enmasse_amqp::types::Outcome;
+
 use super::address::Outgoing;
 use super::arena::Key;
 use super::message::{Message, Owed};
-use super::outcome::delivery_failed;
 use super::port::Tenant;
 use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
 
@@ -241,10 +242,10 @@ impl Router {
     /// A delivery handed to a consumer of another shard found no room, or no link, there. A whole one goes back to
     /// the front of those waiting, in the order of the refusals; a long one in parts is released (settled: dropped)
     /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it has stated its
-    /// credit again, and all parts of a delivery whose first part it refused. A later part refused alone fails the
-    /// delivery.
+    /// credit again, and with a first part all parts of that delivery; a later part alone is never refused
+    /// (see [`Router::stall`]).
     pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
-        if delivery.aborted {
+        if !delivery.first {
             return;
         }
         let (consumer, address) = match self.ports.get(port) {
@@ -256,13 +257,13 @@ impl Router {
         if let Some(key) = consumer {
             let consumer = &mut self.consumers[key];
             consumer.blocked = true;
-            consumer.handed = consumer.handed.wrapping_sub(u32::from(delivery.first));
+            consumer.handed = consumer.handed.wrapping_sub(1);
             self.addresses[address].set_unready(key, &mut self.consumers);
         }
-        if delivery.first && !delivery.more {
-            self.take_back(consumer, address, delivery, links);
+        if delivery.more {
+            self.give_up(consumer, address, delivery, links);
         } else {
-            self.fail_parts(consumer, address, delivery, links);
+            self.take_back(consumer, address, delivery, links);
         }
     }
 
@@ -317,13 +318,13 @@ impl Router {
         self.messages.insert(message)
     }
 
-    fn fail_parts(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
-        let reading = consumer.filter(|key| self.consumers[*key].reads(delivery.token));
+    /// A delivery in parts cannot be put together again from what is on its way back.
+    fn give_up(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
         if let Some(token) = delivery.token {
-            let outcome = if delivery.first { enmasse_amqp::types::Outcome::Released } else { delivery_failed() };
-            self.outcome(token, &outcome, links);
-        } else if let Some(key) = reading {
-            self.addresses[address].stats.dropped += 1;
+            return self.outcome(token, &Outcome::Released, links);
+        }
+        self.addresses[address].stats.dropped += 1;
+        if let Some(key) = consumer.filter(|key| self.consumers[*key].reads(None)) {
             self.stop_reading(key, links);
         }
     }

@@ -308,14 +308,34 @@ fn one_whose_first_part_is_refused_is_released() {
 }
 
 #[test]
-fn one_of_which_a_later_part_is_refused_has_failed() {
+fn later_parts_sent_back_with_a_first_one_do_not_touch_the_next_delivery() {
     let mut bench = anycast();
-    let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
-    bench.arrive(producer, 0, "a", "first");
-    bench.arrive(producer, 0, "b", "");
+    let (producer, consumer) = (bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first settled");
+    bench.arrive(producer, 0, "b", "last settled");
+    bench.refuse(0);
+    bench.credit(consumer, 0);
+    bench.arrive(producer, 1, "c", "first settled");
     bench.hush();
     bench.refuse(1);
-    assert_eq!(bench.said(), ["p0 0 failed", "c0 void"]);
+    bench.arrive(producer, 1, "d", "last settled");
+    assert_eq!(bench.said(), ["c0!<..d"]);
+}
+
+#[test]
+fn a_consumer_elsewhere_that_stalls_is_handed_no_part_until_it_states_its_credit() {
+    let mut bench = anycast();
+    let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.router.stall(consumer);
+    bench.hush();
+    bench.arrive(producer, 0, "b", "");
+    bench.send(other, 0, "s");
+    bench.arrive(producer, 0, "c", "last");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.credit(consumer, 0);
+    assert_eq!(bench.said(), ["c0<..bc", "c0<s"]);
+    bench.router.stall(producer);
 }
 
 #[test]
