@@ -52,24 +52,21 @@ class Platform:
 def running(data: Path, *arguments: str) -> Iterator[Platform]:
     """Start `enmasse up` on free ports and wait until it says that it is ready."""
     ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
-    process = subprocess.Popen(
-        [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, f"`enmasse up` ended with {process.wait(STOP_TIMEOUT_S)} before it was ready"
-        yield Platform(process, data, json.loads(line)["endpoints"])
-        assert process.poll() in (None, 0), f"`enmasse up` ended with {process.returncode}"
-    finally:
-        process.terminate()
+    command = [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, f"`enmasse up` ended with {process.wait(STOP_TIMEOUT_S)} before ready"
+            yield Platform(process, data, json.loads(line)["endpoints"])
+            assert process.poll() in (None, 0), f"`enmasse up` ended with {process.returncode}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
 
 
 Start = Callable[..., Platform]

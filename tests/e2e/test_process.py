@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -43,8 +44,7 @@ def test_health_and_readiness_are_answered(platform: Platform) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with running(tmp_path) as up:
-        connection = BlockingConnection(up.url())
+    with running(tmp_path) as up, closing(BlockingConnection(up.url())) as connection:
         connection.create_receiver("anycast")
         up.process.send_signal(number)
         assert up.process.wait(5) == 0
@@ -93,23 +93,20 @@ def test_the_soft_limit_of_open_files_is_raised(platform: Platform) -> None:
 
 def test_logs_go_to_stderr_as_json_lines(tmp_path: Path) -> None:
     ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
-    process = subprocess.Popen(
-        [ENMASSE, "up", "--data", tmp_path, "--output", "json", *ports],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith('{"ready": true')
-    process.terminate()
-    _, logs = process.communicate(timeout=5)
+    command = [ENMASSE, "up", "--data", tmp_path, "--output", "json", *ports]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith('{"ready": true')
+        process.terminate()
+        _, logs = process.communicate(timeout=10)
     assert logs
     assert all(line.startswith("{") for line in logs.splitlines())
 
 
 def test_a_link_is_told_when_the_platform_stops(tmp_path: Path) -> None:
-    with running(tmp_path) as up:
-        connection = BlockingConnection(up.url())
+    with running(tmp_path) as up, closing(BlockingConnection(up.url())) as connection:
         sender = connection.create_sender("anycast")
         up.process.terminate()
         with pytest.raises(Exception, match="amqp:connection:forced"):
