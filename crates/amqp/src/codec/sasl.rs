@@ -3,10 +3,10 @@
 use super::descriptor;
 use super::error::{Blame, DecodeError, Fault};
 use super::frame::{self, FrameKind};
-use super::list::ListReader;
+use super::list::{self, ListReader};
 use super::reader::Reader;
 use super::writer::{ListWriter, put_binary, put_string, put_symbol, put_symbols, put_ubyte};
-use crate::types::{SaslCode, SaslFrame, SaslInit, SaslOutcome, condition};
+use crate::types::{SaslCode, SaslFrame, SaslInit, SaslOutcome, Symbol, condition};
 
 /// Decodes the body of a SASL frame.
 ///
@@ -18,7 +18,7 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
     let frame = match descriptor.number() {
         Some(descriptor::SASL_MECHANISMS) => {
             let mut list = ListReader::open(&mut reader, "sasl-mechanisms")?;
-            let mechanisms = list.required("sasl-server-mechanisms", super::list::symbols)?;
+            let mechanisms = list.required("sasl-server-mechanisms", read_mechanisms)?;
             list.finish()?;
             SaslFrame::Mechanisms(mechanisms)
         }
@@ -35,6 +35,12 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
     };
     super::performative::no_payload(&reader, descriptor)?;
     Ok(frame)
+}
+
+/// A field that is mandatory and multiple has one value at least (part 1, 1.4).
+fn read_mechanisms(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, Fault> {
+    let mechanisms = list::symbols(reader)?;
+    if mechanisms.is_empty() { Err(Fault::Missing) } else { Ok(mechanisms) }
 }
 
 fn read_init(reader: &mut Reader<'_>) -> Result<SaslInit, DecodeError> {

@@ -1,5 +1,13 @@
-//! The codec against bytes: every type, every performative, hostile input.
+//! The codec against bytes: every type in every encoding, every performative, hostile input, and the foreign
+//! implementation that it must agree with.
 
+mod differential;
+mod fuzz;
+mod hostile;
+mod loose;
 mod messages;
 mod performatives;
+mod strategies;
 mod trace;
+mod values;
+mod vectors;
