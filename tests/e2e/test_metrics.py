@@ -1,0 +1,51 @@
+"""`/metrics` and its page in the guide name the same things."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+from proton.utils import BlockingConnection
+
+from running import Platform
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "guide" / "metrics.md"
+
+
+def documented() -> set[str]:
+    """The names in the page's table; `_suffix` continues the name before it, `..._` any name."""
+    table = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    names: set[str] = set()
+    for row in table:
+        whole = ""
+        for name in re.findall(r"`([\w.]+)`", row.split("|")[1]):
+            if not name.startswith("_"):
+                whole = name
+            names.add(name if name == whole else whole + "|" + name)
+    return names
+
+
+@pytest.fixture(scope="module")
+def scraped(platform: Platform) -> set[str]:
+    """The names of all samples that a scrape gives while somebody is connected."""
+    with closing(BlockingConnection(platform.url())):
+        text = httpx2.get(f"{platform.url('http')}/metrics").text
+    return set(re.findall(r"^(enmasse_\w+)", text, re.MULTILINE))
+
+
+def fits(pattern: str, name: str) -> bool:
+    whole, _, suffix = pattern.partition("|")
+    if suffix:  # `enmasse_links_closed_total`, `_opened_total`: the same beginning, another end
+        return name.endswith(suffix) and name.startswith(whole.split("_")[0])
+    return name.startswith(whole.removesuffix("...")) if whole.endswith("...") else name == whole
+
+
+def test_every_metric_is_documented(scraped: set[str]) -> None:
+    page = documented()
+    assert scraped
+    assert not {name for name in scraped if not any(fits(pattern, name) for pattern in page)}
+
+
+def test_every_documented_metric_is_there(scraped: set[str]) -> None:
+    assert not {p for p in documented() if not any(fits(p, name) for name in scraped)}
