@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::codec::frame::MIN_MAX_FRAME_SIZE;
 use crate::types::{Fields, Open, Symbol};
 
 /// Limits and names that a connection machine works by.
@@ -55,12 +56,17 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Bytes of the largest frame we take, within what the standard allows.
+    pub(super) fn frame_limit(&self) -> u32 {
+        self.max_frame_size.max(MIN_MAX_FRAME_SIZE)
+    }
+
     /// The `open` these settings make.
     #[must_use]
     pub fn open(&self) -> Open {
         Open {
             container_id: self.container_id.to_string(),
-            max_frame_size: self.max_frame_size,
+            max_frame_size: self.frame_limit(),
             channel_max: self.channel_max,
             idle_time_out: self.idle_time_out_ms,
             offered_capabilities: self.offered_capabilities.clone(),

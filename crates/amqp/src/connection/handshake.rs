@@ -8,6 +8,10 @@ use crate::codec::frame::{self, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, proto
 use crate::codec::{decode_sasl, encode_close, encode_open, encode_sasl};
 use crate::types::{Error, Open, SaslCode, SaslFrame, SaslInit, SaslOutcome, Symbol, condition};
 
+/// Bytes of the largest frame taken before the connection is open. More than the 512 of 2.4.1 and 5.3.1, since
+/// tokens and properties do not keep to that; less than later, since nobody knows the peer yet.
+pub(super) const FRAME_MAX: u32 = 16_384;
+
 /// What is needed only until the connection is open.
 #[derive(Debug)]
 pub(super) struct Handshake {
@@ -238,7 +242,7 @@ impl Connection {
     }
 
     fn write_open(&mut self, mut open: Open) {
-        open.max_frame_size = self.max_frame_size;
+        open.max_frame_size = self.config.frame_limit();
         open.channel_max = self.config.channel_max;
         open.idle_time_out = self.config.idle_time_out_ms;
         encode_open(&mut self.output, 0, &open);
@@ -249,6 +253,7 @@ impl Connection {
     fn settle_down(&mut self) {
         if self.state == State::Opened {
             self.handshake = None;
+            self.max_frame_size = self.config.frame_limit();
             self.timers.deadline = None;
             self.timers.sent = self.timers.now;
         }

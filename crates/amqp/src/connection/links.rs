@@ -51,8 +51,9 @@ impl Connection {
 
     /// A link that the peer attaches: for the driver to answer.
     pub(super) fn on_new_link(&mut self, index: u32, attach: Box<Attach>) -> Received {
+        let place = self.links.vacant_key() as u32;
         let Some(session) = self.sessions.get_mut(index as usize) else { return Ok(None) };
-        let Some(handle) = session.take_handle() else {
+        let Some(handle) = session.take_handle(place) else {
             let description = format!("attach: the peer's handle-max {} leaves no handle", session.remote_handle_max);
             return Err(Fault::session(index, condition::NOT_ALLOWED, description));
         };
@@ -159,7 +160,7 @@ impl Connection {
         let index = session.0;
         let session = self.sessions.get_mut(index as usize).filter(|session| session.state.writes());
         let session = session.filter(|_| self.state.writes()).ok_or(UseError::NotOpen)?;
-        let handle = session.take_handle().ok_or(UseError::Limit)?;
+        let handle = session.take_handle(self.links.vacant_key() as u32).ok_or(UseError::Limit)?;
         let mut link = Link::new(attach.role, index, handle, Arc::from(attach.name.as_str()));
         link.snd_settle_mode = attach.snd_settle_mode;
         link.rcv_settle_mode = attach.rcv_settle_mode;

@@ -32,7 +32,7 @@ use slots::Slots;
 use state::{Sasl, State};
 use timers::Timers;
 
-use crate::codec::frame::{self, FrameKind, MIN_MAX_FRAME_SIZE};
+use crate::codec::frame::{self, Frame, FrameKind, MIN_MAX_FRAME_SIZE};
 use crate::codec::{encode_flow, fast};
 use crate::link::Link;
 use crate::session::Session;
@@ -48,6 +48,7 @@ pub struct Connection {
     attention: bool,
     state: State,
     sasl: Sasl,
+    /// bytes of the largest frame that is taken now
     max_frame_size: u32,
     /// bytes of the largest frame that the peer takes
     remote_max_frame_size: usize,
@@ -109,7 +110,7 @@ impl Connection {
             attention: true,
             state: State::Start,
             sasl: Sasl::Off,
-            max_frame_size: config.max_frame_size.max(MIN_MAX_FRAME_SIZE),
+            max_frame_size: config.frame_limit().min(handshake::FRAME_MAX),
             remote_max_frame_size: MIN_MAX_FRAME_SIZE as usize,
             remote_channel_max: u16::MAX,
             sessions: Slab::new(),
@@ -140,7 +141,7 @@ impl Connection {
                 }
             }
             let bytes: &'a [u8] = input;
-            let frame = match frame::split(bytes, self.max_frame_size) {
+            let Frame { kind, channel, body } = match frame::split(bytes, self.max_frame_size) {
                 Ok(Some((frame, length))) => {
                     *input = &bytes[length..];
                     self.timers.received = now;
@@ -152,15 +153,18 @@ impl Connection {
                     continue;
                 }
             };
-            let result = if !self.attention && frame.kind == FrameKind::Amqp && fast::is_transfer(frame.body) {
-                self.on_transfer(frame.channel, frame.body).map(|incoming| incoming.map(Event::Transfer))
+            if !self.attention && kind == FrameKind::Amqp && fast::is_transfer(body) {
+                match self.on_transfer(channel, body) {
+                    Ok(Some(event)) => return Some(event),
+                    Ok(None) => {}
+                    Err(fault) => self.fail(*fault),
+                }
             } else {
-                self.on_frame(&frame)
-            };
-            match result {
-                Ok(Some(event)) => return Some(event),
-                Ok(None) => {}
-                Err(fault) => self.fail(*fault),
+                match self.on_frame(Frame { kind, channel, body }) {
+                    Ok(Some(event)) => return Some(event),
+                    Ok(None) => {}
+                    Err(fault) => self.fail(*fault),
+                }
             }
         }
     }
@@ -187,7 +191,8 @@ impl Connection {
             *input = &[];
             return Attention::Wait;
         }
-        if self.unanswered.is_some() || self.state == State::OpenReceived || self.sasl.owes() {
+        let unanswered = self.unanswered.is_some() && !self.state.closing();
+        if unanswered || self.state == State::OpenReceived || self.sasl.owes() {
             return Attention::Wait;
         }
         if self.awaits_header() {

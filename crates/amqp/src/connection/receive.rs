@@ -15,32 +15,34 @@ pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
 
 impl Connection {
     /// Any frame but a transfer on an open connection, which `on_transfer` takes.
-    pub(super) fn on_frame<'a>(&mut self, frame: &Frame<'a>) -> Result<Option<Event<'a>>, Box<Fault>> {
-        match frame.kind {
-            FrameKind::Sasl if self.sasl != Sasl::Off => return self.on_sasl(frame.body),
+    #[inline(never)]
+    pub(super) fn on_frame<'a>(
+        &mut self,
+        Frame { kind, channel, body }: Frame<'a>,
+    ) -> Result<Option<Event<'a>>, Box<Fault>> {
+        match kind {
+            FrameKind::Sasl if self.sasl != Sasl::Off => return self.on_sasl(body),
             FrameKind::Amqp if self.sasl == Sasl::Off => {}
             kind => {
                 let description = format!("{kind:?} frame outside of its layer");
                 return Err(Fault::connection(condition::FRAMING_ERROR, description));
             }
         }
-        if frame.body.is_empty() {
+        if body.is_empty() {
             return Ok(None);
         }
         if self.state == State::Opened {
-            if fast::is_disposition(frame.body) {
-                return self.on_disposition(frame.channel, &fast::disposition(frame.body)?);
+            if fast::is_disposition(body) {
+                return self.on_disposition(channel, &fast::disposition(body)?);
             }
-            if fast::is_flow(frame.body) {
-                return self.on_flow(frame.channel, &mut fast::flow(frame.body)?);
+            if fast::is_flow(body) {
+                return self.on_flow(channel, &mut fast::flow(body)?);
             }
         }
-        match decode_performative(frame.body)?.0 {
+        match decode_performative(body)?.0 {
             // In an encoding of its descriptor that nobody is known to use.
-            Performative::Transfer(_) if self.state == State::Opened => {
-                Ok(self.on_transfer(frame.channel, frame.body)?.map(Event::Transfer))
-            }
-            performative => self.on_performative(frame.channel, performative, frame.body),
+            Performative::Transfer(_) if self.state == State::Opened => self.on_transfer(channel, body),
+            performative => self.on_performative(channel, performative, body),
         }
     }
 

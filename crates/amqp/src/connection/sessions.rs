@@ -66,7 +66,7 @@ impl Connection {
     /// Tells the driver that a session is over, after each of its links.
     pub(super) fn tell_ended(&mut self, index: u32, error: Option<Error>) {
         let places: Vec<u32> =
-            self.links.iter().filter(|(_, link)| link.session == index).map(|(place, _)| place as u32).collect();
+            self.sessions.get(index as usize).map(|session| session.places().collect()).unwrap_or_default();
         for place in places {
             if let Some(link) = self.links.get_mut(place as usize) {
                 link.state = LinkState::Detached;

@@ -62,11 +62,11 @@ impl Connection {
     /// the delivery is settled by the sender's disposition, which needs no call.
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
-        let Some(link) = self.links.get(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
+        let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
             return;
         };
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
-        let settled = link.rcv_settle_mode == ReceiverSettleMode::First || session.settle_first.remove(&delivery_id);
+        let settled = link.rcv_settle_mode == ReceiverSettleMode::First || link.settle_first.remove(&delivery_id);
         session.received.push(delivery_id, Some(outcome), settled);
         Self::mark_due(&mut self.due, link.session, session);
     }

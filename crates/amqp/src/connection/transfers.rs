@@ -2,7 +2,8 @@
 //! nothing is allocated but the bytes written.
 
 use super::fault::Fault;
-use super::{Connection, Incoming, LinkId, Outgoing, SendError};
+use super::state::State;
+use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError};
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
 use crate::link::Link;
 use crate::link::state::State as LinkState;
@@ -10,13 +11,39 @@ use crate::session::Session;
 use crate::session::state::State as SessionState;
 use crate::types::{ReceiverSettleMode, Role, SenderSettleMode, condition};
 
-use super::state::State;
-
 impl Connection {
     /// A transfer frame of the peer on an open connection.
-    #[inline]
-    pub(super) fn on_transfer<'a>(&mut self, channel: u16, body: &'a [u8]) -> Result<Option<Incoming<'a>>, Box<Fault>> {
-        let view = fast::transfer(body)?;
+    #[inline(always)]
+    pub(super) fn on_transfer<'a>(&mut self, channel: u16, body: &'a [u8]) -> Result<Option<Event<'a>>, Box<Fault>> {
+        let decoded = fast::transfer(body);
+        let view = match &decoded {
+            Ok(view) => view,
+            Err(error) => return Err(error.clone().into()),
+        };
+        let Some((place, first)) = self.admit(channel, view)? else { return Ok(None) };
+        let Some(link) = self.links.get(place as usize) else { return Ok(None) };
+        let delivery = &link.delivery;
+        let (delivery_id, message_format) = match view.delivery_id {
+            Some(id) if first => (id, view.message_format.unwrap_or_default()),
+            _ => (delivery.id, delivery.message_format),
+        };
+        Ok(Some(Event::Transfer(Incoming {
+            link: LinkId(place),
+            delivery_id,
+            first,
+            more: delivery.in_progress,
+            aborted: view.aborted,
+            settled: delivery.settled,
+            message_format,
+            payload: if view.aborted { &[] } else { view.payload },
+            tag: if first { view.delivery_tag.unwrap_or_default() } else { &[] },
+            state: if view.state.is_none() { None } else { state_of(view) },
+        })))
+    }
+
+    /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not the driver's to see.
+    #[inline(always)]
+    fn admit(&mut self, channel: u16, view: &TransferView<'_>) -> Result<Option<(u32, bool)>, Box<Fault>> {
         let index = self.channels.get(u32::from(channel)).unwrap_or(u32::MAX);
         let Some(session) = self.sessions.get_mut(index as usize).filter(|s| s.state == SessionState::Mapped) else {
             return self.session_of(channel, "transfer").map(|_| None);
@@ -28,61 +55,48 @@ impl Connection {
         }
         let place = session.links.get(view.handle);
         let Some((place, link)) = place.and_then(|place| Some((place, self.links.get_mut(place as usize)?))) else {
-            let description = format!("transfer.handle: {} is not attached", view.handle);
-            return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
+            return Err(unattached(index, view.handle));
         };
         if link.state != LinkState::Attached || link.role != Role::Receiver {
-            return astray(index, session, place, link, &view);
+            return astray(index, session, place, link, view).map(|()| None);
         }
-        match link.receive(&view) {
-            Ok(true) => {
-                if let Err(expected) = session.count_delivery(link.delivery.id) {
-                    return Err(out_of_sequence(index, link.delivery.id, expected));
-                }
-                if view.rcv_settle_mode.is_some() {
-                    override_mode(session, place, link, &view)?;
-                }
-                Ok(arrived(place, link, &view, true))
-            }
-            Ok(false) => Ok(arrived(place, link, &view, false)),
+        let first = match link.receive(view) {
+            Ok(first) => first,
             Err(error) => {
                 session.skip_delivery(view.delivery_id);
-                Err(Box::new(Fault::Link(place, error)))
+                return Err(Box::new(Fault::Link(place, error)));
+            }
+        };
+        if first {
+            if let Err(expected) = session.count_delivery(link.delivery.id) {
+                return Err(out_of_sequence(index, link.delivery.id, expected));
+            }
+            if view.rcv_settle_mode.is_some() {
+                override_mode(place, link, view)?;
             }
         }
+        if view.aborted && !link.settle_first.is_empty() {
+            link.settle_first.remove(&link.delivery.id);
+        }
+        Ok((!link.delivery.ignored).then_some((place, first)))
     }
 }
 
-/// A frame that is the driver's to see.
-#[inline]
-fn arrived<'a>(place: u32, link: &Link, view: &TransferView<'a>, first: bool) -> Option<Incoming<'a>> {
-    let delivery = &link.delivery;
-    if delivery.ignored {
-        return None;
-    }
-    Some(Incoming {
-        link: LinkId(place),
-        delivery_id: delivery.id,
-        first,
-        more: delivery.in_progress,
-        aborted: view.aborted,
-        settled: delivery.settled,
-        message_format: delivery.message_format,
-        payload: if view.aborted { &[] } else { view.payload },
-        tag: if first { view.delivery_tag.unwrap_or_default() } else { &[] },
-        state: view.state,
-    })
+/// Apart, because a copy of the field in one go would wait for the two halves that were just written.
+#[cold]
+fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
+    view.state
 }
 
 /// A frame for a link that takes none: dropped while the peer may not know that the link is over.
 #[cold]
-fn astray<'a>(
+fn astray(
     index: u32,
     session: &mut Session,
     place: u32,
     link: &mut Link,
-    view: &TransferView<'a>,
-) -> Result<Option<Incoming<'a>>, Box<Fault>> {
+    view: &TransferView<'_>,
+) -> Result<(), Box<Fault>> {
     session.skip_delivery(view.delivery_id);
     if link.role == Role::Sender {
         let description = format!("transfer.handle: {} is a link on which the peer receives", view.handle);
@@ -93,13 +107,18 @@ fn astray<'a>(
         Err(error) if error.condition == condition::TRANSFER_LIMIT_EXCEEDED => {
             Err(Fault::session(index, condition::ERRANT_LINK, "transfers go on after the link was detached"))
         }
-        _ => Ok(None),
+        _ => Ok(()),
     }
 }
 
 #[cold]
 fn window_violation(index: u32) -> Box<Fault> {
     Fault::session(index, condition::WINDOW_VIOLATION, "transfer beyond the incoming-window granted")
+}
+
+#[cold]
+fn unattached(index: u32, handle: u32) -> Box<Fault> {
+    Fault::session(index, condition::UNATTACHED_HANDLE, format!("transfer.handle: {handle} is not attached"))
 }
 
 #[cold]
@@ -110,14 +129,14 @@ fn out_of_sequence(index: u32, found: u32, expected: u32) -> Box<Fault> {
 
 /// Applies a transfer's own receiver settle mode, which may ask for less than the link's, never for more (2.7.5).
 #[cold]
-fn override_mode(session: &mut Session, place: u32, link: &Link, view: &TransferView<'_>) -> Result<(), Box<Fault>> {
+fn override_mode(place: u32, link: &mut Link, view: &TransferView<'_>) -> Result<(), Box<Fault>> {
     match (link.rcv_settle_mode, view.rcv_settle_mode) {
         (ReceiverSettleMode::First, Some(ReceiverSettleMode::Second)) => {
             let description = "transfer.rcv-settle-mode: second on a link that was attached as first";
             Err(Fault::link(place, condition::INVALID_FIELD, description))
         }
         (ReceiverSettleMode::Second, Some(ReceiverSettleMode::First)) if !link.delivery.settled => {
-            session.settle_first.insert(link.delivery.id);
+            link.settle_first.insert(link.delivery.id);
             Ok(())
         }
         _ => Ok(()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod state;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use state::State;
@@ -59,6 +60,8 @@ pub(crate) struct Link {
     pub(crate) delivery: Delivery,
     /// bytes of the largest message: ours if receiving, the peer's if sending
     size_max: u64,
+    /// receiving: deliveries that are to be settled at once although the link settles second (2.7.5)
+    pub(crate) settle_first: BTreeSet<u32>,
     /// sending: deliveries without outcome
     pub(crate) unsettled: u32,
     pub(crate) name: Arc<str>,
@@ -88,6 +91,7 @@ impl Link {
             granted: false,
             delivery: Delivery::default(),
             size_max: UNLIMITED,
+            settle_first: BTreeSet::new(),
             unsettled: 0,
             name,
             default_outcome: None,
@@ -130,7 +134,7 @@ impl Link {
     }
 
     /// Receiving: takes a frame of a delivery; `first` of the result tells whether it begins one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(&mut self, view: &TransferView<'_>) -> Result<bool, Error> {
         let first = !self.delivery.in_progress;
         if first {
@@ -148,7 +152,7 @@ impl Link {
         Ok(first)
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
         let (Some(id), Some(_)) = (view.delivery_id, view.delivery_tag) else {
             return Err(self.missing_identity(view));

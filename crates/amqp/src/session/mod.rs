@@ -18,10 +18,12 @@ use crate::types::{Begin, Error, Fields, Flow, condition};
 /// What we call the window of what we may send: no limit of ours, the peer's incoming window decides.
 const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 
-/// Numbers of our handles: the lowest that is free.
+/// Our handles, and the places of their links.
 #[derive(Debug, Default)]
 struct Handles {
-    next: u32,
+    /// by handle
+    places: Vec<Option<u32>>,
+    /// below the highest in use
     free: BTreeSet<u32>,
 }
 
@@ -57,8 +59,6 @@ pub(crate) struct Session {
     flow_due: bool,
     /// what we tell about deliveries we received
     pub(crate) received: Ranges,
-    /// deliveries that are to be settled at once on a link that settles second (2.7.5)
-    pub(crate) settle_first: BTreeSet<u32>,
 
     // outgoing (2.5.6)
     first_outgoing_id: u32,
@@ -90,7 +90,6 @@ impl Session {
             holds: 0,
             flow_due: false,
             received: Ranges::default(),
-            settle_first: BTreeSet::new(),
             first_outgoing_id: config.first_id,
             next_outgoing_id: config.first_id,
             room: 0,
@@ -219,25 +218,37 @@ impl Session {
         }
     }
 
-    /// A handle for a link of ours, unless the peer's handle-max is reached.
-    pub(crate) fn take_handle(&mut self) -> Option<u32> {
-        if let Some(handle) = self.handles.free.pop_first() {
+    /// The lowest free handle, for the link at `place`, unless the peer's handle-max is reached.
+    pub(crate) fn take_handle(&mut self, place: u32) -> Option<u32> {
+        let Handles { places, free } = &mut self.handles;
+        if let Some(handle) = free.pop_first() {
+            places[handle as usize] = Some(place);
             return Some(handle);
         }
-        let handle = self.handles.next;
+        let handle = places.len() as u32;
         if handle > self.remote_handle_max {
             return None;
         }
-        self.handles.next += 1;
+        places.push(Some(place));
         Some(handle)
     }
 
     /// Gives a handle back.
     pub(crate) fn free_handle(&mut self, handle: u32) {
-        self.handles.free.insert(handle);
-        while self.handles.next > 0 && self.handles.free.remove(&(self.handles.next - 1)) {
-            self.handles.next -= 1;
+        let Handles { places, free } = &mut self.handles;
+        if let Some(place) = places.get_mut(handle as usize) {
+            *place = None;
+            free.insert(handle);
         }
+        while places.last() == Some(&None) {
+            places.pop();
+            free.remove(&(places.len() as u32));
+        }
+    }
+
+    /// The places of all links of the session.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        self.handles.places.iter().copied().flatten()
     }
 
     /// Forgets all but the numbers of a session that waits only for the peer's end.
@@ -252,6 +263,7 @@ impl Session {
         self.received.trim();
         self.sent.trim();
         self.due_links.shrink_to_fit();
+        self.handles.places.shrink_to_fit();
     }
 }
 

@@ -91,12 +91,17 @@ fn section_2_6_12_delivery_ids_are_in_sequence() {
 fn section_2_6_2_the_lowest_free_handle_is_used() {
     let mut session = session(0, 4);
     session.remote_handle_max = 2;
-    assert_eq!([session.take_handle(), session.take_handle(), session.take_handle()], [Some(0), Some(1), Some(2)]);
-    assert_eq!(session.take_handle(), None);
+    assert_eq!([10, 11, 12].map(|place| session.take_handle(place)), [Some(0), Some(1), Some(2)]);
+    assert_eq!(session.take_handle(13), None);
     session.free_handle(1);
-    assert_eq!((session.take_handle(), session.take_handle()), (Some(1), None));
+    assert_eq!(session.places().collect::<Vec<_>>(), [10, 12]);
+    assert_eq!((session.take_handle(14), session.take_handle(15)), (Some(1), None));
+    assert_eq!(session.places().collect::<Vec<_>>(), [10, 14, 12]);
     for handle in [0, 2, 1] {
         session.free_handle(handle);
     }
-    assert!(session.handles.free.is_empty(), "nothing is kept for handles that were all given back");
+    assert!(
+        session.handles.places.is_empty() && session.handles.free.is_empty(),
+        "nothing is kept for handles that were all given back"
+    );
 }

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Below this length the ring is never thinned out.
 const RING_MIN: usize = 64;
 
+/// From this length on the ring is thinned out when there is little in it.
+const RING_MAX_HOLES: usize = 1024;
+
 /// Above every 32-bit id, so that ids just below the first one can be told from later ones.
 const EPOCH: u64 = 1 << 32;
 
@@ -49,36 +52,38 @@ impl Unsettled {
     /// Gives the next id to a delivery that is sent settled.
     #[inline]
     pub(crate) fn pass(&mut self) {
-        self.next += 1;
         if !self.ring.is_empty() {
             self.push(SETTLED);
         }
+        self.next += 1;
     }
 
     /// Gives the next id to a delivery of `link`.
     #[inline]
     pub(crate) fn insert(&mut self, link: u32, token: u64) {
+        self.push(Entry { token, link: Some(link) });
         self.next += 1;
         self.live += 1;
-        self.push(Entry { token, link: Some(link) });
     }
 
     #[inline]
     fn push(&mut self, entry: Entry) {
-        if self.ring.len() == self.ring.capacity() && self.ring.len() >= RING_MIN {
+        if self.ring.len() == self.ring.capacity() && self.ring.len() >= RING_MIN && self.holes() * 2 >= self.ring.len()
+        {
             self.thin_out();
         }
         self.ring.push_back(entry);
     }
 
-    /// Moves what is live out of a ring of which more than half is holes.
+    /// Settled deliveries in the ring.
+    fn holes(&self) -> usize {
+        self.ring.len() + self.stragglers.len() - self.live as usize
+    }
+
+    /// Moves what is live out of a ring that is mostly holes.
     #[cold]
     fn thin_out(&mut self) {
-        if (self.live as usize - self.stragglers.len()) * 2 > self.ring.len() {
-            return;
-        }
-        // `next` already counts the entry about to be pushed, or the ring is complete: both end at the same id.
-        let base = self.next - 1 - self.ring.len() as u64;
+        let base = self.next - self.ring.len() as u64;
         for (id, entry) in (base..).zip(self.ring.drain(..)) {
             if entry.link.is_some() {
                 self.stragglers.insert(id, entry);
@@ -106,6 +111,9 @@ impl Unsettled {
         self.live -= taken;
         if start == 0 {
             self.advance();
+        } else if self.ring.len() >= RING_MAX_HOLES && self.holes() * 8 >= self.ring.len() * 7 {
+            // Or a peer could have all the holes looked at again and again.
+            self.thin_out();
         }
     }
 
@@ -234,6 +242,17 @@ mod tests {
         assert!(unsettled.stragglers.len() <= 1);
         assert_eq!(take(&mut unsettled, 0, 0), [(3, 42)]);
         assert_eq!(unsettled.len(), 0);
+    }
+
+    #[test]
+    fn many_holes_are_looked_at_once() {
+        let mut unsettled = Unsettled::new(0);
+        for token in 0..4096 {
+            unsettled.insert(1, token);
+        }
+        assert_eq!(take(&mut unsettled, 1, 4094).len(), 4094);
+        assert!(unsettled.ring.is_empty());
+        assert_eq!(take(&mut unsettled, 0, 5000), [(1, 0), (1, 4095)]);
     }
 
     #[test]

@@ -273,6 +273,29 @@ fn section_2_4_6_close_before_the_connection_is_open() {
 }
 
 #[test]
+fn section_2_4_3_a_close_does_not_wait_for_the_driver_to_answer_an_attach() {
+    let mut raw = Raw::begun(Config::default());
+    raw.side.answers = false;
+    raw.send(0, link("unanswered", 0, Role::Sender));
+    raw.side.take();
+    raw.side.machine.close(None);
+    raw.send(0, Performative::Close(Close::default()));
+    assert_eq!(raw.side.only(), Event::Closed { error: None, by: ClosedBy::Local });
+}
+
+#[test]
+fn section_2_4_1_frames_are_small_until_the_connection_is_open() {
+    let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
+    raw.bytes(&protocol_header(Protocol::Amqp));
+    raw.bytes(&[0, 0, 0x40, 1]);
+    raw.assert_closed(&condition::FRAMING_ERROR, "16385 is above the max-frame-size 16384");
+
+    let mut raw = Raw::begun(Config::default());
+    raw.bytes(&[0, 2, 0, 0]);
+    assert!(raw.side.take().is_empty(), "131072 bytes are taken now");
+}
+
+#[test]
 fn section_2_4_3_frames_under_way_when_we_close_are_dropped() {
     let (mut raw, _) = Raw::attached(Config::default(), Role::Sender);
     raw.side.machine.close(None);

@@ -165,6 +165,27 @@ fn section_2_7_5_a_transfer_may_ask_to_be_settled_first() {
 }
 
 #[test]
+fn section_2_7_5_what_a_transfer_asked_for_goes_with_its_delivery() {
+    let mut raw = Raw::begun(config());
+    let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
+    wanted.rcv_settle_mode = ReceiverSettleMode::Second;
+    raw.send(0, Performative::Attach(wanted));
+    let link = raw.side.machine.links().next().unwrap();
+    raw.written();
+    let asking = Transfer { rcv_settle_mode: Some(ReceiverSettleMode::First), more: true, ..transfer(0, 0) };
+    raw.send(0, Performative::Transfer(Box::new(asking)));
+    let abort = Transfer { delivery_id: None, delivery_tag: None, aborted: true, ..transfer(0, 0) };
+    raw.send(0, Performative::Transfer(Box::new(abort)));
+    raw.side.machine.settle(link, 0, &ACCEPTED);
+    raw.bytes(b"");
+    let written = raw.written();
+    assert!(
+        matches!(&written[..], [(_, Performative::Disposition(said))] if !said.settled),
+        "the aborted delivery is forgotten: {written:?}"
+    );
+}
+
+#[test]
 fn section_2_6_12_outcomes_out_of_order_are_sorted_into_ranges() {
     let (mut pair, _, link, theirs) = sender(Config { first_id: u32::MAX - 3, ..config() }, config(), 100);
     for token in 0..8 {
