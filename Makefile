@@ -76,7 +76,7 @@ check-all: setup-interop format lint types layers tidy ## check, all foreign cli
 	$(BIN)/pytest $(T) $(ARGS)
 
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
-	$(CARGO) build --release --locked -p enmasse-forwarder
+	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client
 	$(BIN)/python bench/run.py $(ARGS)
 
 docs: $(STAMPS)/dev ## build the documentation into site/

@@ -1,0 +1,163 @@
+"""The cases of `make bench`: what the load tool is asked to do, and the figure to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Report = dict[str, Any]
+"""What the load tool printed for one run."""
+
+FORWARDER_RATE_MIN = 4_000_000
+"""Messages a second (100 B, presettled) through the bare forwarder, or no ratio counts."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    `figure` takes the number out of a report; `reach` is the least (or, with `lower_is_better`,
+    the most) share of the bare forwarder's figure, or with `absolute` the figure itself.
+    `server_us_max` is microseconds of server CPU a message. `rivals`: also run on the brokers.
+    """
+
+    name: str
+    options: dict[str, str]
+    figure: Callable[[Report], float]
+    unit: str
+    reach: float
+    absolute: bool = False
+    lower_is_better: bool = False
+    server_us_max: float | None = None
+    address: str = "anycast"
+    rivals: bool = False
+    runs: int | None = None
+    seconds: float | None = None
+    server: str = "node"
+    against: str | None = None
+    extra: dict[str, Callable[[Report], float]] = field(default_factory=dict)
+
+
+def rate(report: Report) -> float:
+    """Messages that arrived a second."""
+    return float(report["messages_per_s"])
+
+
+def latency(quantile: str) -> Callable[[Report], float]:
+    """Microseconds from when a message was due to its arrival."""
+    return lambda report: float(report["latency"][quantile])
+
+
+def dropped_percent(report: Report) -> float:
+    """Copies that were sent and did not arrive, in percent."""
+    totals = report["totals"]
+    wanted = int(totals["sent"]) * int(report["receivers"])
+    return 100.0 * max(0, wanted - int(totals["received"])) / max(1, wanted)
+
+
+def connections_per_s(report: Report) -> float:
+    """New connections a second."""
+    return float(report["connections_per_s"])
+
+
+def kib_per_connection(report: Report) -> float:
+    """Resident KiB of the server a connection."""
+    return float(report["kib_per_connection_held"])
+
+
+def _load(body: int, links: int = 1, presettled: bool = False) -> dict[str, str]:
+    return {
+        "body": str(body),
+        "senders": str(links),
+        "receivers": str(links),
+        "presettled": str(presettled).lower(),
+    }
+
+
+CASES = (
+    Case(
+        "100 B, 1x1, presettled",
+        _load(100, presettled=True),
+        rate,
+        "msg/s",
+        0.33,
+        server_us_max=0.8,
+    ),
+    Case("100 B, 1x1, unsettled", _load(100), rate, "msg/s", 0.22, server_us_max=1.1, rivals=True),
+    Case("1 KiB, 1x1, unsettled", _load(1024), rate, "msg/s", 0.40, rivals=True),
+    Case("1 KiB, 4x4, unsettled", _load(1024, 4), rate, "msg/s", 0.40, rivals=True),
+    Case("64 KiB, 1x1, unsettled", _load(65_536), rate, "msg/s", 0.75, rivals=True),
+    Case(
+        "100 B, 1 to 100, multicast presettled",
+        {
+            "body": "100",
+            "senders": "1",
+            "receivers": "100",
+            "presettled": "true",
+            "multicast": "true",
+        },
+        rate,
+        "deliveries/s",
+        3_000_000,
+        absolute=True,
+        address="multicast",
+        extra={"dropped %": dropped_percent},
+    ),
+    *(
+        Case(
+            f"latency {quantile} at {at}/s",
+            {**_load(100), "rate": str(at)},
+            latency(f"{quantile}_us"),
+            "us",
+            share,
+            lower_is_better=True,
+            runs=9,
+            seconds=10.0,
+        )
+        for at in (1000, 50_000)
+        for quantile, share in (("p50", 1.3), ("p99", 1.5))
+    ),
+    Case(
+        "idle connection with a link, 10,000",
+        {"mode": "idle", "connections": "9500", "link": "receiver"},
+        kib_per_connection,
+        "KiB each",
+        8.0,
+        absolute=True,
+        lower_is_better=True,
+        runs=1,
+    ),
+    Case(
+        "new connections, ANONYMOUS",
+        {"mode": "connect", "link": "none", "mechanism": "ANONYMOUS"},
+        connections_per_s,
+        "1/s",
+        10_000,
+        absolute=True,
+    ),
+    Case(
+        "new connections, TLS and SCRAM-SHA-256",
+        {"mode": "connect", "link": "none", "mechanism": "SCRAM-SHA-256"},
+        connections_per_s,
+        "1/s",
+        0,
+        absolute=True,
+        server="secure",
+    ),
+    Case(
+        "10,000 addresses, 5,000 + 5,000 links, 10 connections",
+        {
+            **_load(100, 5000),
+            "addresses": "5000",
+            "connections": "10",
+            "credit": "100",
+        },
+        rate,
+        "msg/s",
+        0.80,
+        address="many/%d",
+        server="many",
+        against="100 B, 1x1, unsettled",
+    ),
+)

@@ -1,0 +1,219 @@
+"""`make bench`: the node beside the bare forwarder, Artemis and RabbitMQ, interleaved, as ratios.
+
+Each case runs on one server after the other, `--runs` times over; the median counts. A ratio counts
+only if in this run the tool drove the forwarder at `FORWARDER_RATE_MIN`: a slow tool flatters.
+Prints a table, and with `--json FILE` writes every report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import servers
+from cases import CASES, FORWARDER_RATE_MIN, Case, Report
+
+TOOL = servers.ROOT / "target/release/enmasse-load"
+TIMEOUT_S = 180
+
+Results = dict[tuple[str, str], list[Report]]
+"""Reports by case and server."""
+
+
+def measure(case: Case, server: servers.Server, seconds: float) -> Report:
+    """One run of the load tool; raises `servers.Unavailable` with what the tool said."""
+    options = {**case.options, **server.options}
+    options["url"] = server.url
+    options["address"] = server.address or case.address
+    options["duration"] = str(case.seconds or seconds)
+    options["warmup"] = "1"
+    options["pids"] = ",".join(map(str, server.pids))
+    command = [str(TOOL)]
+    for name, value in options.items():
+        command += [f"--{name}", value]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise servers.Unavailable(done.stderr.strip())
+    report: Report = json.loads(done.stdout)
+    return report
+
+
+def run_cases(
+    cases: list[Case], running: list[servers.Server], arguments: argparse.Namespace, into: Results
+) -> None:
+    """Interleaves: every round measures every case on every server."""
+    seen: set[str] = set()
+    for case in cases:
+        # Latency percentiles of one load come from the same runs.
+        options = json.dumps([case.options, case.address, case.server], sort_keys=True)
+        if options in seen:
+            continue
+        seen.add(options)
+        same = [
+            c
+            for c in cases
+            if json.dumps([c.options, c.address, c.server], sort_keys=True) == options
+        ]
+        rounds = 1 if arguments.quick else (case.runs or arguments.runs)
+        for turn in range(rounds):
+            for server in running:
+                if server.name == "forwarder" and (case.absolute or case.against):
+                    continue
+                if server.name not in ("EnMasse", "forwarder") and not case.rivals:
+                    continue
+                print(
+                    f"  {case.name} on {server.name}, {turn + 1} of {rounds}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                try:
+                    report = measure(case, server, arguments.seconds)
+                except (servers.Unavailable, subprocess.TimeoutExpired) as error:
+                    print(f"  {case.name} on {server.name}: {error}", file=sys.stderr)
+                    continue
+                for other in same:
+                    into[(other.name, server.name)].append(report)
+
+
+def median(results: Results, case: Case, server: str) -> float | None:
+    """The median figure of a case on a server; `None` if it never ran."""
+    reports = results.get((case.name, server))
+    return statistics.median(case.figure(report) for report in reports) if reports else None
+
+
+def _cpu(results: Results, case: Case, server: str, what: str) -> float | None:
+    values = [report["cpu"].get(what) for report in results.get((case.name, server), [])]
+    numbers = [float(value) for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
+
+
+def row(results: Results, case: Case) -> list[str]:
+    """One line of the table."""
+    ours = median(results, case, "EnMasse")
+    if ours is None:
+        return [case.name, "not run", "", "", "", "", "", ""]
+    limit = median(
+        results,
+        next((c for c in CASES if c.name == case.against), case),
+        "EnMasse" if case.against else "forwarder",
+    )
+    figure = ours if case.absolute else ours / limit if limit else None
+    met = figure is not None and (
+        figure <= case.reach if case.lower_is_better else figure >= case.reach
+    )
+    server_us = _cpu(results, case, "EnMasse", "server_us_per_message")
+    if case.server_us_max is not None and server_us is not None:
+        met = met and server_us <= case.server_us_max
+    wanted = f"{case.reach:,.0f} {case.unit}" if case.absolute else f"{case.reach:.2f}"
+    if case.server_us_max is not None:
+        wanted += f", {case.server_us_max} us"
+    notes = [
+        f"{name} {statistics.median(map(of, results[(case.name, 'EnMasse')])):.2f}"
+        for name, of in case.extra.items()
+    ]
+    for rival in ("Artemis", "RabbitMQ"):
+        theirs = median(results, case, rival)
+        if theirs:
+            notes.append(f"{rival} {theirs:,.0f}")
+    tool_us = _cpu(results, case, "EnMasse", "tool_us_per_message")
+    return [
+        case.name,
+        f"{ours:,.0f} {case.unit}" if ours >= 100 else f"{ours:.2f} {case.unit}",
+        f"{limit:,.0f}" if limit else "",
+        f"{figure:.2f}" if figure is not None and not case.absolute else "",
+        f"{server_us:.3f}" if server_us is not None else "",
+        f"{tool_us:.3f}" if tool_us is not None else "",
+        ("reached: " if met else "short of: ") + wanted,
+        "; ".join(notes),
+    ]
+
+
+def table(results: Results, cases: list[Case]) -> str:
+    """The results as a Markdown table."""
+    head = [
+        "case",
+        "EnMasse",
+        "forwarder",
+        "ratio",
+        "server us/msg",
+        "tool us/msg",
+        "goal",
+        "beside it",
+    ]
+    lines = [head, ["---"] * len(head), *(row(results, case) for case in cases)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def verdict(results: Results) -> str:
+    """Whether the ratios of this run count."""
+    driven = median(results, CASES[0], "forwarder")
+    if driven is None:
+        return "The bare forwarder was not run: no ratio counts."
+    if driven < FORWARDER_RATE_MIN:
+        return (
+            f"The tool drove the bare forwarder at {driven:,.0f} msg/s, under "
+            f"{FORWARDER_RATE_MIN:,}: the ratios of this run do not count."
+        )
+    return (
+        f"The tool drove the bare forwarder at {driven:,.0f} msg/s (100 B, presettled): "
+        "the ratios count."
+    )
+
+
+def main() -> int:
+    """Runs what was asked for and prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=5, help="rounds of each case (latency: 9)")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="measured time of one run (latency: 10)"
+    )
+    parser.add_argument("--quick", action="store_true", help="one round of each case")
+    parser.add_argument("--no-rivals", action="store_true", help="leave Artemis and RabbitMQ out")
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
+    parser.add_argument("--json", type=Path, help="write every report to this file")
+    arguments = parser.parse_args()
+    cases = [case for case in CASES if arguments.only in case.name]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    results: Results = defaultdict(list)
+    servers.CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="enmasse-bench-") as name:
+        folder = Path(name)
+        with contextlib.ExitStack() as stack:
+            running = [
+                stack.enter_context(servers.node(folder)),
+                stack.enter_context(servers.forwarder()),
+            ]
+            for start in () if arguments.no_rivals else (servers.artemis, servers.rabbitmq):
+                try:
+                    running.append(stack.enter_context(start(folder)))
+                except servers.Unavailable as why:
+                    print(f"left out: {why}", file=sys.stderr)
+            run_cases(
+                [case for case in cases if case.server == "node"], running, arguments, results
+            )
+        for kind in ("secure", "many"):
+            if chosen := [case for case in cases if case.server == kind]:
+                with servers.node(folder, kind) as server:
+                    run_cases(chosen, [server], arguments, results)
+    print(table(results, cases))
+    print("\n" + verdict(results))
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps({f"{c} | {s}": r for (c, s), r in results.items()}, indent=1)
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

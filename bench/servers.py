@@ -1,0 +1,273 @@
+"""The servers of `make bench`: the node, the bare forwarder, two brokers; on loopback only."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "bench"
+START_S = 90
+"""How long a broker may take to start."""
+ARTEMIS = "2.44.0"
+PASSWORD = "bench-password"
+
+
+@dataclass
+class Server:
+    """A running server: where it listens, whose CPU counts, and what its clients must say."""
+
+    name: str
+    url: str
+    pids: list[int]
+    options: dict[str, str] = field(default_factory=dict)
+    address: str | None = None
+
+
+class Unavailable(Exception):
+    """The server cannot be had here; the text is one line for the user."""
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _await_port(port: int, process: subprocess.Popen[str], what: str) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise Unavailable(f"{what} ended at start with code {process.returncode}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.2)
+    raise Unavailable(f"{what} did not listen within {START_S} s")
+
+
+def _manifest(path: Path, kind: str) -> None:
+    base = "apiVersion: enmasse.io/v1beta1\n"
+    documents = [
+        f"{base}kind: AddressSpace\nmetadata: {{name: default}}\nspec: {{type: standard}}\n"
+    ]
+    addresses = [("anycast", "anycast"), ("multicast", "multicast")]
+    if kind == "many":
+        addresses += [(f"many/{number}", "anycast") for number in range(10_000)]
+    for name, type_ in addresses:
+        metadata = f"metadata: {{name: default.{name.replace('/', '-')}}}"
+        spec = f"spec: {{address: {name}, type: {type_}}}"
+        documents.append(f"{base}kind: Address\n{metadata}\n{spec}\n")
+    if kind == "secure":
+        password = base64.b64encode(PASSWORD.encode()).decode()
+        documents.append(
+            f"{base}kind: MessagingUser\nmetadata: {{name: default.bench}}\n"
+            "spec:\n  username: bench\n"
+            f"  authentication: {{type: password, password: {password}}}\n"
+            "  authorization: [{addresses: ['*'], operations: [send, recv]}]\n"
+        )
+    path.write_text("---\n".join(documents))
+
+
+@contextlib.contextmanager
+def node(folder: Path, kind: str = "node") -> Iterator[Server]:
+    """`enmasse up`; `secure` has a user and TLS, `many` has 10,000 addresses more."""
+    data = folder / kind
+    manifest = folder / f"{kind}.yaml"
+    _manifest(manifest, kind)
+    command = [
+        str(ROOT / ".venv/bin/enmasse"),
+        "up",
+        "--output",
+        "json",
+        "--data",
+        str(data),
+        "-f",
+        str(manifest),
+    ]
+    for name in ("amqp", "amqps", "http"):
+        command += [f"--{name}-port", "0"]
+    for name in ("ws", "wss"):
+        command += [f"--{name}-port", "off"]
+    with (folder / f"{kind}.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise Unavailable(f"enmasse up ended at start: see {folder / f'{kind}.log'}")
+        endpoints = json.loads(line)["endpoints"]
+        if kind == "secure":
+            url = f"amqps://bench:{PASSWORD}@localhost:{endpoints['amqps']['port']}"
+            yield Server("EnMasse", url, [process.pid], {"ca": str(data / "tls" / "ca.pem")})
+        else:
+            yield Server("EnMasse", f"amqp://127.0.0.1:{endpoints['amqp']['port']}", [process.pid])
+    finally:
+        _stop(process)
+
+
+@contextlib.contextmanager
+def forwarder() -> Iterator[Server]:
+    """The bare forwarder: what the machine allows."""
+    program = ROOT / "target/release/enmasse-forwarder"
+    process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        yield Server("forwarder", f"amqp://{address}", [process.pid], {"mechanism": "ANONYMOUS"})
+    finally:
+        _stop(process)
+
+
+def _artemis_home() -> Path:
+    home = CACHE / f"apache-artemis-{ARTEMIS}"
+    if home.is_dir():
+        return home
+    maven = shutil.which("mvn")
+    if maven is None or shutil.which("java") is None:
+        raise Unavailable("Artemis needs Maven and a JDK: install maven and default-jdk")
+    artifact = f"org.apache.activemq:apache-artemis:{ARTEMIS}:zip:bin"
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+    got = subprocess.run(
+        [maven, "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={CACHE}"],
+        capture_output=True,
+        text=True,
+    )
+    if got.returncode != 0:
+        raise Unavailable("Artemis could not be fetched by Maven")
+    with zipfile.ZipFile(CACHE / f"apache-artemis-{ARTEMIS}-bin.zip") as archive:
+        archive.extractall(CACHE)
+    (home / "bin" / "artemis").chmod(0o755)
+    return home
+
+
+@contextlib.contextmanager
+def artemis(folder: Path) -> Iterator[Server]:
+    """Apache Artemis with its NIO journal; messages are not durable, so the journal rests."""
+    home, port, instance = _artemis_home(), free_port(), folder / "artemis"
+    create = [
+        str(home / "bin/artemis"),
+        "create",
+        str(instance),
+        "--silent",
+        "--user",
+        "admin",
+        "--password",
+        "admin",
+    ]
+    create += [
+        "--allow-anonymous",
+        "--host",
+        "127.0.0.1",
+        "--default-port",
+        str(port),
+        "--no-amqp-acceptor",
+    ]
+    create += [
+        "--no-mqtt-acceptor",
+        "--no-stomp-acceptor",
+        "--no-hornetq-acceptor",
+        "--no-web",
+        "--nio",
+    ]
+    create += ["--no-autotune"]
+    made = subprocess.run(create, capture_output=True, text=True)
+    if made.returncode != 0:
+        raise Unavailable("Artemis could not make a broker instance")
+    with (folder / "artemis.log").open("w") as log:
+        process = subprocess.Popen(
+            [str(instance / "bin/artemis"), "run"],
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        _await_port(port, process, "Artemis")
+        options = {"capability": "queue", "mechanism": "ANONYMOUS"}
+        yield Server(
+            "Artemis", f"amqp://127.0.0.1:{port}", _children(process.pid), options, "bench"
+        )
+    finally:
+        for pid in _children(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 15)
+        _stop(process)
+
+
+def _children(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        listing = Path(f"/proc/{parent}/task/{parent}/children")
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in listing.read_text().split()]
+    return found
+
+
+@contextlib.contextmanager
+def rabbitmq(folder: Path) -> Iterator[Server]:
+    """RabbitMQ of the distribution, with its AMQP 1.0 plugin and a classic queue made on attach."""
+    programs = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    if not programs:
+        raise Unavailable(
+            "RabbitMQ is not installed: apt-get install --no-install-recommends rabbitmq-server"
+        )
+    port, home = free_port(), folder / "rabbitmq"
+    home.mkdir()
+    (home / ".erlang.cookie").write_text("bench")
+    (home / ".erlang.cookie").chmod(0o400)
+    (home / "plugins").write_text("[rabbitmq_amqp1_0].")
+    (home / "rabbitmq.conf").write_text(
+        f"listeners.tcp.1 = 127.0.0.1:{port}\namqp1_0.default_user = guest\nloopback_users = none\n"
+    )
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "RABBITMQ_NODENAME": f"bench{port}@localhost",
+        "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(home / "data"),
+        "RABBITMQ_LOG_BASE": str(home / "log"),
+        "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+    }
+    with (folder / "rabbitmq.log").open("w") as log:
+        process = subprocess.Popen(
+            [str(programs[-1])],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        _await_port(port, process, "RabbitMQ")
+        url = f"amqp://guest:guest@127.0.0.1:{port}"
+        yield Server(
+            "RabbitMQ", url, _children(process.pid), {"mechanism": "PLAIN"}, "/queue/bench"
+        )
+    finally:
+        for pid in reversed(_children(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 15)
+        _stop(process)
