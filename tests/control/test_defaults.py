@@ -1,0 +1,44 @@
+"""What is there without having been declared."""
+
+from doubles import TestClock, address, space, user
+from enmasse.control import Admission
+from enmasse.control.defaults import default_resources, with_default_space
+from enmasse.resources import Address, Resource
+from enmasse.resources.address import SERVED_TYPES
+from enmasse.store import MemoryStore
+
+
+def keys(resources: list[Resource]) -> list[str]:
+    return [str(resource.key) for resource in resources]
+
+
+def test_there_is_an_address_of_each_type_named_after_it() -> None:
+    addresses = [one for one in default_resources() if isinstance(one, Address)]
+    assert [(one.spec.address, one.spec.type) for one in addresses] == [
+        (type_, type_) for type_ in SERVED_TYPES
+    ]
+
+
+async def test_the_defaults_pass_the_admission() -> None:
+    store = MemoryStore(TestClock())
+    await Admission(store, exposed=False).apply(default_resources())
+    assert len(store.list()) == 1 + len(SERVED_TYPES)
+
+
+async def test_the_default_space_is_added_where_it_is_needed() -> None:
+    store = MemoryStore(TestClock())
+    assert keys(with_default_space([address()], store)) == [
+        "AddressSpace default",
+        "Address default.orders",
+    ]
+    assert keys(with_default_space([user()], store))[0] == "AddressSpace default"
+
+
+async def test_it_is_not_added_where_it_is_declared_or_not_needed() -> None:
+    store = MemoryStore(TestClock())
+    closed = space(authentication="standard")
+    assert with_default_space([address(), closed], store) == [address(), closed]
+    assert with_default_space([address("north.a")], store) == [address("north.a")]
+    assert with_default_space([address(namespace="n")], store) == [address(namespace="n")]
+    await store.put([closed])
+    assert with_default_space([address()], store) == [address()]
