@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Listener, ListenerKind};
@@ -163,7 +164,11 @@ impl Acceptor {
     fn accept_one(&mut self, index: usize) -> Option<Newcomer> {
         let bound = self.shared.connection_count_max;
         if self.shared.connection_count.load(Ordering::Relaxed) >= bound {
-            self.pause(format!("{bound} connections are open, the bound"));
+            // A bound that nobody knocks at is no pause.
+            self.listening[index].ready = has_waiting(&self.listening[index].listener);
+            if self.listening[index].ready {
+                self.pause(format!("{bound} connections are open, the bound"));
+            }
             return None;
         }
         let one = &mut self.listening[index];
@@ -203,6 +208,12 @@ impl Acceptor {
             self.shared.events.push(NodeEvent::new(Happening::AcceptPaused { reason }));
         }
     }
+}
+
+/// Whether somebody waits to be accepted.
+fn has_waiting(listener: &TcpListener) -> bool {
+    let mut set = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut set, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
 /// Out of descriptors or of kernel memory: it passes.

@@ -11,7 +11,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, SupportedProtocolVersion};
 
-use crate::config::TlsFiles;
+use crate::TlsFiles;
 
 /// A folder of its own for one test, gone with it.
 pub(crate) struct Folder(PathBuf);

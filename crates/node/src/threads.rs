@@ -26,7 +26,9 @@ fn install_hook() {
         let Some(name) = thread.name().filter(|name| name.starts_with(PREFIX)) else {
             return former(info);
         };
-        let what = info.payload_as_str().unwrap_or("no message");
+        let payload = info.payload();
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let what = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         eprintln!("enmasse: a bug stopped thread {name} at {place}: {what}; the process ends, start it again");
         std::process::abort();

@@ -350,7 +350,7 @@ fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
             assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{what}: {answer}");
             assert!(answer.contains(reason) && answer.contains("\r\n\r\n"), "{what}: {answer}");
             assert!(error.to_string().contains(reason), "{what}: {error}");
-            assert!(server.introduction().is_none() || server.is_ended());
+            assert!(server.introduction().is_none() && server.is_ended(), "{what}");
         }
     }
 }

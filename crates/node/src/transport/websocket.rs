@@ -47,6 +47,8 @@ enum State {
 #[derive(Debug)]
 pub(super) struct WebSocket {
     state: State,
+    /// the upgrade was granted
+    open: bool,
     /// a message of several frames is under way
     fragmented: bool,
     /// our close frame is out
@@ -55,11 +57,11 @@ pub(super) struct WebSocket {
 
 impl WebSocket {
     pub(super) fn server() -> Self {
-        Self { state: State::Upgrade(Vec::new()), fragmented: false, closed: false }
+        Self { state: State::Upgrade(Vec::new()), open: false, fragmented: false, closed: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Upgrade(_))
+        self.open
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -127,6 +129,7 @@ impl WebSocket {
                 // Our own response has only headers that are text, so it can always be written.
                 let _ = write_response(&mut *wire, &response);
                 self.state = State::Frame(Vec::new());
+                self.open = true;
                 Ok(length - before)
             }
             Err(reason) => {

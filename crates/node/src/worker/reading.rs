@@ -95,7 +95,9 @@ impl Worker {
         if socket.over {
             self.unwritten.push(key);
         }
-        self.welcome(now, key);
+        if opened.is_ok() {
+            self.welcome(now, key);
+        }
         if let Phase::Live(conn) = self.sockets[key as usize].phase {
             let used = self.shard.input(now, conn, &inner);
             self.trace(key, "in", &inner[..used]);
@@ -144,13 +146,12 @@ impl Worker {
     pub(super) fn feed_again(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
         let Phase::Live(conn) = socket.phase else { return };
-        if !socket.tail.is_empty() {
-            let mut tail = std::mem::take(&mut socket.tail);
-            let used = self.shard.input(now, conn, &tail);
-            self.trace(key, "in", &tail[..used]);
-            tail.drain(..used);
-            self.sockets[key as usize].tail = tail;
-        }
+        // Also without bytes: what the shard was told may have an event of its own behind it.
+        let mut tail = std::mem::take(&mut socket.tail);
+        let used = self.shard.input(now, conn, &tail);
+        self.trace(key, "in", &tail[..used]);
+        tail.drain(..used);
+        self.sockets[key as usize].tail = tail;
         self.queue_if_readable(key);
         self.again = true;
     }

@@ -96,7 +96,8 @@ impl Worker {
         }
         socket.over |= !open;
         let finished = matches!(socket.phase, Phase::Finishing(..));
-        let was_swollen = std::mem::replace(&mut socket.swollen, left >= OUTPUT_LOW_BYTES);
+        let was_swollen =
+            std::mem::replace(&mut socket.swollen, left >= OUTPUT_LOW_BYTES) || before >= OUTPUT_LOW_BYTES;
         if before > 0 {
             self.warm(key);
         }

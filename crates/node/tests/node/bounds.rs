@@ -1,0 +1,128 @@
+//! What happens at the bounds: too many connections, peers that do not read, peers that do not listen.
+
+use std::io::{ErrorKind, Read, Write};
+
+use enmasse_amqp::codec::encode_performative;
+use enmasse_amqp::types::{Begin, End, Open, Performative};
+use enmasse_node::ListenerKind::{Amqp, Amqps};
+use enmasse_node::{Happening, Limits, NodeConfig};
+
+use crate::harness::{Client, PATIENCE, Site, send_until_stuck, workers};
+
+#[test]
+fn at_the_bound_newcomers_wait_until_somebody_leaves() {
+    let limits = Limits { connections: Some(2), ..Limits::default() };
+    let site = Site::open(&NodeConfig { workers: 2, limits, ..NodeConfig::default() });
+    let (first, mut second) = (site.client(Amqp), site.client(Amqp));
+    let third = site.socket(Amqp);
+    let reason = site.event(|event| match &event.what {
+        Happening::AcceptPaused { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    assert!(reason.contains('2'), "{reason}");
+    // Those inside are served as ever.
+    second.receiver("anycast", 1);
+    let full = site.node.connect_in_process("default", None).unwrap_err();
+    assert_eq!(full.code(), "E5000");
+    drop(first);
+    let mut third = Client::start(Box::new(third), None);
+    third.receiver("anycast", 1);
+    let stats = site.stats();
+    assert_eq!((stats.connections, stats.connections_max, stats.accept_pauses), (2, 2, 1));
+}
+
+#[test]
+fn a_consumer_that_does_not_read_holds_its_producer_back_and_costs_bounded_memory() {
+    let site = Site::open(&workers(1));
+    for kind in [Amqp, Amqps] {
+        let mut to = site.client(kind);
+        to.receiver("anycast", 1_000_000);
+        let payload = vec![5; 60_000];
+        let (sent, from) = send_until_stuck(&site, &payload);
+        assert!(sent >= 100, "held back at once: {sent}");
+        for number in 0..sent {
+            assert_eq!(to.receive().2.len(), payload.len(), "message {number} of {sent}");
+        }
+        drop(from);
+        to.close();
+    }
+    assert_eq!(site.stats().workers[0].cut_off, 0);
+}
+
+#[test]
+fn a_peer_that_asks_and_never_listens_is_cut_off() {
+    let limits = Limits { output_hard_bytes: 2 << 20, ..Limits::default() };
+    let site = Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() });
+    let mut socket = site.socket(Amqp);
+    let mut words = b"AMQP\x00\x01\x00\x00".to_vec();
+    let open = Open { container_id: "a-talker".to_owned(), ..Open::default() };
+    encode_performative(&mut words, 0, &Performative::Open(Box::new(open)));
+    let begin = Begin {
+        remote_channel: None,
+        next_outgoing_id: 0,
+        incoming_window: 100,
+        outgoing_window: 100,
+        handle_max: u32::MAX,
+        offered_capabilities: Vec::new(),
+        desired_capabilities: Vec::new(),
+        properties: Vec::new(),
+    };
+    // Each session begun and ended asks for two frames in answer.
+    let mut question = Vec::new();
+    for _ in 0..1000 {
+        encode_performative(&mut question, 0, &Performative::Begin(Box::new(begin.clone())));
+        encode_performative(&mut question, 0, &Performative::End(End { error: None }));
+    }
+    socket.write_all(&words).unwrap();
+    let mut asked = 0usize;
+    while socket.write_all(&question).is_ok() {
+        asked += question.len();
+        assert!(asked < 1 << 30, "nobody stops the talker");
+    }
+    let waiting = site.event(|event| match event.what {
+        Happening::CutOff { waiting_bytes } => Some(waiting_bytes),
+        _ => None,
+    });
+    assert!(waiting > 2 << 20 && waiting < 8 << 20, "{waiting}");
+    let stats = site.stats();
+    assert_eq!((stats.workers[0].cut_off, stats.connections), (1, 0));
+}
+
+#[test]
+fn one_busy_connection_does_not_keep_the_others_from_their_turn() {
+    let site = Site::open(&workers(1));
+    let mut quiet = site.client(Amqp);
+    quiet.receiver("multicast", 1000);
+    // A megabyte and more always waits in this one's socket.
+    let mut socket = site.socket(Amqp);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.write_all(b"AMQP\x00\x01\x00\x00").unwrap();
+    let mut heartbeats = Vec::new();
+    let open = Open { container_id: "busy".to_owned(), ..Open::default() };
+    encode_performative(&mut heartbeats, 0, &Performative::Open(Box::new(open)));
+    heartbeats.extend([0, 0, 0, 8, 2, 0, 0, 0].repeat(200_000));
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let flood = std::thread::spawn(move || {
+        let mut written = 0;
+        while stopped.try_recv().is_err() {
+            let chunk = &heartbeats[written..heartbeats.len().min(written + 65_536)];
+            match socket.write(chunk) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+            if written == heartbeats.len() {
+                written = heartbeats.len() - 8 * 100_000;
+            }
+        }
+        let _ = socket.read(&mut [0; 512]);
+    });
+    let mut from = site.client(Amqp);
+    let out = from.sender(Some("multicast"));
+    for _ in 0..200 {
+        from.send(out, b"still here", true);
+        assert_eq!(quiet.receive().2, b"still here");
+    }
+    stop.send(()).unwrap();
+    flood.join().unwrap();
+}

@@ -1,0 +1,214 @@
+//! What the owner of a node does with it: plans, logins, figures, events, the trace, sessions in this process.
+
+use enmasse_amqp::sasl::{Hash, derive};
+use enmasse_amqp::types::{SaslCode, condition};
+use enmasse_node::ListenerKind::{Amqp, Amqps};
+use enmasse_node::{ErrorKind, Happening, Listener, ListenerKind};
+use serde_json::{Value, json};
+
+use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, workers};
+
+fn apply(site: &Site, plan: &Value) -> enmasse_node::Applied {
+    site.node.apply(&serde_json::from_value(plan.clone()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_new_plan_closes_links_at_deleted_addresses_and_others_notice_nothing() {
+    let site = Site::open(&workers(3));
+    let mut doomed: Vec<Client> = (0..6).map(|_| site.client(Amqp)).collect();
+    for client in &mut doomed {
+        client.receiver("multicast", 1);
+    }
+    let (mut to, mut from) = (site.client(Amqp), site.client(Amqp));
+    to.receiver("anycast", 10);
+    let out = from.sender(Some("anycast"));
+
+    let mut plan: Value = serde_json::from_str(OPEN_SPACE).unwrap();
+    plan["version"] = json!(3);
+    let gone = plan["spaces"][0]["addresses"].as_array_mut().unwrap().pop().unwrap();
+    let applied = apply(&site, &plan);
+    assert_eq!((applied.version, applied.added, applied.removed, applied.changed), (3, 0, 1, 0));
+    assert_eq!(applied.active, ["address-1"]);
+    for client in &mut doomed {
+        assert_eq!(client.detached().unwrap().condition, condition::RESOURCE_DELETED);
+    }
+    from.send(out, b"as ever", true);
+    assert_eq!(to.receive().2, b"as ever");
+
+    plan["version"] = json!(2);
+    let older = site.node.apply(&serde_json::from_value(plan.clone()).unwrap()).unwrap_err();
+    assert!(older.to_string().contains("older"), "{older}");
+    plan["version"] = json!(4);
+    plan["spaces"][0]["addresses"].as_array_mut().unwrap().push(gone);
+    assert_eq!(apply(&site, &plan).added, 1);
+    doomed[0].receiver("multicast", 1);
+}
+
+fn guarded_plan() -> String {
+    let verifier = derive(Hash::Sha256, "secret", b"0123456789abcdef", 4096.try_into().unwrap()).unwrap();
+    let base64 = |bytes: &[u8]| base64(bytes);
+    let plan = json!({"version": 1, "spaces": [{
+        "uid": "s", "names": ["guarded"],
+        "authentication": {"type": "standard", "anonymous": false, "mechanisms": ["SCRAM-SHA-256", "PLAIN"]},
+        "users": [{"name": "alice", "rights": [{"pattern": "#", "operations": ["send", "recv"]}], "verifiers": [{
+            "mechanism": "SCRAM-SHA-256", "salt": base64(&verifier.salt), "iterations": verifier.iterations,
+            "storedKey": base64(&verifier.stored_key), "serverKey": base64(&verifier.server_key)}]}],
+        "addresses": [{"uid": "a", "name": "orders", "type": "anycast"}]}]});
+    plan.to_string()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().chain(&[0, 0]).take(3).fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        for place in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= three.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[test]
+fn passwords_are_checked_aside_and_the_right_one_gets_in() {
+    let site = Site::new(&workers(2), &guarded_plan());
+    for kind in [Amqp, Amqps] {
+        let mut alice = Client::start(site.stream(kind), Some(plain("alice", "secret")));
+        alice.receiver("orders", 1);
+        for (user, password) in [("alice", "wrong"), ("bob", "secret")] {
+            let mut stranger = Client::bare(site.stream(kind), Some(plain(user, password)));
+            assert_eq!(stranger.sasl_code(), SaslCode::Auth);
+            stranger.read_to_end();
+        }
+        alice.close();
+    }
+}
+
+#[test]
+fn many_logins_at_once_all_get_an_answer() {
+    let site = Site::new(&workers(2), &guarded_plan());
+    let mut knocking: Vec<Client> =
+        (0..400).map(|_| Client::bare(site.stream(Amqp), Some(plain("alice", "secret")))).collect();
+    for client in &mut knocking {
+        client.say();
+    }
+    let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
+    let in_or_later = codes.iter().all(|code| matches!(code, SaslCode::Ok | SaslCode::SysTemp));
+    assert!(in_or_later && codes.contains(&SaslCode::Ok), "{codes:?}");
+    let refused: u64 = site.stats().workers.iter().map(|worker| worker.checks_refused).sum();
+    assert_eq!(codes.iter().filter(|code| **code == SaslCode::SysTemp).count() as u64, refused);
+}
+
+#[test]
+fn figures_and_lists_tell_what_is_there() {
+    let site = Site::open(&workers(2));
+    let (mut to, mut from) = (site.client(Amqp), site.client(Amqps));
+    to.receiver("anycast", 10);
+    let out = from.sender(Some("anycast"));
+    from.send(out, &[0; 100], true);
+    to.receive();
+    let stats = site.stats();
+    let names: Vec<&str> = stats.addresses.iter().map(|address| address.name.as_str()).collect();
+    assert_eq!(names, ["anycast", "multicast"]);
+    let anycast = &stats.addresses[0];
+    assert_eq!((anycast.senders, anycast.receivers, anycast.delivered, anycast.bytes), (1, 1, 1, 100));
+    assert_eq!((anycast.uid.as_str(), anycast.space.as_str()), ("address-1", "default.default"));
+    assert_eq!((stats.plan_version, stats.connections), (2, 2));
+
+    let list = site.node.connections().unwrap();
+    let transports: Vec<&str> = list.iter().map(|line| line.transport).collect();
+    assert_eq!(transports, ["amqp", "amqps"]);
+    for line in &list {
+        assert_eq!((line.space.as_deref(), line.container.as_deref()), (Some("default.default"), Some("a-test")));
+        assert_eq!(line.links, 1);
+        assert!(line.address.as_deref().unwrap().starts_with("127.0.0.1:"));
+    }
+    to.close();
+    from.close();
+    site.wait_for_close();
+}
+
+#[test]
+fn events_tell_who_came_what_was_refused_and_who_went() {
+    let site = Site::open(&workers(1));
+    let mut client = site.client(Amqp);
+    let transport = site.event(|event| match &event.what {
+        Happening::Opened { container, transport, .. } if container == "a-test" => Some(*transport),
+        _ => None,
+    });
+    assert_eq!(transport, "amqp");
+    client.sender(Some("nowhere"));
+    assert_eq!(client.detached().unwrap().condition, condition::NOT_FOUND);
+    let refused = site.event(|event| match &event.what {
+        Happening::AttachRefused { address, condition } => Some((address.clone(), condition.clone())),
+        _ => None,
+    });
+    assert_eq!(refused, ("nowhere".to_owned(), "amqp:not-found".to_owned()));
+    client.close();
+    assert_eq!(site.wait_for_close().0, None);
+    drop(site.client(Amqp));
+    assert!(site.wait_for_close().1.is_some(), "it broke off");
+}
+
+#[test]
+fn the_trace_shows_frames_of_one_connection_and_no_payload() {
+    let site = Site::open(&workers(2));
+    let mut client = site.client(Amqp);
+    client.receiver("multicast", 10);
+    let other = site.client(Amqp);
+    let id = site.node.connections().unwrap()[0].id;
+    site.node.trace(id, true);
+    // The order is carried out in the worker's next turn, before any answer to this.
+    site.stats();
+    let out = client.sender(Some("multicast"));
+    client.send(out, b"none of your business", true);
+    assert_eq!(client.receive().2, b"none of your business");
+    let (mut seen_in, mut seen_out) = (String::new(), String::new());
+    for event in site.node.events(usize::MAX) {
+        if let Happening::Trace { direction, frames } = event.what {
+            assert_eq!(event.connection, Some(id));
+            if direction == "in" { &mut seen_in } else { &mut seen_out }.push_str(&frames);
+        }
+    }
+    for said in [&seen_in, &seen_out] {
+        assert!(said.contains("attach") && said.contains("transfer"), "{said}");
+        assert!(!said.contains("business"), "{said}");
+    }
+    site.node.trace(id, false);
+    site.stats();
+    client.receiver("anycast", 1);
+    assert!(site.node.events(usize::MAX).iter().all(|event| !matches!(event.what, Happening::Trace { .. })));
+    drop(other);
+}
+
+#[test]
+fn a_session_in_this_process_is_let_in_as_whoever_it_is_for() {
+    let site = Site::new(&workers(2), &guarded_plan());
+    assert_eq!(site.node.connect_in_process("nowhere", None).unwrap_err().kind(), ErrorKind::Missing);
+    let connect = |user| {
+        let socket = site.node.connect_in_process("guarded", user).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client::start(Box::new(socket), None)
+    };
+    let (mut to, mut from) = (connect(Some("alice")), connect(Some("alice")));
+    to.receiver("orders", 1);
+    let out = from.sender(Some("orders"));
+    from.send(out, b"inside", true);
+    assert_eq!(to.receive().2, b"inside");
+    let line = &site.node.connections().unwrap()[0];
+    assert_eq!((line.transport, line.user.as_deref(), &line.address), ("local", Some("alice"), &None));
+}
+
+#[test]
+fn a_listener_that_cannot_be_had_says_why() {
+    let site = Site::open(&workers(1));
+    let listen = |kind: ListenerKind, port, tls| {
+        site.node.listen(Listener { kind, host: "127.0.0.1".to_owned(), port, tls }).unwrap_err()
+    };
+    let taken = listen(Amqp, site.port(Amqp), None);
+    assert_eq!((taken.kind(), taken.code()), (ErrorKind::Unavailable, "E6001"));
+    assert!(taken.to_string().contains(&site.port(Amqp).to_string()), "{taken}");
+    assert_eq!(listen(Amqps, 0, None).kind(), ErrorKind::Invalid);
+    assert_eq!(listen(Amqp, 0, Some(site.files.clone())).kind(), ErrorKind::Invalid);
+}

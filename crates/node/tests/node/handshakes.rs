@@ -1,0 +1,143 @@
+//! Peers that never get as far as AMQP, and what the handshakes tell.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+
+use enmasse_node::ListenerKind::{self, Amqp, Amqps, Ws, Wss};
+use enmasse_node::{Happening, Limits, NodeConfig};
+
+use crate::harness::{Client, KINDS, PATIENCE, Site, tls, workers};
+use crate::testing::Authority;
+
+const LIMIT: Duration = Duration::from_millis(200);
+
+fn impatient() -> Site {
+    let limits = Limits { handshake_timeout_ms: LIMIT.as_millis() as u64, ..Limits::default() };
+    Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() })
+}
+
+/// How long until the node ends the stream, while `say` gives a byte every now and then.
+fn time_to_end(site: &Site, kind: ListenerKind, mut words: impl Iterator<Item = u8>) -> Duration {
+    let mut socket = site.socket(kind);
+    let start = Instant::now();
+    socket.set_read_timeout(Some(LIMIT / 20)).unwrap();
+    loop {
+        match socket.read(&mut [0; 256]) {
+            Ok(0) => return start.elapsed(),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if let Some(byte) = words.next() {
+                    let _ = socket.write_all(&[byte]);
+                }
+            }
+            Err(_) => return start.elapsed(),
+        }
+        assert!(start.elapsed() < PATIENCE, "{kind:?}: the node waits for ever");
+    }
+}
+
+#[test]
+fn a_silent_peer_is_dropped_at_the_limit_on_each_listener() {
+    let site = impatient();
+    for kind in KINDS {
+        let waited = time_to_end(&site, kind, std::iter::empty());
+        assert!(waited >= LIMIT && waited < LIMIT * 20, "{kind:?}: {waited:?}");
+    }
+    assert_eq!(site.stats().workers[0].handshakes_timed_out, 3, "the plain one is the machine's to drop");
+    assert_eq!(site.stats().connections, 0);
+}
+
+#[test]
+fn a_peer_that_drips_gains_no_time() {
+    let site = impatient();
+    let request = b"GET / HTTP/1.1\r\nX-Slow: ".iter().copied().chain(std::iter::repeat(b'x'));
+    assert!(time_to_end(&site, Ws, request) < LIMIT * 20);
+    let header = b"AMQP\x00\x01\x00\x00\x00\x00\x01\x00\x02\x00\x00\x00".iter().copied();
+    assert!(time_to_end(&site, Amqp, header) < LIMIT * 20);
+    // A TLS record of 16 KiB that never ends.
+    let record = [22, 3, 1, 63, 255, 1, 0, 63, 251].into_iter().chain(std::iter::repeat(0));
+    assert!(time_to_end(&site, Amqps, record) < LIMIT * 20);
+    assert_eq!(site.stats().connections, 0);
+}
+
+#[test]
+fn who_speaks_something_else_is_told_so_and_the_operator_too() {
+    let site = Site::open(&workers(1));
+    let failure = |event: &enmasse_node::NodeEvent| match &event.what {
+        Happening::HandshakeFailed { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    let mut answer = String::new();
+    let mut socket = site.socket(Ws);
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert!(site.event(failure).starts_with("WebSocket: "));
+
+    let mut socket = site.socket(Amqps);
+    socket.write_all(b"AMQP\x00\x01\x00\x00").unwrap();
+    let mut alert = Vec::new();
+    socket.read_to_end(&mut alert).unwrap();
+    assert_eq!(alert.first(), Some(&21), "a TLS alert: {alert:?}");
+    assert!(site.event(failure).starts_with("TLS: "));
+
+    let mut socket = site.socket(Amqp);
+    socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut header = Vec::new();
+    socket.read_to_end(&mut header).unwrap();
+    assert!(header.starts_with(b"AMQP"), "the protocol spoken here: {header:?}");
+    assert_eq!(site.stats().workers[0].handshakes_failed, 2);
+}
+
+#[test]
+fn a_changed_certificate_serves_the_next_handshake() {
+    let site = Site::open(&workers(1));
+    let trust = site.authority.client(None, &[&rustls::version::TLS13]);
+    let serial = || {
+        let mut stream = tls(site.socket(Amqps), trust.clone());
+        stream.flush().unwrap();
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream.conn.peer_certificates().unwrap()[0].to_vec()
+    };
+    let (first, again) = (serial(), serial());
+    assert_eq!(first, again);
+    let mut before = site.client(Amqps);
+    site.authority.server_files(&site.folder, "localhost");
+    let later = std::time::SystemTime::now() + Duration::from_secs(5);
+    std::fs::File::options().append(true).open(&site.files.certificate).unwrap().set_modified(later).unwrap();
+    assert_ne!(serial(), first);
+    // Who is connected notices nothing.
+    before.receiver("anycast", 1);
+
+    std::fs::write(&site.files.certificate, "nonsense").unwrap();
+    assert_ne!(serial(), first);
+    let reason = site.event(|event| match &event.what {
+        Happening::CertificateUnusable { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    assert!(reason.contains("server.pem"), "{reason}");
+}
+
+#[test]
+fn a_client_certificate_of_somebody_elses_ca_does_not_get_in() {
+    let site = Site::open(&workers(1));
+    let config = site.authority.client_presenting(&Authority::new(), "mallory");
+    let mut stream = tls(site.socket(Amqps), config);
+    // TLS 1.3: the client believes itself connected until it hears of the refusal.
+    let _ = stream.write_all(b"AMQP\x00\x01\x00\x00");
+    assert!(stream.read(&mut [0; 8]).is_err());
+    assert_eq!(site.stats().workers[0].handshakes_failed, 1);
+}
+
+#[test]
+fn a_client_certificate_is_welcome_and_not_required() {
+    let site = Site::open(&workers(1));
+    for subject in [Some("alice"), None] {
+        let config = site.authority.client(subject, &[&rustls::version::TLS12]);
+        let mut client = Client::start(Box::new(tls(site.socket(Amqps), config)), None);
+        client.receiver("anycast", 1);
+        client.close();
+    }
+    let mut client = site.client(Wss);
+    client.close();
+}

@@ -1,0 +1,446 @@
+//! A node on free ports, and clients that block: the client machine over real sockets of each kind.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{
+    Attach, Error, Open, Outcome, ReceiverSettleMode, Role, SaslCode, SaslInit, SenderSettleMode, Source, Symbol,
+    Target,
+};
+use enmasse_node::{Happening, Listener, ListenerKind, Node, NodeConfig, NodeEvent, NodeStats, TlsFiles};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{Bytes, Message};
+
+use crate::testing::{Authority, Folder};
+
+pub(crate) const OPEN_SPACE: &str = include_str!("../../../../vectors/plans/open.json");
+
+/// What any blocking call of a client waits at most: longer means that something is lost.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A node with one listener of each kind.
+pub(crate) struct Site {
+    pub(crate) node: Node,
+    pub(crate) authority: Authority,
+    pub(crate) files: TlsFiles,
+    pub(crate) folder: Folder,
+    pub(crate) ports: [u16; 4],
+}
+
+pub(crate) const KINDS: [ListenerKind; 4] =
+    [ListenerKind::Amqp, ListenerKind::Amqps, ListenerKind::Ws, ListenerKind::Wss];
+
+impl Site {
+    /// A node with an open space.
+    pub(crate) fn open(config: &NodeConfig) -> Self {
+        Self::new(config, OPEN_SPACE)
+    }
+
+    pub(crate) fn new(config: &NodeConfig, plan: &str) -> Self {
+        let node = Node::start(config).unwrap();
+        node.apply(&serde_json::from_str(plan).unwrap()).unwrap();
+        let (authority, folder) = (Authority::new(), Folder::new("node"));
+        let mut files = authority.server_files(&folder, "localhost");
+        files.client_ca = Some(folder.path("ca.pem"));
+        let ports = KINDS.map(|kind| {
+            let tls = kind.is_secure().then(|| files.clone());
+            node.listen(Listener { kind, host: "127.0.0.1".to_owned(), port: 0, tls }).unwrap()
+        });
+        Self { node, authority, files, folder, ports }
+    }
+
+    pub(crate) fn port(&self, kind: ListenerKind) -> u16 {
+        self.ports[KINDS.iter().position(|one| *one == kind).unwrap()]
+    }
+
+    /// A bare socket to the listener of that kind.
+    pub(crate) fn socket(&self, kind: ListenerKind) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port(kind))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// A stream that carries AMQP over the transport of that kind.
+    pub(crate) fn stream(&self, kind: ListenerKind) -> Box<dyn Stream> {
+        let socket = self.socket(kind);
+        let trust = self.authority.client(None, &[&rustls::version::TLS13]);
+        match kind {
+            ListenerKind::Amqp => Box::new(socket),
+            ListenerKind::Amqps => Box::new(tls(socket, trust)),
+            ListenerKind::Ws => Box::new(WebSocket::new(socket)),
+            ListenerKind::Wss => Box::new(WebSocket::new(tls(socket, trust))),
+        }
+    }
+
+    /// A connected client with a session, without SASL.
+    pub(crate) fn client(&self, kind: ListenerKind) -> Client {
+        Client::start(self.stream(kind), None)
+    }
+
+    pub(crate) fn stats(&self) -> NodeStats {
+        self.node.stats().unwrap()
+    }
+
+    /// Waits for an event for which `pick` gives something.
+    pub(crate) fn event<T>(&self, pick: impl Fn(&NodeEvent) -> Option<T>) -> T {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let start = Instant::now();
+        loop {
+            if let Some(found) = self.node.events(usize::MAX).iter().find_map(&pick) {
+                return found;
+            }
+            assert!(start.elapsed() < PATIENCE, "the event never came");
+            let mut set = [PollFd::from_borrowed_fd(self.node.event_fd(), PollFlags::IN)];
+            poll(&mut set, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
+        }
+    }
+
+    pub(crate) fn wait_for_close(&self) -> (Option<String>, Option<String>) {
+        self.event(|event| match &event.what {
+            Happening::Closed { condition, description } => Some((condition.clone(), description.clone())),
+            _ => None,
+        })
+    }
+}
+
+pub(crate) fn workers(workers: u16) -> NodeConfig {
+    NodeConfig { workers, ..NodeConfig::default() }
+}
+
+pub(crate) trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+pub(crate) fn tls(socket: TcpStream, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    StreamOwned::new(session, socket)
+}
+
+/// Bytes over tungstenite's client.
+struct WebSocket<S: Read + Write> {
+    socket: tungstenite::WebSocket<S>,
+    rest: Bytes,
+}
+
+impl<S: Read + Write> WebSocket<S> {
+    fn new(stream: S) -> Self {
+        let mut request = "ws://localhost/amqp".into_client_request().unwrap();
+        request.headers_mut().insert("Sec-WebSocket-Protocol", "amqp".parse().unwrap());
+        let (socket, _) = tungstenite::client(request, stream).expect("the node refused the upgrade");
+        Self { socket, rest: Bytes::new() }
+    }
+}
+
+impl<S: Read + Write> Read for WebSocket<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            match self.socket.read() {
+                Ok(Message::Binary(bytes)) => self.rest = bytes,
+                Ok(Message::Close(_)) => return Ok(0),
+                Ok(_) => {}
+                Err(tungstenite::Error::Io(error)) => return Err(error),
+                Err(_) => return Ok(0),
+            }
+        }
+        let count = self.rest.len().min(into.len());
+        into[..count].copy_from_slice(&self.rest.split_to(count));
+        Ok(count)
+    }
+}
+
+impl<S: Read + Write> Write for WebSocket<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.socket.send(Message::Binary(Bytes::copy_from_slice(bytes))) {
+            Ok(()) => Ok(bytes.len()),
+            Err(tungstenite::Error::Io(error)) => Err(error),
+            Err(other) => Err(io::Error::other(other)),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a client was told, without what borrows.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    Open,
+    Begun,
+    Attached(LinkId),
+    Message { link: LinkId, delivery_id: u32, payload: Vec<u8>, complete: bool },
+    Credit(u32),
+    Outcome(Outcome),
+    Detached(Option<Error>),
+    Sasl(SaslCode),
+    Closed(Option<Error>),
+}
+
+/// A client that blocks.
+pub(crate) struct Client {
+    machine: Connection,
+    stream: Box<dyn Stream>,
+    input: Vec<u8>,
+    heard: VecDeque<Heard>,
+    sasl: Option<SaslInit>,
+    session: Option<SessionId>,
+    names: u32,
+}
+
+impl Client {
+    /// Connects, opens and begins.
+    pub(crate) fn start(stream: Box<dyn Stream>, sasl: Option<SaslInit>) -> Self {
+        let mut client = Self::bare(stream, sasl);
+        client.wait(|heard| matches!(heard, Heard::Open).then_some(()));
+        client.session = Some(client.machine.begin().expect("the connection is open"));
+        client.wait(|heard| matches!(heard, Heard::Begun).then_some(()));
+        client
+    }
+
+    /// Says its first words only.
+    pub(crate) fn bare(stream: Box<dyn Stream>, sasl: Option<SaslInit>) -> Self {
+        let config = Config { idle_time_out_ms: None, ..Config::default() };
+        let open = Open { container_id: "a-test".to_owned(), ..Open::default() };
+        let machine = Connection::client(Arc::new(config), Time::ZERO, sasl.is_some(), open);
+        Self { machine, stream, input: Vec::new(), heard: VecDeque::new(), sasl, session: None, names: 0 }
+    }
+
+    pub(crate) fn sender(&mut self, address: Option<&str>) -> LinkId {
+        let mut attach = self.blank(Role::Sender);
+        attach.target = Some(Box::new(Target::node(address.map(str::to_owned))));
+        self.attach(attach)
+    }
+
+    pub(crate) fn receiver(&mut self, address: &str, credit: u32) -> LinkId {
+        let mut attach = self.blank(Role::Receiver);
+        attach.source = Some(Box::new(Source { address: Some(address.to_owned()), ..Source::default() }));
+        let link = self.attach(attach);
+        self.grant(link, credit);
+        link
+    }
+
+    fn attach(&mut self, attach: Attach) -> LinkId {
+        let link = self.machine.attach(self.session.unwrap(), attach).expect("the session is open");
+        self.wait(|heard| (*heard == Heard::Attached(link)).then_some(()));
+        link
+    }
+
+    fn blank(&mut self, role: Role) -> Attach {
+        self.names += 1;
+        Attach {
+            name: format!("link-{}", self.names),
+            handle: 0,
+            role,
+            snd_settle_mode: SenderSettleMode::Mixed,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            source: Some(Box::default()),
+            target: Some(Box::new(Target::node(None))),
+            unsettled: None,
+            incomplete_unsettled: false,
+            initial_delivery_count: (role == Role::Sender).then_some(0),
+            max_message_size: None,
+            offered_capabilities: Vec::new(),
+            desired_capabilities: Vec::new(),
+            properties: Vec::new(),
+        }
+    }
+
+    pub(crate) fn grant(&mut self, link: LinkId, credit: u32) {
+        self.machine.grant(link, credit);
+        self.say();
+    }
+
+    /// Waits until the link may send.
+    pub(crate) fn wait_for_credit(&mut self, link: LinkId) {
+        while self.machine.sendable(link) == 0 {
+            self.hear();
+        }
+    }
+
+    /// Queues one message without waiting for anything; `say` writes it.
+    pub(crate) fn queue(&mut self, link: LinkId, payload: &[u8], settled: bool) {
+        let token = (!settled).then_some(0);
+        let outgoing = Outgoing { token, message_format: 0, first: true, more: false, aborted: false, payload };
+        self.machine.transfer(link, outgoing).expect("the link may send");
+    }
+
+    /// Sends one message when there is credit.
+    pub(crate) fn send(&mut self, link: LinkId, payload: &[u8], settled: bool) {
+        self.wait_for_credit(link);
+        self.queue(link, payload, settled);
+        self.say();
+    }
+
+    /// The same, or an error of the stream: a time-out, if it has one.
+    pub(crate) fn try_send(&mut self, link: LinkId, payload: &[u8]) -> io::Result<()> {
+        while self.machine.sendable(link) == 0 {
+            self.try_hear()?;
+        }
+        self.queue(link, payload, true);
+        self.try_say()
+    }
+
+    /// The next whole message.
+    pub(crate) fn receive(&mut self) -> (LinkId, u32, Vec<u8>) {
+        self.wait(|heard| match heard {
+            Heard::Message { link, delivery_id, payload, complete: true } => {
+                Some((*link, *delivery_id, std::mem::take(payload)))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
+        self.machine.settle(link, delivery_id, outcome);
+        self.say();
+    }
+
+    pub(crate) fn outcome(&mut self) -> Outcome {
+        self.wait(|heard| if let Heard::Outcome(outcome) = heard { Some(outcome.clone()) } else { None })
+    }
+
+    pub(crate) fn detached(&mut self) -> Option<Error> {
+        self.wait(|heard| if let Heard::Detached(error) = heard { Some(error.clone()) } else { None })
+    }
+
+    pub(crate) fn closed(&mut self) -> Option<Error> {
+        self.wait(|heard| if let Heard::Closed(error) = heard { Some(error.clone()) } else { None })
+    }
+
+    pub(crate) fn sasl_code(&mut self) -> SaslCode {
+        self.wait(|heard| if let Heard::Sasl(code) = heard { Some(*code) } else { None })
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.machine.close(None);
+        self.closed();
+    }
+
+    /// Reads until the stream ends; a stream that was reset ends too.
+    pub(crate) fn read_to_end(&mut self) {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("the stream does not end"),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for something that `pick` takes; what it does not take stays.
+    pub(crate) fn wait<T>(&mut self, mut pick: impl FnMut(&mut Heard) -> Option<T>) -> T {
+        loop {
+            for index in 0..self.heard.len() {
+                if let Some(picked) = pick(&mut self.heard[index]) {
+                    self.heard.remove(index);
+                    return picked;
+                }
+            }
+            self.hear();
+        }
+    }
+
+    /// Writes what there is to say.
+    pub(crate) fn say(&mut self) {
+        self.try_say().expect("the node reads");
+    }
+
+    fn try_say(&mut self) -> io::Result<()> {
+        self.machine.flush(Time::ZERO);
+        let output = std::mem::take(self.machine.output());
+        if output.is_empty() { Ok(()) } else { self.stream.write_all(&output) }
+    }
+
+    /// Says what there is, then hears what comes next.
+    fn hear(&mut self) {
+        self.try_hear().unwrap_or_else(|error| panic!("{error}; heard {:?}", self.heard));
+    }
+
+    fn try_hear(&mut self) -> io::Result<()> {
+        self.try_say()?;
+        let mut bytes = vec![0; 65_536];
+        let count = self.stream.read(&mut bytes)?;
+        if count == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the node has ended the stream"));
+        }
+        self.input.extend_from_slice(&bytes[..count]);
+        let input = std::mem::take(&mut self.input);
+        let mut rest = &input[..];
+        while let Some(event) = self.machine.poll_event(Time::ZERO, &mut rest) {
+            note(&mut self.heard, &mut self.machine, self.sasl.as_ref(), event);
+        }
+        self.input = rest.to_vec();
+        self.try_say()
+    }
+}
+
+fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&SaslInit>, event: Event<'_>) {
+    match event {
+        Event::SaslMechanisms(_) => machine.sasl_init(sasl.expect("the client has SASL").clone()),
+        Event::SaslOutcome(outcome) => heard.push_back(Heard::Sasl(outcome.code)),
+        Event::Open(_) => heard.push_back(Heard::Open),
+        Event::Begin(_) => heard.push_back(Heard::Begun),
+        Event::Attached { link, .. } => heard.push_back(Heard::Attached(link)),
+        Event::Transfer(piece) => {
+            let unfinished = heard.iter_mut().rev().find_map(|heard| match heard {
+                Heard::Message { link, payload, complete, .. } if *link == piece.link && !*complete => {
+                    Some((payload, complete))
+                }
+                _ => None,
+            });
+            if let Some((payload, complete)) = unfinished {
+                payload.extend_from_slice(piece.payload);
+                *complete = !piece.more;
+            } else {
+                heard.push_back(Heard::Message {
+                    link: piece.link,
+                    delivery_id: piece.delivery_id,
+                    payload: piece.payload.to_vec(),
+                    complete: !piece.more,
+                });
+            }
+        }
+        Event::Credit { credit, .. } => heard.push_back(Heard::Credit(credit)),
+        Event::Disposition { session, first, last, settled, outcome } => {
+            machine.take_settled(session, first, last, settled, |_, _| ());
+            heard.extend((first..=last).map(|_| Heard::Outcome(outcome.clone())));
+        }
+        Event::Detach { error, .. } => heard.push_back(Heard::Detached(error)),
+        Event::Closed { error, .. } => heard.push_back(Heard::Closed(error)),
+        _ => {}
+    }
+}
+
+pub(crate) fn plain(user: &str, password: &str) -> SaslInit {
+    SaslInit {
+        mechanism: Symbol::constant("PLAIN"),
+        initial_response: Some(format!("\0{user}\0{password}").into_bytes()),
+        hostname: None,
+    }
+}
+
+/// Sends until nothing lets it send more for half a second; how many messages went out whole, and the sender.
+pub(crate) fn send_until_stuck(site: &Site, payload: &[u8]) -> (usize, Client) {
+    let socket = site.socket(ListenerKind::Amqp);
+    let mut from = Client::start(Box::new(socket.try_clone().unwrap()), None);
+    let out = from.sender(Some("anycast"));
+    let stuck = Some(Duration::from_millis(500));
+    socket.set_read_timeout(stuck).unwrap();
+    socket.set_write_timeout(stuck).unwrap();
+    let mut sent = 0;
+    while from.try_send(out, payload).is_ok() {
+        sent += 1;
+        assert!(sent * payload.len() < 200 << 20, "nothing holds the sender back");
+    }
+    (sent, from)
+}

@@ -1,0 +1,13 @@
+//! A whole node over real loopback sockets: threads, listeners, transports, bounds. What the protocol and the routing
+//! do is tested where they live; here it is that bytes, time and threads reach them.
+
+mod bounds;
+mod control;
+mod handshakes;
+mod harness;
+mod messages;
+mod stopping;
+#[path = "../../src/testing.rs"]
+mod testing;
+
+use enmasse_node::TlsFiles;

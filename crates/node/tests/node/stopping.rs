@@ -1,0 +1,69 @@
+//! How a node ends.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use enmasse_amqp::types::condition;
+use enmasse_node::ErrorKind;
+use enmasse_node::ListenerKind::Amqp;
+
+use crate::harness::{KINDS, Site, send_until_stuck, workers};
+
+#[test]
+fn every_peer_is_told_and_nobody_gets_in_any_more() {
+    let site = Site::open(&workers(2));
+    let mut clients: Vec<_> = KINDS.iter().chain(&KINDS).map(|kind| site.client(*kind)).collect();
+    let silent: Vec<_> = KINDS.iter().map(|kind| site.socket(*kind)).collect();
+    for client in &mut clients {
+        client.receiver("multicast", 10);
+    }
+    let listening = std::thread::spawn(move || {
+        for mut client in clients {
+            let error = client.closed().expect("closed with an error");
+            assert_eq!(error.condition, condition::CONNECTION_FORCED);
+            client.read_to_end();
+        }
+    });
+    let start = Instant::now();
+    site.node.stop(Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    listening.join().unwrap();
+    drop(silent);
+    for port in site.ports {
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} is still open");
+    }
+    assert_eq!(site.node.stats().unwrap_err().kind(), ErrorKind::Misuse);
+    site.node.stop(Duration::from_secs(5));
+}
+
+#[test]
+fn what_was_sent_before_the_end_still_arrives() {
+    let site = Site::open(&workers(1));
+    let (mut to, mut from) = (site.client(Amqp), site.client(Amqp));
+    to.receiver("anycast", 1000);
+    let out = from.sender(Some("anycast"));
+    for _ in 0..100 {
+        from.send(out, &[1; 10_000], true);
+    }
+    let (_, first, _) = to.receive();
+    site.node.stop(Duration::from_secs(5));
+    let mut last = first;
+    for _ in 1..100 {
+        last = to.receive().1;
+    }
+    assert_eq!(last, first + 99);
+    assert_eq!(to.closed().unwrap().condition, condition::CONNECTION_FORCED);
+}
+
+#[test]
+fn a_peer_that_does_not_read_cannot_hold_up_the_end() {
+    let site = Site::open(&workers(1));
+    let mut to = site.client(Amqp);
+    to.receiver("anycast", 100_000);
+    // Now all buffers are full, and so is the node's own.
+    let stuck = send_until_stuck(&site, &[1; 20_000]);
+    let start = Instant::now();
+    site.node.stop(Duration::from_millis(700));
+    assert!(start.elapsed() < Duration::from_millis(3000), "{:?}", start.elapsed());
+    drop((stuck, to));
+}
