@@ -4,6 +4,11 @@ Only `enmasse.native` imports this. Data crosses as JSON text or in batches; not
 into Python, and every call that may wait releases the GIL.
 """
 
+from collections.abc import Callable
+from typing import Any, final
+
+__all__ = ["Client", "NativeError", "Node", "bench", "decode_message", "encode_message"]
+
 class NativeError(Exception):
     """An answer other than the one asked for.
 
@@ -13,6 +18,7 @@ class NativeError(Exception):
 
     args: tuple[str, str, str]
 
+@final
 class Node:
     """A running data plane: worker threads with sockets, TLS, WebSocket and routing.
 
@@ -102,3 +108,105 @@ class Node:
         waits, end the threads. Returns when done, at most after `timeout_s`, when the rest is cut
         off. A second call does nothing.
         """
+
+@final
+class Client:
+    """One connection to an AMQP 1.0 server; all of a process share one I/O thread.
+
+    No call waits for the network. Back-pressure is credit, both ways. Dropping it closes it.
+    """
+
+    def __new__(cls, options_json: str) -> Client:
+        """Begin to connect; `opened` or `closed` tells how that went.
+
+        `options_json`: `{"url": "amqp[s]|ws[s]://[user[:password]@]host[:port][/path]"}`, or
+        `{"fd": n}` with a connected socket that is given away (`Node.connect`), and, all optional:
+        `ca`, `certificate`, `key` (PEM files), `insecure` (take any certificate), `saslMechanisms`
+        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open),
+        `containerId`, `idleTimeoutMs` (60000; null: never), `connectTimeoutMs` (15000).
+
+        Raises NativeError: Invalid for options or files that cannot be used; Denied if only PLAIN
+        is left and others could listen.
+        """
+
+    def event_fd(self) -> int:
+        """Return a descriptor that is readable while `poll` has something. It is the client's."""
+
+    def poll(self, max_count: int) -> list[tuple[Any, ...]]:
+        """Take up to `max_count` events, oldest first.
+
+        `("opened",)`, `("attached", link, address)`, `("refused", link, condition, description)`,
+        `("detached", link, condition, description)`, `("credit", link, count)`,
+        `("message", link, delivery, settled, bytes)`, `("settled", link, first, last, outcome)`,
+        `("drained", link)`, `("closed", condition, description)`. Conditions are None where the
+        end was asked for. `count` is what `send` takes now; `delivery`, `first` and `last` count
+        from 0 for each link. An outcome is `("accepted",)`, `("released",)`,
+        `("rejected", condition, description)` or
+        `("modified", delivery_failed, undeliverable_here)`.
+        """
+
+    def attach_sender(self, address: str | None, options_json: str = "{}") -> int:
+        """Ask for a link to send by and return its number; None is the anonymous terminus.
+
+        `options_json`: `name`, `settled`, `capabilities`. `attached` or `refused` follows.
+
+        Raises NativeError: Unavailable if the connection is closed.
+        """
+
+    def attach_receiver(self, address: str | None, options_json: str = "{}") -> int:
+        """Ask for a link to receive by and return its number; None asks for a dynamic node.
+
+        `options_json`: `name`, `settled`, `browse`, `capabilities`, `selector`, `maxMessageSize`
+        (bytes, 64 MiB). Raises as `attach_sender`.
+        """
+
+    def send(self, link: int, messages: list[bytes], settled: bool = False) -> int:
+        """Take encoded messages from the front and return how many.
+
+        As many as there is credit for, and 4 MiB of them at a time: `credit` tells when more would
+        be taken. Raises NativeError: Unavailable if the link is gone.
+        """
+
+    def credit(self, link: int, count: int) -> None:
+        """Let so many more messages come in."""
+
+    def drain(self, link: int) -> None:
+        """Ask for what there is now, and take back the rest of the credit: `drained`."""
+
+    def settle(self, link: int, first: int, last: int, outcome: tuple[Any, ...]) -> None:
+        """Give messages `first` to `last` their outcome; those that have one are passed over."""
+
+    def detach(self, link: int) -> None:
+        """End a link: `detached`."""
+
+    def close(self) -> None:
+        """End the connection: `closed`."""
+
+def encode_message(sections: tuple[Any, ...]) -> bytes:
+    """Encode a message from its sections.
+
+    `(header, delivery_annotations, annotations, properties, application_properties, body, footer)`:
+    header `(durable, priority, ttl_ms, first_acquirer, delivery_count)` or None, properties a tuple
+    of the thirteen in the order of the wire or None, body `("data", parts)`, `("sequence", parts)`,
+    `("value", value)` or None; the rest are mappings. Values are plain or of
+    `enmasse.messaging.types`.
+
+    Raises NativeError: Invalid names the member that cannot be sent.
+    """
+
+def decode_message(data: bytes) -> tuple[Any, ...]:
+    """Decode a message into its sections, as `encode_message` takes them.
+
+    Raises NativeError: PeerError if the bytes are no message.
+    """
+
+def bench(options_json: str, progress: Callable[[str, float, int], object] | None = None) -> str:
+    """Run a load to its end and return the result as JSON.
+
+    `options_json`: an object of options by the names that `enmasse bench --help` lists.
+    `progress(phase, fraction, count)` is called a few times a second; an exception of it ends the
+    load and is raised.
+
+    Raises NativeError: Invalid for options that make no sense; Unavailable, Denied and others as
+    the server gives reason.
+    """

@@ -5,12 +5,24 @@ from a thread (`asyncio.to_thread`), never from the event loop.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, Literal
 
 from enmasse import _native
 from enmasse.base.errors import KINDS
+from enmasse.messaging import (
+    Body,
+    Data,
+    Header,
+    Message,
+    Outcome,
+    Properties,
+    Sequence,
+    Value,
+)
+from enmasse.messaging import outcome as outcomes
 from enmasse.plan import Plan
 
 ListenerKind = Literal["amqp", "amqps", "ws", "wss"]
@@ -85,6 +97,126 @@ class Node:
         """Close listeners and connections and end the threads, at most after `timeout_s`."""
         with translated():
             self._node.stop(timeout_s)
+
+
+class Client:
+    """One connection to an AMQP 1.0 server. See `_native.pyi` for bounds and events."""
+
+    def __init__(self, **options: Any) -> None:
+        """Begin to connect; the options are those of `_native.pyi`, those that are None left out.
+
+        The `url` is where to, or `fd` a socket within this process, which is given away.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        with translated():
+            self._client = _native.Client(json.dumps(given))
+
+    def event_fd(self) -> int:
+        """Return a descriptor that is readable while `poll` has something."""
+        return self._client.event_fd()
+
+    def poll(self, count_max: int) -> list[tuple[Any, ...]]:
+        """Take the oldest events, without waiting."""
+        return self._client.poll(count_max)
+
+    def attach_sender(self, address: str | None, **options: Any) -> int:
+        """Ask for a link to send by and return its number."""
+        with translated():
+            return self._client.attach_sender(address, json.dumps(options))
+
+    def attach_receiver(self, address: str | None, **options: Any) -> int:
+        """Ask for a link to receive by and return its number."""
+        with translated():
+            return self._client.attach_receiver(address, json.dumps(options))
+
+    def send(self, link: int, messages: list[bytes], *, settled: bool) -> int:
+        """Hand over encoded messages, from the front, and return how many were taken."""
+        with translated():
+            return self._client.send(link, messages, settled)
+
+    def credit(self, link: int, count: int) -> None:
+        """Let so many more messages come in."""
+        self._client.credit(link, count)
+
+    def drain(self, link: int) -> None:
+        """Take back the credit of a receiver."""
+        self._client.drain(link)
+
+    def settle(self, link: int, delivery: int, outcome: Outcome) -> None:
+        """Give a message its outcome."""
+        with translated():
+            self._client.settle(link, delivery, delivery, outcomes.to_tuple(outcome))
+
+    def detach(self, link: int) -> None:
+        """End a link."""
+        self._client.detach(link)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+def encode_message(message: Message) -> bytes:
+    """Encode a message; raises Invalid for a value that no type of AMQP fits."""
+    body: tuple[str, Any] | None
+    match message.body:
+        case Data(parts):
+            body = ("data", parts)
+        case Sequence(parts):
+            body = ("sequence", parts)
+        case Value(value):
+            body = ("value", value)
+        case None:
+            body = None
+    with translated():
+        return _native.encode_message(
+            (
+                HEADER_FIELDS(message.header) if message.header is not None else None,
+                message.delivery_annotations,
+                message.annotations,
+                PROPERTY_FIELDS(message.properties)
+                if message.properties != NO_PROPERTIES
+                else None,
+                message.application_properties,
+                body,
+                message.footer,
+            )
+        )
+
+
+def decode_message(data: bytes) -> Message:
+    """Decode a message; raises PeerError if the bytes are none."""
+    with translated():
+        header, delivery_annotations, annotations, properties, application, body, footer = (
+            _native.decode_message(data)
+        )
+    return Message(
+        body=BODIES[body[0]](body[1]) if body is not None else None,
+        properties=Properties(*properties) if properties is not None else NO_PROPERTIES,
+        application_properties=application,
+        header=Header(*header) if header is not None else None,
+        annotations=annotations,
+        delivery_annotations=delivery_annotations,
+        footer=footer,
+    )
+
+
+NO_PROPERTIES = Properties()
+HEADER_FIELDS = attrgetter(*Header.__dataclass_fields__)
+PROPERTY_FIELDS = attrgetter(*Properties.__dataclass_fields__)
+BODIES: dict[str, Callable[[Any], Body]] = {"data": Data, "sequence": Sequence, "value": Value}
+
+
+def run_load(
+    options: Mapping[str, Any], progress: Callable[[str, float, int], object] | None = None
+) -> dict[str, Any]:
+    """Run the load tool to its end and return its report.
+
+    Takes as long as the load: call it from a thread of its own. `progress(phase, fraction, count)`
+    is called on that thread; an exception of it ends the load.
+    """
+    with translated():
+        return _object(_native.bench(json.dumps(dict(options)), progress))
 
 
 def _object(text: str) -> dict[str, Any]:

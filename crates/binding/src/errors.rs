@@ -34,9 +34,30 @@ pub(crate) fn node_error(error: &NodeError) -> PyErr {
     NativeError::new_err((kind_name(error.kind()), error.code(), error.to_string()))
 }
 
+/// An error of the client, for Python.
+pub(crate) fn client_error(error: &enmasse_client::Error) -> PyErr {
+    use enmasse_client::ErrorKind as Kind;
+    let (kind, code) = match error.kind {
+        Kind::Invalid => ("Invalid", "E1000"),
+        Kind::Denied => ("Denied", "E2000"),
+        Kind::Missing => ("Missing", "E3000"),
+        Kind::Conflict => ("Conflict", "E4000"),
+        Kind::Exhausted => ("Exhausted", "E5000"),
+        Kind::Unavailable => ("Unavailable", "E6000"),
+        Kind::PeerError => ("PeerError", "E7000"),
+        Kind::Misuse => ("Misuse", "E8000"),
+    };
+    NativeError::new_err((kind, code, error.message.clone()))
+}
+
 /// The caller handed over something that is not what the function takes.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     NativeError::new_err(("Invalid", "E1000", message.into()))
+}
+
+/// A peer sent what is not of its protocol.
+pub(crate) fn broken(message: impl Into<String>) -> PyErr {
+    NativeError::new_err(("PeerError", "E7000", message.into()))
 }
 
 /// A value of ours that JSON cannot hold: a bug.

@@ -1,0 +1,46 @@
+"""The session that speaks AMQP 1.0: to any server by its URL, or to a node of this process."""
+
+from enmasse.client.connection import Connection
+from enmasse.native import Client, Node
+
+__all__ = ["Connection", "connect", "connect_within"]
+
+
+def connect(
+    url: str,
+    *,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    insecure: bool = False,
+    mechanisms: list[str] | None = None,
+    hostname: str | None = None,
+    container_id: str | None = None,
+) -> Connection:
+    """A session with the server at `url`, to be entered: `async with connect(url) as session`.
+
+    The certificate of an `amqps` or `wss` server is verified against the system's authorities, or
+    those in the file `ca`. `certificate` and `key` are files, too. `hostname` names the address
+    space where the URL does not.
+
+    Raises Invalid for a URL or file that cannot be used.
+    """
+    client = Client(
+        url=url,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        insecure=insecure,
+        saslMechanisms=mechanisms,
+        hostname=hostname,
+        containerId=container_id,
+    )
+    return Connection(client)
+
+
+def connect_within(node: Node, space: str, user: str | None = None) -> Connection:
+    """A session with an address space of a node of this process, without a login.
+
+    Raises Missing for a space that is not there.
+    """
+    return Connection(Client(fd=node.connect(space, user)))

@@ -1,0 +1,34 @@
+"""Messages, their outcomes, and the shape of a session. Pure: no I/O, no event loop."""
+
+from enmasse.messaging.message import (
+    Body,
+    Data,
+    Header,
+    Message,
+    MessageId,
+    Properties,
+    Sequence,
+    Value,
+)
+from enmasse.messaging.outcome import Accepted, Modified, Outcome, Rejected, Released
+from enmasse.messaging.session import Delivery, Receiver, Sender, Session
+
+__all__ = [
+    "Accepted",
+    "Body",
+    "Data",
+    "Delivery",
+    "Header",
+    "Message",
+    "MessageId",
+    "Modified",
+    "Outcome",
+    "Properties",
+    "Receiver",
+    "Rejected",
+    "Released",
+    "Sender",
+    "Sequence",
+    "Session",
+    "Value",
+]
