@@ -132,6 +132,18 @@ func sendAll(ctx context.Context, sender *amqp.Sender, messages []*amqp.Message)
 	return states
 }
 
+// sendSettled sends in the background; the channel yields nothing, and is closed when all is sent.
+func sendSettled(ctx context.Context, sender *amqp.Sender, messages []*amqp.Message) <-chan amqp.DeliveryState {
+	sent := make(chan amqp.DeliveryState)
+	go func() {
+		for _, message := range messages {
+			check(sender.Send(ctx, message, nil))
+		}
+		close(sent)
+	}()
+	return sent
+}
+
 func outcomeOf(state amqp.DeliveryState) string {
 	switch state.(type) {
 	case *amqp.StateAccepted:
@@ -157,7 +169,12 @@ func exchange(ctx context.Context, session *amqp.Session, given options) result 
 	for number := range messages {
 		messages[number] = numbered(number, body(number, given.Size))
 	}
-	states := sendAll(ctx, sender, messages)
+	var states <-chan amqp.DeliveryState
+	if given.Settled {
+		states = sendSettled(ctx, sender, messages)
+	} else {
+		states = sendAll(ctx, sender, messages)
+	}
 	inOrder, intact := true, true
 	for number := range messages {
 		message := must(receiver.Receive(ctx, nil))
@@ -169,9 +186,7 @@ func exchange(ctx context.Context, session *amqp.Session, given options) result 
 	}
 	counted := map[string]int{}
 	for state := range states {
-		if !given.Settled {
-			counted[outcomeOf(state)]++
-		}
+		counted[outcomeOf(state)]++
 	}
 	return result{"received": given.Count, "in_order": inOrder, "intact": intact, "outcomes": counted}
 }

@@ -85,13 +85,15 @@ async fn run(scenario: &str, given: &Options) -> Json {
         Ok(connection) => connection,
         Err(error) => return json!({"refused": error.to_string()}),
     };
-    let mut session = Session::begin(&mut connection).await.expect("a session");
+    if scenario == "refused" {
+        return refused(&mut connection, given).await;
+    }
+    let mut session = begin(&mut connection).await;
     let answer = match scenario {
         "exchange" => exchange(&mut session, given).await,
         "outcomes" => outcomes(&mut session, given).await,
         "drain" => drain(&mut session, given).await,
         "request" => request(&mut session, given).await,
-        "refused" => refused(&mut session, given).await,
         "multicast" => multicast(&mut session, given).await,
         "anonymous" => anonymous(&mut session, given).await,
         other => panic!("unknown scenario {other}"),
@@ -99,6 +101,10 @@ async fn run(scenario: &str, given: &Options) -> Json {
     session.end().await.expect("the session ends");
     connection.close().await.expect("the connection closes");
     answer
+}
+
+async fn begin(connection: &mut ConnectionHandle<()>) -> Session_ {
+    Session::begin(connection).await.expect("a session")
 }
 
 async fn open(given: &Options) -> Result<ConnectionHandle<()>, OpenError> {
@@ -292,11 +298,13 @@ async fn drain(session: &mut Session_, given: &Options) -> Json {
     }
     // The library tells nobody when the peer has answered; what can be seen is that the link works on afterwards.
     incoming.drain().await.expect("the drain is asked for");
+    let another = sender(session, "another", given.address.as_str()).await; // what it answers comes after the drain's end
     incoming.set_credit(1).await.expect("credit is given");
     let ending = send_empty(&mut outgoing, 1).await.remove(0);
     let delivery = next(&mut incoming).await;
     incoming.accept(&delivery).await.expect("accepted");
     let outcome = within(ending).await.expect("an outcome");
+    another.close().await.expect("the sender closes");
     json!({"received": given.count, "afterwards": name_of(&outcome)})
 }
 
@@ -339,13 +347,16 @@ fn text_of(delivery: &Incoming) -> String {
     }
 }
 
-async fn refused(session: &mut Session_, given: &Options) -> Json {
-    let sender = match Sender::attach(session, "out", given.address.as_str()).await {
+/// A session for each attach: now and then the library answers a refusal with two detaches, which ends its session.
+async fn refused(connection: &mut ConnectionHandle<()>, given: &Options) -> Json {
+    let mut session = begin(connection).await;
+    let sender = match Sender::attach(&mut session, "out", given.address.as_str()).await {
         Ok(_) => Json::Null,
         Err(SenderAttachError::RemoteClosedWithError(error)) => json!(condition_text(&error)),
         Err(other) => json!(other.to_string()),
     };
-    let receiver = match Receiver::attach(session, "in", given.address.as_str()).await {
+    let mut session = begin(connection).await;
+    let receiver = match Receiver::attach(&mut session, "in", given.address.as_str()).await {
         Ok(_) => Json::Null,
         Err(ReceiverAttachError::RemoteClosedWithError(error)) => json!(condition_text(&error)),
         Err(other) => json!(other.to_string()),

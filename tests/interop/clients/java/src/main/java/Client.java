@@ -81,9 +81,10 @@ public final class Client {
     }
 
     private static Map<String, Object> run(String scenario, Options options) throws Exception {
-        Connection connection = new JmsConnectionFactory(url(scenario, options)).createConnection(
-                options.text("user"), options.text("password"));
+        Connection connection;
         try {
+            connection = new JmsConnectionFactory(url(scenario, options)).createConnection(
+                    options.text("user"), options.text("password"));
             connection.start();
         } catch (JMSException error) {
             return Map.of("refused", String.valueOf(error.getMessage()));
