@@ -12,6 +12,7 @@ mod reading;
 mod socket;
 mod writing;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,7 +82,7 @@ pub(crate) struct Worker {
     /// socket of each connection of the shard, by `ConnId::key`
     socket_of: Vec<u32>,
     /// sockets to read
-    ready: Vec<u32>,
+    ready: VecDeque<u32>,
     /// sockets to write, beside those the shard names
     unwritten: Vec<u32>,
     /// sockets that may hold buffers
@@ -124,7 +125,7 @@ impl Worker {
             shard,
             sockets: Slab::new(),
             socket_of: Vec::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             unwritten: Vec::new(),
             swept: Vec::new(),
             next_sweep: now,
@@ -159,9 +160,10 @@ impl Worker {
     /// Sleeps until there is something to do, and notes which sockets are ready.
     fn wait(&mut self, events: &mut Events) {
         self.mailbox.bell().doze();
-        let timeout = self.timeout();
+        let now = self.shared.clock.now();
+        let timeout = self.timeout(now);
         self.stats.sleeps += u64::from(timeout != Some(Duration::ZERO));
-        self.meter.sleeps(self.shared.clock.now());
+        self.meter.sleeps(now);
         // Interrupted is the only failure left once a poll exists: then there are no events.
         if self.poll.poll(events, timeout).is_err() {
             events.clear();
@@ -178,13 +180,13 @@ impl Worker {
             }
             if socket.readable && !socket.queued {
                 socket.queued = true;
-                self.ready.push(key as u32);
+                self.ready.push_back(key as u32);
             }
         }
     }
 
     /// How long to sleep: not at all while there is work, else until the next timer.
-    fn timeout(&mut self) -> Option<Duration> {
+    fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
             || !self.ready.is_empty()
             || !self.unwritten.is_empty()
@@ -194,7 +196,6 @@ impl Worker {
         if busy {
             return Some(Duration::ZERO);
         }
-        let now = self.shared.clock.now();
         let sweep = (!self.swept.is_empty()).then_some(self.next_sweep);
         let retry = self.held_back.then_some(Time::from_micros(now.as_micros() + FULL_RING_MICROS));
         let next =
@@ -210,9 +211,8 @@ impl Worker {
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
         self.read_mail(now);
         self.read_sockets(now);
-        while let Some(batch) = self.mesh.receive() {
-            self.shard.receive(&batch);
-        }
+        let shard = &mut self.shard;
+        self.mesh.receive(|batch| shard.receive(&batch));
         self.fire_timers(now);
         self.shard.end_turn(now);
         self.serve_requests();

@@ -13,22 +13,34 @@ use crate::events::Happening;
 use crate::stream::Moved;
 use crate::transport::TransportError;
 
+/// Bytes read in one turn before what they led to is written: what latency under heavy load is made of.
+const TURN_BYTES: u64 = 2 * 1024 * 1024;
+/// Reads in one turn that may each cost a signature, some 200 us: others wait behind them.
+const TURN_HANDSHAKES: usize = 8;
+
 impl Worker {
-    /// Reads every ready socket once. Those that have more stay in the list for the next turn.
+    /// Reads ready sockets, each once, until the turn has its share of bytes and of handshakes. The rest, and those
+    /// that have more, wait for the next turn in the order of their coming.
     pub(super) fn read_sockets(&mut self, now: Time) {
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.retain(|&key| {
+        let bytes_before = self.stats.bytes_in;
+        let mut handshakes = 0;
+        for _ in 0..self.ready.len() {
+            if self.stats.bytes_in - bytes_before >= TURN_BYTES || handshakes >= TURN_HANDSHAKES {
+                return;
+            }
+            let Some(key) = self.ready.pop_front() else { return };
             if self.is_worth_reading(key) {
+                handshakes += usize::from(matches!(self.sockets[key as usize].phase, Phase::Greeting(_)));
                 self.read_socket(now, key);
             }
             let again = self.is_worth_reading(key);
             if let Some(socket) = self.sockets.get_mut(key as usize) {
                 socket.queued = again;
             }
-            again
-        });
-        // Nothing is queued from within: reading a socket concerns no other one.
-        self.ready.append(&mut ready);
+            if again {
+                self.ready.push_back(key);
+            }
+        }
     }
 
     fn is_worth_reading(&self, key: u32) -> bool {
@@ -162,7 +174,7 @@ impl Worker {
         let socket = &mut self.sockets[key as usize];
         if worth && !socket.queued {
             socket.queued = true;
-            self.ready.push(key);
+            self.ready.push_back(key);
         }
     }
 }
