@@ -1,5 +1,7 @@
 //! Who a client is, and the SASL exchange that tells a server so.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use enmasse_amqp::sasl::{self, ClientError, Mechanism};
 use enmasse_amqp::types::{SaslInit, SaslOutcome, Symbol};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -16,6 +18,14 @@ pub(crate) struct Credentials {
     hostname: Option<String>,
     /// PLAIN was left out because others could listen
     plain_withheld: bool,
+    /// of the last login, for the next one
+    keys: KeptKeys,
+}
+
+type KeptKeys = Arc<Mutex<Option<sasl::DerivedKeys>>>;
+
+fn lock(keys: &KeptKeys) -> MutexGuard<'_, Option<sasl::DerivedKeys>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Credentials {
@@ -41,8 +51,9 @@ impl Credentials {
             return Err(Error::denied(WITHHELD));
         }
         let password = url.user.clone().map(|user| (user, url.password.clone().unwrap_or_default()));
-        let login = sasl::Login { password, certificate: tls.certificate.is_some(), mechanisms: Some(allowed) };
-        Ok(Self { login, hostname, plain_withheld })
+        let login =
+            sasl::Login { password, certificate: tls.certificate.is_some(), mechanisms: Some(allowed), keys: None };
+        Ok(Self { login, hostname, plain_withheld, keys: Arc::default() })
     }
 
     /// Begins an exchange.
@@ -53,8 +64,10 @@ impl Credentials {
         let mut nonce = sasl::Nonce::default();
         let random = default_provider().secure_random;
         random.fill(&mut nonce).map_err(|_| Error::misuse("the system gave no random numbers for the login"))?;
+        let login = sasl::Login { keys: lock(&self.keys).clone(), ..self.login.clone() };
         Ok(Exchange {
-            client: sasl::Client::new(self.login.clone(), nonce),
+            client: sasl::Client::new(login, nonce),
+            keys: Arc::clone(&self.keys),
             hostname: self.hostname.clone(),
             plain_withheld: self.plain_withheld,
         })
@@ -73,6 +86,7 @@ fn mechanism(name: &str) -> Result<Mechanism, Error> {
 /// One exchange with one server.
 pub(crate) struct Exchange {
     client: sasl::Client,
+    keys: KeptKeys,
     hostname: Option<String>,
     plain_withheld: bool,
 }
@@ -93,12 +107,14 @@ impl Exchange {
         })
     }
 
-    /// Answers a challenge. With SCRAM this derives keys: some ten milliseconds.
+    /// Answers a challenge. With SCRAM the first of the same credentials derives keys: some ten milliseconds.
     ///
     /// # Errors
     /// `Denied` if the server does not prove itself, `PeerError` if it makes no sense.
     pub(crate) fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, Error> {
-        self.client.challenge(challenge).map_err(|error| refused(&error))
+        let response = self.client.challenge(challenge).map_err(|error| refused(&error))?;
+        *lock(&self.keys) = self.client.keys();
+        Ok(response)
     }
 
     /// Takes the verdict.

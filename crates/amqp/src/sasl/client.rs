@@ -13,7 +13,7 @@
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::plain::PlainMessage;
-use super::scram::{ClientExchange, Malformed, ServerFinal};
+use super::scram::{ClientExchange, DerivedKeys, Malformed, ServerFinal};
 use super::verifier::prepare;
 use super::{Mechanism, Nonce, Unusable};
 use crate::types::{SaslCode, SaslInit, SaslOutcome, Symbol};
@@ -27,6 +27,8 @@ pub struct Login {
     pub certificate: bool,
     /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others could listen
     pub mechanisms: Option<Vec<Mechanism>>,
+    /// what `Client::keys` gave after an earlier login, to spare deriving it again
+    pub keys: Option<DerivedKeys>,
 }
 
 impl std::fmt::Debug for Login {
@@ -130,14 +132,15 @@ impl Client {
         able && self.login.mechanisms.as_ref().is_none_or(|allowed| allowed.contains(&mechanism))
     }
 
-    /// Answers a sasl-challenge (5.3.3.3). For SCRAM this derives keys and takes its time.
+    /// Answers a sasl-challenge (5.3.3.3). For SCRAM this derives keys and takes its time, unless
+    /// `Login::keys` still fit.
     ///
     /// # Errors
     /// The challenge makes no sense, or the server did not prove itself.
     pub fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, ClientError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::First(exchange) => {
-                let (response, signature) = exchange.prove(challenge)?;
+                let (response, signature) = exchange.prove_with(challenge, &mut self.login.keys)?;
                 self.state = State::Final(signature);
                 Ok(response)
             }
@@ -148,6 +151,12 @@ impl Client {
             }
             State::Ready | State::Waiting | State::Over => Err(OUT_OF_TURN),
         }
+    }
+
+    /// The keys that SCRAM used, once the challenge is answered: for the next login with the same password.
+    #[must_use]
+    pub fn keys(&self) -> Option<DerivedKeys> {
+        self.login.keys.clone()
     }
 
     /// Takes the sasl-outcome (5.3.3.5). `Ok`: logged in, and with SCRAM the server has proved itself.

@@ -21,6 +21,7 @@ mod verifier;
 pub use client::{Client, ClientError, Login};
 pub use mechanism::{Hash, Mechanism};
 pub use plain::PlainCheck;
+pub use scram::DerivedKeys;
 pub use server::{Credentials, Identity, PlainRule, Server, Step};
 pub use verifier::{Unusable, Verifier, derive};
 

@@ -158,7 +158,7 @@ impl<T: Traffic> Connection<T> {
     /// # Errors
     /// When the connection is lost, or the server ends or breaks it.
     pub(super) fn read(&mut self, buffer: &mut [u8], now: u64) -> Result<(), Error> {
-        loop {
+        while !self.is_closed() {
             let count = match self.wire.fill(buffer) {
                 Ok(Some(count)) => count,
                 Ok(None) => break,

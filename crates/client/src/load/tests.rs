@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::{Options, Progress, run};
 use crate::error::ErrorKind;
+use crate::testing::{PASSWORD, Server, USER};
+use crate::url::Url;
 
 fn forwarder(sink: Option<u32>) -> u16 {
     let mut forwarder = Forwarder::bind(0, sink).unwrap();
@@ -170,4 +172,72 @@ fn a_server_that_speaks_something_else_is_a_peer_error() {
         let error = run(&options(port, &[("mode", mode), ("connections", "2")]), &mut |_| true).unwrap_err();
         assert_eq!(error.kind, ErrorKind::PeerError, "{error}");
     }
+}
+
+/// A load on a node, at a listener of it.
+fn load_at(url: &Url, server: &Server, pairs: &[(&str, &str)]) -> Value {
+    let mut options = options(url.port, pairs);
+    options.url = url.clone();
+    options.tls.ca = Some(server.ca());
+    serde_json::from_str(&run(&options, &mut |_| true).unwrap()).unwrap()
+}
+
+#[test]
+fn a_node_passes_everything_on() {
+    let server = Server::open();
+    let url = server.listen("amqp");
+    for presettled in ["false", "true"] {
+        assert_whole(&load_at(&url, &server, &[("presettled", presettled), ("senders", "2"), ("receivers", "2")]));
+    }
+    let rate = [("rate", "1000"), ("body", "300000")];
+    assert_whole(&load_at(&url, &server, &rate));
+}
+
+#[test]
+fn many_links_share_a_few_connections() {
+    let server = Server::open();
+    let pairs = [("senders", "10"), ("receivers", "10"), ("addresses", "10"), ("address", "a%d"), ("connections", "4")];
+    assert_whole(&load_at(&server.listen("amqp"), &server, &pairs));
+}
+
+#[test]
+fn every_receiver_of_a_multicast_gets_every_message() {
+    let server = Server::open();
+    let pairs = [("address", "multicast"), ("multicast", "true"), ("receivers", "5")];
+    let result = load_at(&server.listen("amqp"), &server, &pairs);
+    let totals = &result["totals"];
+    assert_eq!(totals["received"].as_u64().unwrap(), 5 * totals["sent"].as_u64().unwrap(), "{result}");
+    assert_eq!((&totals["missing"], &totals["reordered"]), (&Value::from(0), &Value::from(0)), "{result}");
+}
+
+#[test]
+fn loads_go_over_every_transport() {
+    let server = Server::open();
+    for scheme in ["amqps", "ws", "wss"] {
+        assert_whole(&load_at(&server.listen(scheme), &server, &[("body", "5000")]));
+    }
+}
+
+#[test]
+fn connections_log_in_with_each_mechanism() {
+    let server = Server::closed();
+    let user = |url: Url, password: &str| Url { user: Some(USER.into()), password: Some(password.into()), ..url };
+    let url = user(server.listen("amqps"), PASSWORD);
+    for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let pairs = [("mode", "connect"), ("parallel", "4"), ("mechanism", mechanism), ("duration", "0.5")];
+        let result = load_at(&url, &server, &pairs);
+        assert!(result["connections"].as_u64().unwrap() > 0, "{mechanism}: {result}");
+    }
+    let mut options = options(url.port, &[]);
+    (options.url, options.tls.ca) = (user(url, "wrong"), Some(server.ca()));
+    assert_eq!(run(&options, &mut |_| true).unwrap_err().kind, ErrorKind::Denied);
+}
+
+#[test]
+fn a_refused_link_is_told_in_the_servers_words() {
+    let server = Server::open();
+    let url = server.listen("amqp");
+    let error = run(&options(url.port, &[("address", "nowhere")]), &mut |_| true).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Missing);
+    assert!(error.message.contains("nowhere"), "{error}");
 }

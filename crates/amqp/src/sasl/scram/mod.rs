@@ -7,15 +7,16 @@
 //! server-final   v=signature                          the server knows the verifier
 //! ```
 
+mod keys;
 mod message;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+pub use keys::DerivedKeys;
 pub(super) use message::{ClientFinal, ClientFirst, Malformed, ServerFinal, ServerFirst};
 
-use super::verifier::Keys;
 use super::{Hash, Nonce, Verifier};
 
 /// The server between its first message and the client's last.
@@ -97,7 +98,17 @@ impl ClientExchange {
     }
 
     /// Answers the server's first message: the client's last message, and the signature that the server has to show.
+    #[cfg(test)]
     pub(super) fn prove(self, message: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
+        self.prove_with(message, &mut None)
+    }
+
+    /// As `prove`, with the keys of an earlier login if they still fit; leaves those that were used.
+    pub(super) fn prove_with(
+        self,
+        message: &[u8],
+        kept: &mut Option<DerivedKeys>,
+    ) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
         let first = ServerFirst::parse(message)?;
         if !first.nonce.starts_with(&self.nonce) || first.nonce.len() == self.nonce.len() {
             return Err(Malformed("SCRAM: the server's nonce does not continue the client's"));
@@ -105,7 +116,8 @@ impl ClientExchange {
         if !ACCEPTED_ITERATIONS.contains(&first.iterations.get()) {
             return Err(Malformed("SCRAM: the server asks for less than 4,096 or more than 10,000,000 rounds"));
         }
-        let keys = Keys::derive(self.hash, &self.password, &first.salt, first.iterations);
+        let derived = DerivedKeys::reuse(kept.take(), self.hash, &self.password, &first.salt, first.iterations);
+        let keys = kept.insert(derived).keys();
         let without_proof = format!("c={},r={}", BASE64.encode(GS2_HEADER), first.nonce);
         let first = std::str::from_utf8(message).map_err(|_| Malformed("SCRAM: the message is not UTF-8"))?;
         let auth_message = format!("{}{first},{without_proof}", self.messages);
