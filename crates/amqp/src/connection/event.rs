@@ -151,7 +151,8 @@ pub struct Incoming<'a> {
 /// A piece of a delivery to send: any number of bytes, split into frames by the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Comes back from `take_settled`; `None`: sent settled. Counts on the first piece.
+    /// Comes back from `take_settled`; `None`: sent settled, or without interest in the outcome where the link
+    /// sends none settled. Counts on the first piece.
     pub token: Option<u64>,
     /// 0 for AMQP messages; counts on the first piece
     pub message_format: u32,
@@ -183,9 +184,12 @@ pub enum SendError {
     /// larger than the receiver's `max-message-size`; abort the delivery if it has begun
     #[error("the message is larger than the receiver takes")]
     TooLarge,
-    /// a first piece within a delivery, a later one outside, or an unsettled one on a settled link
+    /// a first piece within a delivery, or a later one outside
     #[error("the piece does not continue what was sent before")]
     OutOfOrder,
+    /// a token on a link that sends all deliveries settled (`sends_settled`)
+    #[error("the link sends settled deliveries only")]
+    SettledOnly,
 }
 
 /// Why `begin` or `attach` did nothing.

@@ -19,6 +19,8 @@ pub(super) struct Timers {
     pub(super) sent: Time,
     /// the handshake, or the peer's close, must be here by then
     pub(super) deadline: Option<Time>,
+    /// the driver leaves input unread on purpose
+    paused: bool,
     /// milliseconds between heartbeats of ours
     beat_ms: Option<u32>,
     /// milliseconds of silence that end the connection, once it is open
@@ -32,6 +34,7 @@ impl Timers {
             received: now,
             sent: now,
             deadline: Some(now.plus_millis(u64::from(config.handshake_ms))),
+            paused: false,
             beat_ms: None,
             silence_ms: config.idle_time_out_ms.map(|ms| u64::from(ms) * 2),
         }
@@ -54,7 +57,7 @@ impl Timers {
     }
 
     fn silent_at(&self, state: State) -> Option<Time> {
-        let silence = self.silence_ms.filter(|_| state == State::Opened)?;
+        let silence = self.silence_ms.filter(|_| state == State::Opened && !self.paused)?;
         Some(self.received.plus_millis(silence))
     }
 
@@ -73,6 +76,15 @@ impl Connection {
         }
         let timers = &self.timers;
         [timers.deadline, timers.silent_at(self.state), timers.beat_at(self.state)].into_iter().flatten().min()
+    }
+
+    /// Tells whether the driver reads what the peer sends. While it does not, silence is not the peer's.
+    pub fn set_reading(&mut self, now: Time, reading: bool) {
+        self.timers.now = now;
+        self.timers.paused = !reading;
+        if reading {
+            self.timers.received = now;
+        }
     }
 
     /// Sends a heartbeat that is due, or gives up on a silent peer: then `poll_event` returns `Closed`.

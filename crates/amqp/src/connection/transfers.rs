@@ -172,6 +172,20 @@ impl Connection {
         }
     }
 
+    /// Sending link: whether all its deliveries are sent settled (snd-settle-mode settled), so that none may have a
+    /// token.
+    #[inline]
+    #[must_use]
+    pub fn sends_settled(&self, link: LinkId) -> bool {
+        self.links.get(link.0 as usize).is_some_and(|link| link.snd_settle_mode == SenderSettleMode::Settled)
+    }
+
+    /// Sending link: the deliveries its receiver has granted and not been sent, whether they may begin now or not.
+    #[must_use]
+    pub fn credit(&self, link: LinkId) -> u32 {
+        self.sender(link).map_or(0, |(link, _)| link.credit)
+    }
+
     /// Sending link: whether the next piece of the delivery in progress may be handed in.
     #[inline]
     #[must_use]
@@ -254,7 +268,7 @@ fn begin_delivery(
     link.delivery.id = session.unsettled.next_id();
     match piece.token {
         Some(_) if session.unsettled.len() >= unsettled_max => return Err(SendError::Unsettled),
-        Some(_) if link.snd_settle_mode == SenderSettleMode::Settled => return Err(SendError::OutOfOrder),
+        Some(_) if link.snd_settle_mode == SenderSettleMode::Settled => return Err(SendError::SettledOnly),
         Some(token) => {
             session.unsettled.insert(place, token);
             link.unsettled += 1;
@@ -263,7 +277,11 @@ fn begin_delivery(
     }
     link.credit -= 1;
     link.delivery_count = link.delivery_count.wrapping_add(1);
-    link.delivery.settled = piece.token.is_none();
+    // 2.8.2: nothing is sent settled on such a link. One that settles second would wait for us to settle, who keep
+    // no account of it: there the lesser evil is to send it settled.
+    let never_settled =
+        link.snd_settle_mode == SenderSettleMode::Unsettled && link.rcv_settle_mode == ReceiverSettleMode::First;
+    link.delivery.settled = piece.token.is_none() && !never_settled;
     Ok(())
 }
 

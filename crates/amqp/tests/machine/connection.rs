@@ -210,7 +210,7 @@ fn section_5_3_3_6_an_outcome_that_is_not_ok_ends_the_connection() {
 #[test]
 fn section_5_3_2_frames_out_of_turn_end_the_exchange() {
     let out_of_turn = [
-        SaslFrame::Mechanisms(Vec::new()),
+        SaslFrame::Mechanisms(vec![Symbol::constant("PLAIN")]),
         SaslFrame::Challenge(Vec::new()),
         SaslFrame::Response(Vec::new()),
         SaslFrame::Outcome(SaslOutcome { code: SaslCode::Ok, additional_data: None }),
@@ -355,6 +355,20 @@ fn section_2_4_5_silence_of_twice_our_time_out_ends_the_connection() {
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     pair.run();
     assert_eq!(pair.server.only(), Event::Closed { error: Some(error), by: ClosedBy::Peer }, "the peer is told why");
+}
+
+#[test]
+fn section_2_4_5_a_driver_that_does_not_read_cannot_call_the_peer_silent() {
+    let client = Config { idle_time_out_ms: Some(1000), ..Config::default() };
+    let mut pair = Pair::open(client, Config { idle_time_out_ms: None, ..Config::default() });
+    let client = &mut pair.client.machine;
+    client.set_reading(Time::ZERO, false);
+    assert_eq!(client.poll_timeout(), None);
+    client.handle_timeout(Time::from_micros(9_000_000));
+    client.set_reading(Time::from_micros(10_000_000), true);
+    assert_eq!(client.poll_timeout(), Some(Time::from_micros(12_000_000)));
+    pair.client.read(Time::from_micros(10_000_000));
+    assert!(pair.client.take().is_empty());
 }
 
 #[test]

@@ -370,10 +370,37 @@ fn section_2_8_2_a_settled_link_takes_no_unsettled_delivery() {
     let theirs = pair.server.machine.links().next().unwrap();
     pair.server.machine.grant(theirs, 9);
     pair.run();
-    assert_eq!(pair.client.send(link, Some(1), b"x"), Err(SendError::OutOfOrder));
+    assert!(pair.client.machine.sends_settled(link) && !pair.server.machine.sends_settled(LinkId(9)));
+    assert_eq!(pair.client.send(link, Some(1), b"x"), Err(SendError::SettledOnly));
     pair.client.send(link, None, b"x").unwrap();
     pair.run();
-    assert_eq!(pair.server.pieces().len(), 1);
+    let pieces = pair.server.pieces();
+    assert!(pieces.len() == 1 && pieces[0].settled);
+}
+
+#[test]
+fn section_2_8_2_an_unsettled_link_sends_nothing_settled() {
+    for (rcv_settle_mode, settled) in [(ReceiverSettleMode::First, false), (ReceiverSettleMode::Second, true)] {
+        let mut pair = Pair::open(config(), config());
+        let session = pair.client.machine.begin().unwrap();
+        let snd_settle_mode = SenderSettleMode::Unsettled;
+        let wanted = enmasse_amqp::types::Attach { snd_settle_mode, rcv_settle_mode, ..attach("link", Role::Sender) };
+        let link = pair.client.machine.attach(session, wanted).unwrap();
+        pair.run();
+        let theirs = pair.server.machine.links().next().unwrap();
+        pair.server.machine.grant(theirs, 9);
+        pair.run();
+        pair.client.send(link, None, b"nobody asks").unwrap();
+        pair.client.send(link, Some(4), b"somebody asks").unwrap();
+        pair.run();
+        let pieces = pair.server.pieces();
+        assert_eq!(pieces.iter().map(|piece| piece.settled).collect::<Vec<_>>(), [settled, false]);
+        for piece in pieces {
+            pair.server.machine.settle(theirs, piece.id, &ACCEPTED);
+        }
+        pair.run();
+        assert_eq!(settled_tokens(&mut pair), [4]);
+    }
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub(super) struct Consumer {
     pub(super) outstanding: u32,
     /// it had no room, and has not stated its credit since
     pub(super) blocked: bool,
+    /// it has sent something back, and has not stated its credit since
+    pub(super) halted: bool,
     pub(super) drain: bool,
     /// among the address's ready ones
     ready_at: u32,
@@ -217,6 +219,7 @@ impl Consumer {
             handed: 0,
             outstanding: 0,
             blocked: false,
+            halted: false,
             drain: false,
             ready_at: NOT_READY,
             outgoing: Outgoing::Nothing,

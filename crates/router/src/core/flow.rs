@@ -184,6 +184,7 @@ impl Router {
         // More handed than the limit allows: it was lowered while deliveries were on their way.
         consumer.credit = u32::try_from(limit.wrapping_sub(consumer.handed).cast_signed()).unwrap_or(0);
         consumer.blocked = false;
+        consumer.halted = false;
         consumer.drain |= drain;
         self.resume(key, links);
         self.feed(key, links);
@@ -241,9 +242,9 @@ impl Router {
 
     /// A delivery handed to a consumer of another shard found no room, or no link, there. A whole one goes back to
     /// the front of those waiting, in the order of the refusals; a long one in parts is released (settled: dropped)
-    /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it has stated its
-    /// credit again, and with a first part all parts of that delivery; a later part alone is never refused
-    /// (see [`Router::stall`]).
+    /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it hears
+    /// [`Links::halted`], states no credit before, and refuses with a first part all parts of that delivery: so the
+    /// order is kept. A later part alone is never refused (see [`Router::stall`]).
     pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
         if !delivery.first {
             return;
@@ -258,6 +259,9 @@ impl Router {
             let consumer = &mut self.consumers[key];
             consumer.blocked = true;
             consumer.handed = consumer.handed.wrapping_sub(1);
+            if !std::mem::replace(&mut consumer.halted, true) {
+                links.halted(port);
+            }
             self.addresses[address].set_unready(key, &mut self.consumers);
         }
         if delivery.more {

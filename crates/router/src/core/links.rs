@@ -29,6 +29,11 @@ pub trait Links {
     /// A drain asked for in [`Router::credit`](super::Router::credit) is done: nothing waits that credit is left for.
     fn drained(&mut self, consumer: PortId);
 
+    /// A consumer of another shard has sent a delivery back, and will be handed nothing more until it states its
+    /// credit. Told where it lives, in order with the transfers: what it was handed before has arrived, so it may
+    /// state its credit now.
+    fn halted(&mut self, consumer: PortId);
+
     /// The address is gone: the link is to be closed. The port is detached already.
     fn close(&mut self, port: PortId, error: &Error);
 }

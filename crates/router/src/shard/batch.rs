@@ -59,6 +59,7 @@ pub(super) enum Entry {
     Open { port: PortId, open: bool },
     Hold { port: PortId, hold: bool },
     Drained { port: PortId },
+    Halted { port: PortId },
     Close { port: PortId, error: Box<Error> },
 }
 

@@ -77,10 +77,14 @@ pub(super) struct Conn {
     pub(super) dirty: bool,
     /// its output was over the high-water mark: consumers on it count as having no credit
     pub(super) congested: bool,
+    /// a delivery found as many unsettled ones as a session may have: outcomes make room
+    pub(super) starved: bool,
     /// producer ports on it that are held back
     pub(super) holds: u32,
     /// bytes that came in while it was held back
     pub(super) held_bytes: u64,
+    /// its time-outs rest, because it is not read
+    pub(super) unread: bool,
     /// the machine has said its last word
     pub(super) finished: bool,
 }
@@ -100,8 +104,10 @@ impl Conn {
             link_places: Vec::new(),
             dirty: false,
             congested: false,
+            starved: false,
             holds: 0,
             held_bytes: 0,
+            unread: false,
             finished: false,
         }
     }
@@ -125,6 +131,11 @@ impl Conn {
     /// The link counts no more among those of the space.
     pub(super) fn give_up_place(&mut self, link: LinkId) {
         self.link_places.retain(|(holder, _)| *holder != link);
+    }
+
+    /// Whether a link we send to listens to several addresses.
+    pub(super) fn is_shared(&self, id: u32) -> bool {
+        matches!(self.links.get(id as usize), Some(Link::Consumer { ports }) if ports.len() > 1)
     }
 
     /// The window of a link that sends to us.

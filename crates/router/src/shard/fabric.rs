@@ -1,7 +1,7 @@
 //! Everything of a shard but its router: connections, ports, and what goes to other shards. The router speaks to
 //! links through it; a port of another shard is an entry in that shard's batch.
 
-use enmasse_amqp::connection::{LinkId, Outgoing};
+use enmasse_amqp::connection::{LinkId, Outgoing, SendError};
 use enmasse_amqp::types::{Error, Outcome};
 use slab::Slab;
 
@@ -20,6 +20,10 @@ pub(super) struct Fabric {
     pub(super) late: LateParts,
     /// keys of connections that the driver has to look at
     pub(super) dirty: Vec<u32>,
+    /// deliveries that were sent settled to links that take no others, though their producers wait for an outcome
+    pub(super) sent_settled: Vec<u64>,
+    /// connections and links where a long delivery of one address has ended and those of others may go on
+    pub(super) freed: Vec<(u32, u32)>,
 }
 
 impl Fabric {
@@ -31,6 +35,8 @@ impl Fabric {
             outboxes: (0..count).map(|_| Batch::default()).collect(),
             late: LateParts::default(),
             dirty: Vec::new(),
+            sent_settled: Vec::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -97,19 +103,27 @@ impl Links for Fabric {
             state.congested = true;
             return false;
         }
+        // A receiver that asked for settled deliveries says nothing about them: taking them is accepting them.
+        let settles = delivery.token.is_some() && state.machine.sends_settled(LinkId(port.link));
         let outgoing = Outgoing {
-            token: delivery.token,
+            token: if settles { None } else { delivery.token },
             message_format: delivery.message_format,
             first: delivery.first,
             more: delivery.more,
             aborted: delivery.aborted,
             payload: delivery.payload,
         };
-        if state.machine.transfer(LinkId(port.link), outgoing).is_err() {
+        if let Err(error) = state.machine.transfer(LinkId(port.link), outgoing) {
+            state.starved |= error == SendError::Unsettled;
             return false;
         }
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
+        } else if !delivery.more && state.is_shared(port.link) {
+            self.freed.push((conn, port.link));
+        }
+        if settles && !delivery.more && !delivery.aborted {
+            self.sent_settled.extend(delivery.token);
         }
         self.mark(conn);
         true
@@ -175,6 +189,12 @@ impl Links for Fabric {
         {
             state.machine.drained(LinkId(port.link));
             self.mark(port.conn);
+        }
+    }
+
+    fn halted(&mut self, consumer: PortId) {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push(Entry::Halted { port: consumer });
         }
     }
 

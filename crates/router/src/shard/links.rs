@@ -169,6 +169,32 @@ impl Shard {
             self.report_outcome(token, outcome);
         }
         self.settled = tokens;
+        self.feed_starved(id);
+    }
+
+    /// Room for unsettled deliveries has come about.
+    fn feed_starved(&mut self, id: ConnId) {
+        if let Some(conn) = self.fabric.conns.get_mut(id.key())
+            && std::mem::take(&mut conn.starved)
+        {
+            self.report_credit(id);
+        }
+    }
+
+    /// Accepts for those receivers that take settled deliveries only.
+    pub(super) fn accept_sent_settled(&mut self) {
+        while let Some(token) = self.fabric.sent_settled.pop() {
+            self.report_outcome(token, &Outcome::Accepted);
+        }
+    }
+
+    /// Long deliveries have ended on links that listen to several addresses: the others may go on.
+    pub(super) fn feed_freed(&mut self) {
+        while let Some((key, link)) = self.fabric.freed.pop() {
+            let Some(conn) = self.fabric.conns.get(key as usize) else { continue };
+            let credit = conn.machine.credit(LinkId(link));
+            self.credit(self.id(key), LinkId(link), credit, false);
+        }
     }
 
     #[inline]
@@ -200,13 +226,27 @@ impl Shard {
             return;
         }
         let Some(state) = self.fabric.ports.get_mut(port) else { return };
-        state.refusing = false;
+        if state.refusing {
+            state.drain |= drain;
+            return;
+        }
         let (home, limit) = (state.home, state.handed.wrapping_add(credit));
         if home == self.fabric.index {
             self.router.credit(port, limit, drain, &mut self.fabric);
         } else {
             self.fabric.outboxes[home as usize].push(Entry::Credit { port, limit, drain });
         }
+    }
+
+    /// The home of a port has heard that it sends deliveries back: none is on its way any more.
+    pub(super) fn halted(&mut self, port: PortId) {
+        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+        state.refusing = false;
+        let drain = std::mem::take(&mut state.drain);
+        let (conn, link) = (state.conn, LinkId(state.link));
+        let Some(conn) = self.fabric.conns.get(conn as usize) else { return };
+        let credit = conn.machine.credit(link);
+        self.port_credit(port, credit, drain);
     }
 
     /// Tells the homes of all consumers on a connection what they may send again.
@@ -218,13 +258,13 @@ impl Shard {
             .collect();
         for link in consumers {
             let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-            let credit = conn.machine.sendable(link);
+            let credit = conn.machine.credit(link);
             self.credit(id, link, credit, false);
         }
     }
 
     /// The home of an address hands a delivery to a link of this shard. One that finds no room goes back, and so
-    /// does all that follows it until the link has stated its credit again: so the order is kept. A later part of a
+    /// does all that follows it until the home has halted: so the order is kept. A later part of a
     /// long one cannot go back: it waits here, and its home is told to send no more for now.
     pub(super) fn hand_over(&mut self, port: PortId, delivery: &Delivery<'_>) {
         let Some(state) = self.fabric.ports.get_mut(port) else {
@@ -311,6 +351,7 @@ impl Shard {
                 for port in ports {
                     self.detach_port(port);
                 }
+                self.feed_starved(id);
             }
         }
         if closed {

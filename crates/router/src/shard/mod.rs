@@ -170,6 +170,12 @@ impl Shard {
         if !self.knows(id) {
             return bytes.len();
         }
+        if let Some(conn) = self.fabric.conns.get_mut(id.key())
+            && !bytes.is_empty()
+            && std::mem::take(&mut conn.unread)
+        {
+            conn.machine.set_reading(now, true);
+        }
         let mut rest = bytes;
         while let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             if conn.moving.is_some() {
@@ -282,6 +288,11 @@ impl Shard {
             return;
         }
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            // Who is not read cannot be called silent (2.4.5).
+            conn.unread = !conn.wants_read();
+            if conn.unread {
+                conn.machine.set_reading(now, false);
+            }
             conn.machine.handle_timeout(now);
         }
         self.input(now, id, &[]);
@@ -310,6 +321,7 @@ impl Shard {
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
+            Entry::Halted { port } => self.halted(*port),
             Entry::Close { port, error } => fabric.close(*port, error),
         }
     }
@@ -322,6 +334,8 @@ impl Shard {
 
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
+        self.accept_sent_settled();
+        self.feed_freed();
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
             let key = self.fabric.dirty[index] as usize;

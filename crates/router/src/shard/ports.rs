@@ -18,8 +18,10 @@ pub(super) struct Port {
     pub(super) unanswered: u32,
     /// this producer port is held back
     pub(super) held: bool,
-    /// this consumer port sends back what it is handed by another shard, until it states its credit again
+    /// this consumer port sends back what it is handed by another shard, until that has halted
     pub(super) refusing: bool,
+    /// a drain was asked for while it did
+    pub(super) drain: bool,
     /// the first part of the delivery in progress was sent back: so are the others
     pub(super) refused_first: bool,
 }
@@ -57,6 +59,7 @@ impl Ports {
             unanswered: 0,
             held: false,
             refusing: false,
+            drain: false,
             refused_first: false,
         });
         PortId { shard: self.shard, generation: slot.generation, index }

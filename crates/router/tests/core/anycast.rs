@@ -265,7 +265,7 @@ fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
     bench.refuse(1);
     bench.refuse(2);
     bench.credit(other, 9);
-    assert_eq!(bench.said(), ["c1<b", "c1<c", "c1<d"]);
+    assert_eq!(bench.said(), ["c0 halted", "c1<b", "c1<c", "c1<d"], "said once");
     bench.turn();
     assert_eq!(bench.said(), ["p0 taken 1"], "two of the three had been counted before");
     bench.answer(consumer, "a", &Outcome::Accepted);
@@ -283,7 +283,7 @@ fn a_refusal_gives_the_credit_back() {
     bench.hush();
     bench.refuse(0);
     bench.refuse(1);
-    assert_eq!(bench.said(), [""; 0], "no room before it states its credit again");
+    assert_eq!(bench.said(), ["c0 halted"], "no room before it states its credit again");
     bench.credit(consumer, 0);
     assert_eq!(bench.said(), ["c0!<a", "c0!<b"]);
 }

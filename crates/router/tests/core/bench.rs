@@ -1,7 +1,7 @@
 //! A router with links that write down what they are told, one short line each:
 //!
 //! `c0<a` a delivery "a" for consumer 0; `c0<a..` its first part, `c0<..b..` a later one, `c0<..c` the last; a `!`
-//! behind the consumer marks a settled one; `c0 void`, `c0 drained`. `p0 7 accepted` the outcome of delivery 7 of
+//! behind the consumer marks a settled one; `c0 void`, `c0 drained`, `c0 halted`. `p0 7 accepted` the outcome of delivery 7 of
 //! producer 0; `p0 taken 3`, `p0 open`, `p0 shut`, `p0 hold`, `p0 go`. `p0 close` the port is told to close.
 
 use std::collections::HashMap;
@@ -79,6 +79,10 @@ impl Links for Recorder {
 
     fn drained(&mut self, consumer: PortId) {
         self.say(consumer, " drained");
+    }
+
+    fn halted(&mut self, consumer: PortId) {
+        self.say(consumer, " halted");
     }
 
     fn close(&mut self, port: PortId, error: &Error) {

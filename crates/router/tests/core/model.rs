@@ -97,11 +97,20 @@ struct Consumer {
     draining: bool,
     /// the message it is in the middle of, and the parts it has
     reading: Option<(usize, u32)>,
+    /// it sends back all that comes until its home has halted
+    refusing: bool,
     /// a delivery whose first part it refused
     refusing_parts: bool,
     held: Vec<(usize, u64)>,
-    wire: VecDeque<Wired>,
+    wire: VecDeque<Wire>,
     last_begun: HashMap<PortId, usize>,
+}
+
+/// What is on its way to a consumer's shard.
+#[derive(Debug)]
+enum Wire {
+    Delivery(Wired),
+    Halted,
 }
 
 #[derive(Clone, Debug)]
@@ -188,7 +197,7 @@ impl World {
                 consumer.held.push((message, token));
             }
             let last = consumer.last_begun.insert(from, message);
-            assert!(!ordered || last.is_none_or(|last| last < message), "{last:?} before {message}");
+            assert!(!(ordered || multicast) || last.is_none_or(|last| last < message), "{last:?} before {message}");
             (message, 0)
         } else {
             self.consumer(port).reading.expect("a later part follows a first one")
@@ -223,7 +232,8 @@ impl Links for World {
             consumer.handed_at_home = consumer.handed_at_home.wrapping_add(1);
         }
         let Delivery { token, first, more, aborted, payload, .. } = *delivery;
-        consumer.wire.push_back(Wired { token, first, more, aborted, payload: payload.to_vec() });
+        let wired = Wired { token, first, more, aborted, payload: payload.to_vec() };
+        consumer.wire.push_back(Wire::Delivery(wired));
         true
     }
 
@@ -262,6 +272,10 @@ impl Links for World {
         if !consumer.remote {
             consumer.limit = consumer.handed;
         }
+    }
+
+    fn halted(&mut self, port: PortId) {
+        self.consumer(port).wire.push_back(Wire::Halted);
     }
 
     fn close(&mut self, port: PortId, _error: &Error) {
@@ -336,6 +350,7 @@ impl Model {
             handed_at_home: 0,
             draining: false,
             reading: None,
+            refusing: false,
             refusing_parts: false,
             held: Vec::new(),
             wire: VecDeque::new(),
@@ -366,8 +381,10 @@ impl Model {
         }
         self.router.detach(port, &mut self.world);
         let consumer = self.world.consumers.remove(at);
-        for wired in &consumer.wire {
-            self.router.refused(port, &wired.delivery(), &mut self.world);
+        for wire in &consumer.wire {
+            if let Wire::Delivery(wired) = wire {
+                self.router.refused(port, &wired.delivery(), &mut self.world);
+            }
         }
         self.world.gone.push(port);
     }
@@ -377,16 +394,18 @@ impl Model {
         let consumer = &mut self.world.consumers[at];
         consumer.limit = consumer.handed.wrapping_add(u32::from(credit));
         consumer.draining |= drain;
-        let (port, limit) = (consumer.port, consumer.limit);
-        self.router.credit(port, limit, drain, &mut self.world);
+        let (port, limit, refusing) = (consumer.port, consumer.limit, consumer.refusing);
+        if !refusing {
+            self.router.credit(port, limit, drain, &mut self.world);
+        }
     }
 
     fn room(&mut self, at: u8, room: bool) {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         let consumer = &mut self.world.consumers[at];
         consumer.room = room;
-        let (port, limit) = (consumer.port, consumer.limit);
-        if room {
+        let (port, limit, refusing) = (consumer.port, consumer.limit, consumer.refusing);
+        if room && !refusing {
             self.router.credit(port, limit, false, &mut self.world);
         }
     }
@@ -458,18 +477,32 @@ impl Model {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         for _ in 0..count {
             let consumer = &mut self.world.consumers[at];
-            let Some(wired) = consumer.wire.pop_front() else { return };
             let port = consumer.port;
-            if wired.first {
-                let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
-                consumer.refusing_parts = refuse || !credit;
+            match consumer.wire.pop_front() {
+                None => return,
+                Some(Wire::Halted) => {
+                    consumer.refusing = false;
+                    let limit = consumer.limit;
+                    self.router.credit(port, limit, false, &mut self.world);
+                }
+                Some(Wire::Delivery(wired)) => self.arrives(at, &wired, refuse),
             }
-            if !consumer.refusing_parts {
-                self.world.reach(port, &wired.delivery());
-                continue;
-            }
+        }
+    }
+
+    fn arrives(&mut self, at: usize, wired: &Wired, refuse: bool) {
+        let consumer = &mut self.world.consumers[at];
+        let port = consumer.port;
+        if wired.first {
+            let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+            consumer.refusing |= refuse || !credit;
+            consumer.refusing_parts = consumer.refusing;
+        }
+        if consumer.refusing_parts {
             consumer.handed_at_home = consumer.handed_at_home.wrapping_sub(u32::from(wired.first));
             self.router.refused(port, &wired.delivery(), &mut self.world);
+        } else {
+            self.world.reach(port, &wired.delivery());
         }
     }
 
@@ -509,7 +542,7 @@ impl Model {
         for at in 0..self.world.producers.len() {
             self.part(at as u8, true);
         }
-        for _ in 0..2 {
+        for _ in 0..4 {
             for at in 0..self.world.consumers.len() {
                 self.world.consumers[at].room = true;
                 self.wire(at as u8, u8::MAX, false);

@@ -237,7 +237,7 @@ fn what_a_consumer_refuses_goes_back_to_the_front_of_its_own() {
     bench.refuse(0);
     bench.refuse(1);
     bench.credit(consumer, 1);
-    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0<c"]);
+    assert_eq!(bench.said(), ["c0 halted", "c0<a", "c0<b", "c0<c"]);
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
         bench.answer(consumer, text, &Outcome::Accepted);
         assert_eq!(bench.said(), [format!("p0 {id} accepted")]);

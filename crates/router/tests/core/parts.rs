@@ -294,7 +294,7 @@ fn one_whose_first_part_is_refused_is_released() {
     bench.arrive(producer, 0, "b", "");
     bench.hush();
     bench.refuse(0);
-    assert_eq!(bench.said(), ["p0 0 released", "c0 void"]);
+    assert_eq!(bench.said(), ["c0 halted", "p0 0 released", "c0 void"]);
     bench.refuse(1);
     bench.arrive(producer, 0, "c", "last");
     assert_eq!(bench.said(), [""; 0]);
@@ -303,7 +303,7 @@ fn one_whose_first_part_is_refused_is_released() {
     bench.hush();
     bench.refuse(2);
     bench.arrive(producer, 1, "e", "last settled");
-    assert_eq!(bench.said(), ["c0 void"]);
+    assert_eq!(bench.said(), ["c0 halted", "c0 void"]);
     assert_eq!(bench.stats().dropped, 1);
 }
 

@@ -352,3 +352,16 @@ fn a_space_bounds_its_connections_and_links() {
     let fourth = net.plain(0, Open { container_id: "c".into(), ..Open::default() });
     assert_eq!(net.closed(fourth), None, "a connection that went makes room");
 }
+
+#[test]
+fn a_receiver_of_settled_deliveries_accepts_by_taking_them() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.settled_receiver(receiver, "anycast", 10);
+        let out = net.sender(sender, Some("anycast"));
+        net.send(sender, out, b"x", false);
+        assert_eq!(net.messages(receiver).len(), 1);
+        assert_eq!(net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>(), [accepted()]);
+    }
+}

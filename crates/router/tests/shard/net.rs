@@ -121,6 +121,15 @@ impl Net {
         link
     }
 
+    /// A receiver that wants its deliveries settled.
+    pub(crate) fn settled_receiver(&mut self, client: usize, address: &str, credit: u32) {
+        let mut attach = blank(Role::Receiver, "settled".to_owned());
+        attach.snd_settle_mode = SenderSettleMode::Settled;
+        attach.source = Some(Box::new(Source { address: Some(address.to_owned()), ..Source::default() }));
+        let link = self.attach(client, attach);
+        self.grant(client, link, credit);
+    }
+
     pub(crate) fn attach(&mut self, client: usize, attach: Attach) -> LinkId {
         let state = &mut self.clients[client];
         let session = state.session.expect("the client has a session");
