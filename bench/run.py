@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import resource
 import statistics
@@ -23,6 +24,8 @@ from cases import CASES, FORWARDER_RATE_MIN, Case, Report
 
 TOOL = servers.ROOT / "target/release/enmasse-load"
 TIMEOUT_S = 180
+RUN = itertools.count(1)
+"""Numbers the runs."""
 
 Results = dict[tuple[str, str], list[Report]]
 """Reports by case and server."""
@@ -32,7 +35,8 @@ def measure(case: Case, server: servers.Server, seconds: float) -> Report:
     """One run of the load tool; raises `servers.Unavailable` with what the tool said."""
     options = {**case.options, **server.options}
     options["url"] = server.url
-    options["address"] = server.address or case.address
+    # a queue of its own: what an earlier run left behind would be counted, or wait in front
+    options["address"] = f"{server.address}-{next(RUN)}" if server.address else case.address
     options["duration"] = str(case.seconds or seconds)
     options["warmup"] = "1"
     options["pids"] = ",".join(map(str, server.pids))
@@ -202,7 +206,7 @@ def main() -> int:
             run_cases(
                 [case for case in cases if case.server == "node"], running, arguments, results
             )
-        for kind in ("secure", "many"):
+        for kind in ("fresh", "secure", "many"):
             if chosen := [case for case in cases if case.server == kind]:
                 with servers.node(folder, kind) as server:
                     run_cases(chosen, [server], arguments, results)

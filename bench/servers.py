@@ -231,7 +231,7 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
         raise Unavailable(
             "RabbitMQ is not installed: apt-get install --no-install-recommends rabbitmq-server"
         )
-    port, home = free_port(), folder / "rabbitmq"
+    port, epmd_port, home = free_port(), str(free_port()), folder / "rabbitmq"
     home.mkdir()
     (home / ".erlang.cookie").write_text("bench")
     (home / ".erlang.cookie").chmod(0o400)
@@ -250,6 +250,7 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
         "RABBITMQ_CONF_ENV_FILE": "/dev/null",
         "RABBITMQ_DIST_PORT": str(free_port()),
         "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": epmd_port,
     }
     with (folder / "rabbitmq.log").open("w") as log:
         process = subprocess.Popen(
@@ -271,3 +272,5 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 15)
         _stop(process)
+        # Erlang's name server outlives the node that started it
+        subprocess.run(["epmd", "-port", epmd_port, "-kill"], capture_output=True)
