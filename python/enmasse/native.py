@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from enmasse import _native
 from enmasse.base.errors import KINDS
@@ -23,7 +23,9 @@ from enmasse.messaging import (
     Value,
 )
 from enmasse.messaging import outcome as outcomes
-from enmasse.plan import Plan
+
+if TYPE_CHECKING:
+    from enmasse.plan import Plan
 
 ListenerKind = Literal["amqp", "amqps", "ws", "wss"]
 
@@ -58,7 +60,7 @@ class Node:
         with translated():
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
 
-    def apply(self, plan: Plan) -> dict[str, Any]:
+    def apply(self, plan: "Plan") -> dict[str, Any]:
         """Put a Plan in force and return the proof: version, added, removed, changed, active."""
         with translated():
             return _object(self._node.apply(plan.json_text()))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Invalid
-from enmasse.base.settings import Settings, default_data_dir, load
+from enmasse.base.settings import Settings, load
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:

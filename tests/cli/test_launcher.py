@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli import app
 from enmasse.cli.launcher import Ready, serve
-from enmasse.store import DataDir
 
 OFF: dict[str, Any] = dict.fromkeys(
     ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"), "off"

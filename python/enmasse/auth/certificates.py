@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from enmasse.base.clock import Clock
+from enmasse.base.data_dir import write_private
 from enmasse.base.errors import Code, Unavailable
-from enmasse.store.data_dir import write_private
 
 CA_VALIDITY = timedelta(days=3650)
 VALIDITY = timedelta(days=397)

@@ -6,8 +6,8 @@ A web page on the same machine can send requests to a loopback port but cannot r
 import hmac
 from pathlib import Path
 
+from enmasse.base.data_dir import write_private
 from enmasse.base.ids import new_token
-from enmasse.store.data_dir import write_private
 
 
 def ensure_token(file: Path) -> str:

@@ -5,7 +5,6 @@ A value comes from the first of: a command-line option, an `ENMASSE_*` variable,
 is a resource's field and is not here; nothing else is configurable.
 """
 
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
 
 ENV_PREFIX = "ENMASSE_"
 CONFIG_VARIABLE = "ENMASSE_CONFIG"
-
-
-def default_data_dir() -> Path:
-    """Return `$XDG_DATA_HOME/enmasse`, by default `~/.local/share/enmasse`."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "enmasse"
 
 
 def _port(value: object) -> object:

@@ -9,10 +9,15 @@ from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
 from enmasse.cli.commands import (
     apply,
+    bench,
     connections,
     create,
     delete,
     get,
+    receive,
+    request,
+    respond,
+    send,
     settings,
     up,
 )
@@ -64,6 +69,11 @@ app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
+app.command(rich_help_panel=MESSAGES)(send.send)
+app.command(rich_help_panel=MESSAGES)(receive.receive)
+app.command(rich_help_panel=MESSAGES)(request.request)
+app.command(rich_help_panel=MESSAGES)(respond.respond)
+app.command(rich_help_panel=MESSAGES)(bench.bench)
 
 
 def main() -> None:

@@ -8,34 +8,15 @@ from typing import Any, Self
 
 import httpx2
 
+from enmasse.base.data_dir import DataDir, default_data_dir
 from enmasse.base.errors import KINDS, Code, Fault, Missing, PeerError, Unavailable
-from enmasse.base.settings import default_data_dir
 from enmasse.cli import network
 from enmasse.resources import API_VERSION
-from enmasse.store import DataDir
 
 TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 30
 
 Document = dict[str, Any]
-
-
-def endpoints_of(data: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return where the platform of a data folder listens, by kind of listener.
-
-    Raises: Missing if no running platform uses the folder.
-    """
-    folder = DataDir(data or default_data_dir())
-    try:
-        found: Document = json.loads(folder.endpoint.read_text())
-    except (OSError, ValueError):
-        raise Missing(
-            Code.SERVER_MISSING,
-            f"no platform runs on data folder {folder.path}; start one with `enmasse up`,"
-            " or name its folder with --data",
-        ) from None
-    endpoints: Document = found["endpoints"]
-    return endpoints
 
 
 class Api:
@@ -57,7 +38,7 @@ class Api:
         """
         url = server
         if url is None:
-            http = endpoints_of(data).get("http")
+            http = network.running(data)["endpoints"].get("http")
             if http is None:
                 raise Missing(
                     Code.SERVER_MISSING, "the platform was started with --http-port off: no API"

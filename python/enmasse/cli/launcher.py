@@ -22,6 +22,7 @@ from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock, SystemClock
+from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
 from enmasse.cli.files import load_files
@@ -30,7 +31,7 @@ from enmasse.control import Admission, Manager
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
-from enmasse.store import DataDir, Store
+from enmasse.store import Store
 from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)

@@ -1,7 +1,13 @@
-"""What the listening address means: who can reach it, and by which names."""
+"""Where a platform listens: who can reach it, by which names, and how a command finds it."""
 
 import ipaddress
+import json
 import socket
+from pathlib import Path
+from typing import Any
+
+from enmasse.base.data_dir import DataDir, default_data_dir
+from enmasse.base.errors import Code, Missing
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::")
@@ -36,3 +42,20 @@ def url(scheme: str, host: str, port: int) -> str:
     """Return the URL of an endpoint, for a client on this machine."""
     name = reachable(host)
     return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
+
+
+def running(data: Path | None) -> dict[str, Any]:
+    """Return what the platform of a data folder said when it was ready: pid and endpoints.
+
+    Raises: Missing if no running platform uses the folder.
+    """
+    folder = DataDir(data or default_data_dir())
+    try:
+        found: dict[str, Any] = json.loads(folder.endpoint.read_text())
+    except (OSError, ValueError):
+        raise Missing(
+            Code.SERVER_MISSING,
+            f"no platform runs on data folder {folder.path}; start one with `enmasse up`,"
+            " or name its folder with --data",
+        ) from None
+    return found

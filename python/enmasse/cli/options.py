@@ -52,3 +52,38 @@ Space = Annotated[
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Return when it is ready, or at once.")
 ]
+
+Address = Annotated[str, typer.Argument(help="The address, for example orders.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="ENMASSE_URL",
+        help="Any AMQP 1.0 server: amqp[s]|ws[s]://[USER:PASSWORD@]HOST[:PORT]; by default the"
+        " platform on this machine.",
+    ),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="CA to trust for amqps and wss; tls/ca.crt of the platform."),
+]
+Mechanism = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The only SASL mechanism to use.")
+]
+Body = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Body as text; `-` makes each line of stdin a message."),
+]
+Size = Annotated[
+    int | None, typer.Option(metavar="BYTES", min=0, help="Body of so many bytes, instead of text.")
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--properties",
+        "-p",
+        metavar="NAME=VALUE",
+        help="Application property; repeatable. Numbers, true and false are such.",
+    ),
+]
+Durable = Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")]

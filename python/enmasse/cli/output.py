@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from enmasse.cli.options import Output
@@ -24,7 +25,7 @@ def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
 
 def columns(headings: Sequence[str], rows: Rows) -> str:
     """Return columns aligned under their headings; numbers to the right."""
-    lines = [list(headings), *([_text(cell) for cell in row] for row in rows)]
+    lines = [list(headings), *([text(cell) for cell in row] for row in rows)]
     places = range(len(headings))
     numeric = [bool(rows) and all(_is_number(row[place]) for row in rows) for place in places]
     widths = [max(len(line[place]) for line in lines) for place in places]
@@ -37,24 +38,42 @@ def columns(headings: Sequence[str], rows: Rows) -> str:
     )
 
 
-def repeat(text: Callable[[], str], every_s: float) -> NoReturn:
+def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
     """Show a text on the terminal, made anew every so often, until Ctrl-C."""
     import time
 
     from rich.live import Live
     from rich.text import Text
 
-    with Live(Text(text()), auto_refresh=False) as live:
+    with Live(Text(picture()), auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
-            live.update(Text(text()), refresh=True)
+            live.update(Text(picture()), refresh=True)
+
+
+@contextmanager
+def progress(label: str, expected: int | None) -> Iterator[Callable[[], None]]:
+    """Show a bar on the terminal while the body runs; call what it gets for each thing done.
+
+    Nothing is shown off a terminal, nor for a single thing.
+    """
+    if not sys.stderr.isatty() or expected == 1:
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns_ = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns_, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=expected)
+        yield lambda: bar.advance(task)
 
 
 def _is_number(cell: object) -> bool:
     return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
 
 
-def _text(cell: object) -> str:
+def text(cell: object) -> str:
     if cell is None:
         return "-"
     if isinstance(cell, bool):

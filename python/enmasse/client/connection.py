@@ -91,6 +91,7 @@ class Connection:
         address: str | None,
         *,
         credit: int = 100,
+        count: int | None = None,
         browse: bool = False,
         selector: str | None = None,
     ) -> AsyncIterator[Receiver]:
@@ -98,7 +99,7 @@ class Connection:
         options: dict[str, Any] = {"browse": browse}
         if selector is not None:
             options["selector"] = selector
-        link = await self.open_receiver(address, credit, **options)
+        link = await self.open_receiver(address, credit, count=count, **options)
         try:
             yield link
         finally:
@@ -120,6 +121,8 @@ class Connection:
         address: str | None,
         credit: int,
         on_delivery: Callable[[ClientDelivery], None] | None = None,
+        *,
+        count: int | None = None,
         **options: Any,
     ) -> ClientReceiver:
         """Open a link to receive by that outlives any block; close it.
@@ -127,7 +130,8 @@ class Connection:
         With `on_delivery` every delivery goes there, and iteration finds none.
         """
         number = self._client.attach_receiver(address, **options)
-        return await self._add(ClientReceiver(self._client, number, address, credit, on_delivery))
+        link = ClientReceiver(self._client, number, address, credit, on_delivery, count)
+        return await self._add(link)
 
     async def _add(self, link: L) -> L:
         self._links[link.number] = link

@@ -200,19 +200,31 @@ class ClientDelivery:
 
 @dataclass(slots=True)
 class Window:
-    """Credit: granted in halves of the window, as messages are done with."""
+    """Credit: granted in halves of the window, as messages are done with, `left` in all."""
 
     size: int
+    left: int | None = None
     done: int = 0
     open: bool = True
     grant: Callable[[int], None] = field(kw_only=True)
+
+    def start(self) -> None:
+        """Grant the whole window."""
+        self._grant(self.size)
 
     def finish_one(self) -> None:
         """One message is done with."""
         self.done += 1
         if self.open and self.done * 2 >= self.size:
-            self.grant(self.done)
+            self._grant(self.done)
             self.done = 0
+
+    def _grant(self, count: int) -> None:
+        if self.left is not None:
+            count = min(count, self.left)
+            self.left -= count
+        if count:
+            self.grant(count)
 
 
 class ClientReceiver(Link):
@@ -225,6 +237,7 @@ class ClientReceiver(Link):
         address: str | None,
         credit: int,
         on_delivery: Callable[[ClientDelivery], None] | None = None,
+        count: int | None = None,
     ) -> None:
         super().__init__(wire, number, address)
         self._arrived: deque[ClientDelivery] = deque()
@@ -232,8 +245,8 @@ class ClientReceiver(Link):
         self._drained: asyncio.Future[None] | None = None
         self._closing = False
         self._on_delivery = on_delivery or self._arrive
-        self._window = Window(credit, grant=lambda count: wire.credit(number, count))
-        wire.credit(number, credit)
+        self._window = Window(credit, count, grant=lambda count: wire.credit(number, count))
+        self._window.start()
 
     @property
     def address(self) -> str:

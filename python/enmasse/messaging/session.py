@@ -92,11 +92,12 @@ class Session(Protocol):
         """
 
     def receiver(
-        self, address: str | None, *, credit: int = 100
+        self, address: str | None, *, credit: int = 100, count: int | None = None
     ) -> AbstractAsyncContextManager[Receiver]:
         """Open a link to receive by; None asks for a dynamic node.
 
-        At most `credit` messages are under way or not settled at a time.
+        At most `credit` messages are under way or not settled at a time, and `count` in all: no
+        more are asked for, so none is taken from others and given back.
         Raises as `sender`.
         """
 

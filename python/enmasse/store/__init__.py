@@ -1,12 +1,10 @@
-"""Where resources live: versions, a watch, and the data folder.
+"""Where resources live, with versions and a watch.
 
 `Store` says what every store does; `MemoryStore` keeps nothing over a restart; `SqliteStore`, in
-`enmasse.store.sqlite`, has every change on disk before anyone sees it. `DataDir` is the folder and
-its lock.
+`enmasse.store.sqlite`, has every change on disk before anyone sees it.
 """
 
-from enmasse.store.data_dir import DataDir
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType, Store
 
-__all__ = ["DataDir", "Event", "EventType", "MemoryStore", "Store"]
+__all__ = ["Event", "EventType", "MemoryStore", "Store"]

@@ -179,6 +179,6 @@ Try, each in a terminal of its own:
 
 
 def _default_data() -> Path:
-    from enmasse.base.settings import default_data_dir
+    from enmasse.base.data_dir import default_data_dir
 
     return default_data_dir()

@@ -25,6 +25,12 @@ FORMAT = 1
 """The layout this version writes. It reads this one and older ones."""
 
 
+def default_data_dir() -> Path:
+    """Return `$XDG_DATA_HOME/enmasse`, by default `~/.local/share/enmasse`."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "enmasse"
+
+
 class DataDir:
     """A data folder, as paths; entered as a context it is this process's alone."""
 

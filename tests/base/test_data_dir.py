@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
-from enmasse.store import DataDir
-from enmasse.store.data_dir import write_private
 
 
 def mode(path: Path) -> int:

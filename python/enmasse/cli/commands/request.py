@@ -1,0 +1,65 @@
+"""`enmasse request`: ask and wait for the answer."""
+
+from typing import Annotated
+
+import typer
+
+from enmasse.cli.commands.receive import Form, written
+from enmasse.cli.options import (
+    Address,
+    Body,
+    Ca,
+    Data,
+    Durable,
+    Mechanism,
+    Property,
+    Size,
+    Url,
+)
+
+
+def request(
+    address: Address,
+    body: Body = None,
+    size: Size = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", metavar="N", min=1, help="How many requests.")
+    ] = None,
+    properties: Property = None,
+    durable: Durable = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for a reply.")
+    ] = 30.0,
+    output: Annotated[
+        Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
+    ] = Form.TEXT,
+    url: Url = None,
+    ca: Ca = None,
+    mechanism: Mechanism = None,
+    data: Data = None,
+) -> None:
+    """Send requests one after the other and print the reply to each.
+
+    Replies come to an address made for this command alone.
+
+    Example: enmasse request orders --body "how many?"
+    """
+    import asyncio
+
+    from enmasse.cli import transfer
+    from enmasse.cli.connect import Server
+    from enmasse.cli.messages import Template
+
+    messages = Template.of(properties, durable).messages(body, size, count)
+
+    async def run() -> None:
+        async with Server(url, data, ca, mechanism).session() as session:
+            await transfer.request(
+                session,
+                address,
+                messages,
+                lambda reply: print(written(reply, output), flush=True),
+                timeout_s=timeout,
+            )
+
+    asyncio.run(run())

@@ -1,0 +1,71 @@
+"""`enmasse respond`: answer requests."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from enmasse.cli.options import (
+    Address,
+    Ca,
+    Data,
+    Durable,
+    Mechanism,
+    Output,
+    OutputForm,
+    Property,
+    Size,
+    Url,
+)
+
+if TYPE_CHECKING:
+    from enmasse.cli.transfer import Tally
+    from enmasse.messaging import Message
+
+
+def respond(
+    address: Address,
+    body: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The reply; by default the request itself.")
+    ] = None,
+    size: Size = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", metavar="N", min=1, help="End after so many.")
+    ] = None,
+    properties: Property = None,
+    durable: Durable = False,
+    url: Url = None,
+    ca: Ca = None,
+    mechanism: Mechanism = None,
+    data: Data = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Answer requests until Ctrl-C, or so many of them.
+
+    A reply goes to the request's reply-to, with its correlation id. A request without reply-to is
+    accepted and not answered.
+
+    Example: enmasse respond orders --body "three"
+    """
+    import asyncio
+
+    from enmasse.cli import transfer
+    from enmasse.cli.commands.send import summary
+    from enmasse.cli.connect import Server
+    from enmasse.cli.messages import Template
+    from enmasse.cli.output import show
+
+    made = Template.of(properties, durable)
+
+    def answer(request: "Message") -> "Message":
+        if body is None and size is None:
+            return made.around(request.body)
+        return next(made.messages(body, size, 1))
+
+    async def run() -> "Tally":
+        async with Server(url, data, ca, mechanism).session() as session:
+            return await transfer.respond(session, address, answer, count=count)
+
+    tally = asyncio.run(run())
+    show({"replies": tally.total, **tally.outcomes}, output, lambda: summary(tally))
+    if not tally.all_accepted:
+        raise typer.Exit(1)

@@ -1,0 +1,90 @@
+"""`enmasse send`: send messages to an address."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from enmasse.cli.options import (
+    Address,
+    Body,
+    Ca,
+    Data,
+    Durable,
+    Mechanism,
+    Output,
+    OutputForm,
+    Property,
+    Size,
+    Url,
+)
+
+if TYPE_CHECKING:
+    from enmasse.cli.transfer import Tally
+
+
+def send(
+    address: Address,
+    body: Body = None,
+    size: Size = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-c", metavar="N", min=1, help="How many; by default 1, of stdin all lines."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, help="At most so many a second.")
+    ] = None,
+    properties: Property = None,
+    durable: Durable = False,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="Send settled: no outcome is asked for.")
+    ] = False,
+    url: Url = None,
+    ca: Ca = None,
+    mechanism: Mechanism = None,
+    data: Data = None,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Send messages and say what became of them.
+
+    A direct address takes messages only while somebody receives: until then this waits. The exit
+    code is 1 if any message was not accepted.
+
+    Examples:
+
+      enmasse send orders --body "one espresso"
+
+      enmasse send orders --count 100000 --size 1024 --rate 5000
+
+      seq 10 | enmasse send orders --body -
+    """
+    import asyncio
+
+    from enmasse.base.clock import SystemClock
+    from enmasse.cli import transfer
+    from enmasse.cli.connect import Server
+    from enmasse.cli.messages import Template
+    from enmasse.cli.output import progress, show
+
+    messages = Template.of(properties, durable).messages(body, size, count)
+    expected = count or (None if body == "-" else 1)
+
+    async def run() -> "Tally":
+        async with Server(url, data, ca, mechanism).session() as session:
+            with progress("sent", expected) as step:
+                return await transfer.send(
+                    session, address, messages, SystemClock(), settled=settle, rate=rate, step=step
+                )
+
+    tally = asyncio.run(run())
+    show({"sent": tally.total, **tally.outcomes}, output, lambda: summary(tally))
+    if not tally.all_accepted:
+        raise typer.Exit(1)
+
+
+def summary(tally: "Tally") -> str:
+    """Return what became of messages, for people."""
+    outcomes = ", ".join(f"{count:,} {name}" for name, count in tally.outcomes.items())
+    refusals = "".join(f"\n  {count:,}: {said}" for said, count in tally.refusals.items())
+    return (outcomes or "nothing sent") + refusals

@@ -1,0 +1,187 @@
+"""Sending and receiving for the commands: loops over a Session, with a count of what became of it.
+
+The command decides what messages look like and what is printed; here is only the going to and fro.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Unavailable
+from enmasse.messaging import Accepted, Delivery, Message, Outcome, Receiver, Session
+
+IN_FLIGHT_MAX = 1000
+"""Messages sent and without an outcome yet. The window a node grants by default."""
+
+CREDIT = 100
+"""Messages a receiver asks for ahead."""
+
+Step = Callable[[], None]
+"""Called for each message that is done; for a progress bar."""
+
+
+def _nothing() -> None:
+    """No progress bar."""
+
+
+@dataclass
+class Tally:
+    """What became of messages."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """What the other side said when it did not accept."""
+
+    @property
+    def total(self) -> int:
+        """All messages that are done."""
+        return self.outcomes.total()
+
+    @property
+    def all_accepted(self) -> bool:
+        """Whether nothing came to anything else than accepted."""
+        return self.outcomes.total() == self.outcomes["accepted"]
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        self.outcomes[type(outcome).__name__.lower()] += 1
+        if not isinstance(outcome, Accepted):
+            self.refusals[str(outcome)] += 1
+
+
+async def send(
+    session: Session,
+    address: str,
+    messages: Iterable[Message],
+    clock: Clock,
+    *,
+    settled: bool = False,
+    rate: float | None = None,
+    step: Step = _nothing,
+) -> Tally:
+    """Send messages, at most `rate` a second, and count their outcomes.
+
+    Waits while the receivers want no more. Up to 1,000 messages are on the way at a time.
+    Raises: what the link ends with.
+    """
+    tally = Tally()
+    waiting: deque[Awaitable[Outcome]] = deque()
+
+    async def settle_oldest() -> None:
+        tally.add(await waiting.popleft())
+        step()
+
+    async with session.sender(address, settled=settled) as sender:
+        started_s = clock.monotonic()
+        for number, message in enumerate(messages):
+            if rate:
+                await clock.sleep(max(0.0, started_s + number / rate - clock.monotonic()))
+            waiting.append(await sender.post(message, settled=settled))
+            if len(waiting) >= IN_FLIGHT_MAX:
+                await settle_oldest()
+        while waiting:
+            await settle_oldest()
+    return tally
+
+
+async def receive(
+    session: Session,
+    address: str,
+    take: Callable[[Message], None],
+    *,
+    count: int | None = None,
+    outcome: Outcome | None = None,
+    timeout_s: float | None = None,
+) -> int:
+    """Hand messages to `take` and settle each with `outcome` (accepted); return how many came.
+
+    Ends after `count` messages, or when none has come for `timeout_s`. Never asks for more than is
+    still wanted, so that nothing is taken from others and given back.
+    """
+    taken = 0
+    async with session.receiver(address, credit=CREDIT, count=count) as receiver:
+        async for delivery in _until_quiet(receiver, timeout_s):
+            take(delivery.message)
+            delivery.settle(outcome or Accepted())
+            taken += 1
+            if taken == count:
+                break
+    return taken
+
+
+async def request(
+    session: Session,
+    address: str,
+    messages: Iterable[Message],
+    take: Callable[[Message], None],
+    *,
+    timeout_s: float,
+) -> None:
+    """Send requests one after the other and hand each reply to `take`.
+
+    Raises: Unavailable if no reply comes within `timeout_s`.
+    """
+    for message in messages:
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await session.request(address, message)
+        except TimeoutError:
+            raise Unavailable(
+                Code.NOT_AVAILABLE, f"no reply from {address!r} within {timeout_s:g} s"
+            ) from None
+        take(reply)
+
+
+async def respond(
+    session: Session,
+    address: str,
+    answer: Callable[[Message], Message],
+    *,
+    count: int | None = None,
+    step: Step = _nothing,
+) -> Tally:
+    """Answer requests: `answer` makes the reply, which goes to the request's reply-to.
+
+    A request without reply-to is accepted and not answered. Returns the outcomes of the replies.
+    """
+    tally = Tally()
+    done = 0
+    async with (
+        session.sender(None) as sender,
+        session.receiver(address, credit=CREDIT, count=count) as receiver,
+    ):
+        async for delivery in receiver:
+            reply = reply_to(delivery.message, answer)
+            if reply is not None:
+                tally.add(await sender.send(reply))
+            delivery.settle(Accepted())
+            step()
+            done += 1
+            if done == count:
+                break
+    return tally
+
+
+def reply_to(request: Message, answer: Callable[[Message], Message]) -> Message | None:
+    """Return the reply to a request, addressed and correlated; None if it wants none."""
+    asked = request.properties
+    if asked.reply_to is None:
+        return None
+    correlation = asked.message_id if asked.correlation_id is None else asked.correlation_id
+    reply = answer(request)
+    properties = replace(reply.properties, to=asked.reply_to, correlation_id=correlation)
+    return replace(reply, properties=properties)
+
+
+async def _until_quiet(receiver: Receiver, timeout_s: float | None) -> AsyncIterator[Delivery]:
+    """Yield deliveries until none has come for `timeout_s`."""
+    deliveries = aiter(receiver)
+    while True:
+        try:
+            async with asyncio.timeout(timeout_s):
+                delivery = await anext(deliveries)
+        except (StopAsyncIteration, TimeoutError):
+            return
+        yield delivery

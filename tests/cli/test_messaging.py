@@ -1,0 +1,158 @@
+"""The commands that send and receive, as programs against a running platform."""
+
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from running import ENMASSE, Platform, running
+
+TIMEOUT_S = 60
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with running(tmp_path_factory.mktemp("data")) as platform:
+        yield platform
+
+
+def run(up: Platform, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ENMASSE, *words],
+        env=up.environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+@contextmanager
+def beside(up: Platform, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command beside others; it ends with the block."""
+    with subprocess.Popen(
+        [ENMASSE, *words], env=up.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_what_is_sent_is_received(up: Platform) -> None:
+    with beside(up, "receive", "anycast", "--count", "1") as receiver:
+        sent = run(up, "send", "anycast", "--body", "one espresso")
+        assert receiver.communicate(timeout=TIMEOUT_S)[0] == "one espresso\n"
+    assert (sent.returncode, sent.stdout) == (0, "1 accepted\n")
+
+
+def test_lines_become_messages_with_properties(up: Platform) -> None:
+    with beside(up, "receive", "anycast", "--count", "3", "--output", "json") as receiver:
+        sent = run(
+            up, "send", "anycast", "--body", "-", "--durable", "--output", "json",
+            "--properties", "team=north", "-p", "table=7", "--url", up.url("ws"),
+            stdin="a\nb\nc\n",
+        )  # fmt: skip
+        lines = receiver.communicate(timeout=TIMEOUT_S)[0].splitlines()
+    assert json.loads(sent.stdout) == {"sent": 3, "accepted": 3}
+    assert [json.loads(line) for line in lines] == [
+        {
+            "body": body,
+            "applicationProperties": {"team": "north", "table": 7},
+            "header": {"durable": True},
+        }
+        for body in "abc"
+    ]
+
+
+def test_many_are_sent_at_a_size_and_a_rate(up: Platform) -> None:
+    with beside(up, "receive", "anycast", "--count", "300") as receiver:
+        sent = run(up, "send", "anycast", "--count", "300", "--size", "100", "--rate", "2000")
+        lines = receiver.communicate(timeout=TIMEOUT_S)[0].splitlines()
+    assert sent.stdout == "300 accepted\n"
+    assert [len(line) for line in lines] == [100] * 300
+
+
+def test_what_is_not_accepted_is_exit_code_1(up: Platform) -> None:
+    with beside(up, "receive", "anycast", "--count", "2", "--settle", "reject") as receiver:
+        sent = run(up, "send", "anycast", "--count", "2")
+        receiver.communicate(timeout=TIMEOUT_S)
+    assert sent.returncode == 1
+    assert sent.stdout.startswith("2 rejected\n")
+
+
+def test_requests_are_answered(up: Platform) -> None:
+    with beside(up, "respond", "anycast", "--count", "3") as responder:
+        asked = run(up, "request", "anycast", "--body", "how many?", "--count", "2")
+        again = run(up, "request", "anycast", "--body", "and now?")
+        said = responder.communicate(timeout=TIMEOUT_S)[0]
+    assert asked.stdout == "how many?\nhow many?\n"
+    assert again.stdout == "and now?\n"
+    assert said == "3 accepted\n"
+
+
+def test_receiving_ends_when_nothing_comes(up: Platform) -> None:
+    ended = run(up, "receive", "anycast", "--timeout", "0.1")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    short = run(up, "receive", "anycast", "--timeout", "0.1", "--count", "1")
+    assert short.returncode == 1
+
+
+def test_tls_is_trusted_through_the_platforms_ca(up: Platform) -> None:
+    authority = str(up.data / "tls" / "ca.crt")
+    url = up.url("amqps")
+    trusted = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url, "--ca", authority)
+    assert trusted.returncode == 0, trusted.stderr
+    stranger = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url)
+    assert stranger.returncode == 8
+    assert len(stranger.stderr.splitlines()) == 1
+
+
+def test_an_undeclared_address_is_not_found(up: Platform) -> None:
+    for command in ("send", "receive", "request"):
+        refused = run(up, command, "nowhere")
+        assert refused.returncode == 3, refused.stderr
+        assert "nowhere" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_server_that_is_not_there_is_not_reachable(up: Platform) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"amqp://127.0.0.1:{taken.getsockname()[1]}"
+    for command in ("send", "bench"):
+        refused = run(up, command, "anycast", "--url", url)
+        assert refused.returncode == 7, refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+    wrong = run(up, "send", "anycast", "--url", "http://127.0.0.1")
+    assert wrong.returncode == 1
+
+
+def test_the_load_tool_reports_what_it_measured(up: Platform) -> None:
+    measured = run(
+        up, "bench", "anycast", "--duration", "0.5", "--warmup", "0.1", "--output", "json"
+    )
+    report = json.loads(measured.stdout)
+    assert measured.returncode == 0
+    assert report["messages_per_s"] > 0
+    assert report["totals"]["accepted"] == report["totals"]["sent"] > 0
+    assert report["cpu"]["server_percent"] > 0, "the platform's own process is measured"
+    table = run(up, "bench", "anycast", "--duration", "0.2", "--warmup", "0.1", "--rate", "1000")
+    assert re.search(r"^latency\.p99_us +[\d,.]+$", table.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send", "anycast", "--body", "x", "--size", "1"],
+        ["send", "anycast", "--properties", "nothing"],
+        ["send", "anycast", "--count", "0"],
+        ["receive", "anycast", "--settle", "forget"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(up: Platform, words: list[str]) -> None:
+    assert run(up, *words).returncode == 2
