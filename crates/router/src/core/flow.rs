@@ -184,8 +184,12 @@ impl Router {
         // More handed than the limit allows: it was lowered while deliveries were on their way.
         consumer.credit = u32::try_from(limit.wrapping_sub(consumer.handed).cast_signed()).unwrap_or(0);
         consumer.blocked = false;
-        consumer.halted = false;
         consumer.drain |= drain;
+        if std::mem::take(&mut consumer.halted) {
+            // What it is handed from now on stands before all that is left, should it come back.
+            consumer.backlog.close_returned();
+            self.addresses[consumer.address].waiting.close_returned();
+        }
         self.resume(key, links);
         self.feed(key, links);
     }

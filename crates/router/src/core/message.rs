@@ -171,6 +171,11 @@ impl Queue {
         self.returned += 1;
     }
 
+    /// All that came back stays where it is: what comes back later left after this, so from before it.
+    pub(super) fn close_returned(&mut self) {
+        self.returned = 0;
+    }
+
     pub(super) fn pop_front(&mut self) -> Option<Key> {
         let message = self.items.pop_front();
         self.returned = self.returned.saturating_sub(1);
@@ -231,6 +236,19 @@ mod tests {
         assert!(!queue.remove(b));
         queue.push_returned(c);
         assert_eq!(all(&mut queue), [c, d]);
+    }
+
+    #[test]
+    fn what_leaves_and_comes_back_twice_is_before_what_came_back_once() {
+        let [a, b, c, _] = keys();
+        let mut queue = Queue::default();
+        queue.push_returned(a);
+        queue.push_returned(b);
+        queue.push_returned(c);
+        queue.close_returned();
+        assert_eq!(queue.pop_front(), Some(a));
+        queue.push_returned(a);
+        assert_eq!(all(&mut queue), [a, b, c]);
     }
 
     #[test]
