@@ -118,7 +118,7 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
         endpoints = json.loads(line)["endpoints"]
         if kind == "secure":
             url = f"amqps://bench:{PASSWORD}@localhost:{endpoints['amqps']['port']}"
-            yield Server("EnMasse", url, [process.pid], {"ca": str(data / "tls" / "ca.pem")})
+            yield Server("EnMasse", url, [process.pid], {"ca": str(data / "tls" / "ca.crt")})
         else:
             yield Server("EnMasse", f"amqp://127.0.0.1:{endpoints['amqp']['port']}", [process.pid])
     finally:
