@@ -1,9 +1,10 @@
 //! What happens at the bounds: too many connections, peers that do not read, peers that do not listen.
 
 use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
 
 use enmasse_amqp::codec::encode_performative;
-use enmasse_amqp::types::{Begin, End, Open, Performative};
+use enmasse_amqp::types::{Begin, End, Open, Performative, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
 use enmasse_node::{Happening, Limits, NodeConfig};
 
@@ -125,4 +126,51 @@ fn one_busy_connection_does_not_keep_the_others_from_their_turn() {
     }
     stop.send(()).unwrap();
     flood.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_closed_and_one_that_keeps_talking_is_not() {
+    let limits = Limits { idle_timeout_ms: Some(100), ..Limits::default() };
+    let site = Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() });
+    let socket = site.socket(Amqp);
+    let beating = socket.try_clone().unwrap();
+    let mut alive = Client::start(Box::new(socket), None);
+    let mut silent = site.client(Amqp);
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let heart = std::thread::spawn(move || {
+        // Not a wait for something: the beat of a heart.
+        while stopped.recv_timeout(Duration::from_millis(30)).is_err() {
+            (&beating).write_all(&[0, 0, 0, 8, 2, 0, 0, 0]).unwrap();
+        }
+    });
+    let error = silent.closed().expect("closed with an error");
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    silent.read_to_end();
+    // The node has ended its direction and lets go of the socket once the peer has ended its own.
+    drop(silent);
+    let start = Instant::now();
+    while site.stats().connections > 1 {
+        assert!(start.elapsed() < PATIENCE, "the silent one is still there");
+    }
+    alive.receiver("anycast", 1);
+    stop.send(()).unwrap();
+    heart.join().unwrap();
+    assert_eq!(site.stats().connections, 1);
+}
+
+#[test]
+fn a_peer_that_wants_to_hear_from_us_does() {
+    let site = Site::open(&workers(1));
+    let mut socket = site.socket(Amqp);
+    let open = Open { container_id: "listener".to_owned(), idle_time_out: Some(200), ..Open::default() };
+    let mut words = b"AMQP\x00\x01\x00\x00".to_vec();
+    encode_performative(&mut words, 0, &Performative::Open(Box::new(open)));
+    socket.write_all(&words).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(&[0, 0, 0, 8, 2, 0, 0, 0].repeat(5)) {
+        let mut bytes = [0; 512];
+        let count = socket.read(&mut bytes).expect("a frame at least every 200 ms");
+        heard.extend_from_slice(&bytes[..count]);
+    }
 }

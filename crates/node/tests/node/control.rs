@@ -1,12 +1,12 @@
 //! What the owner of a node does with it: plans, logins, figures, events, the trace, sessions in this process.
 
 use enmasse_amqp::sasl::{Hash, derive};
-use enmasse_amqp::types::{SaslCode, condition};
+use enmasse_amqp::types::{SaslCode, SaslInit, Symbol, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
 use enmasse_node::{ErrorKind, Happening, Listener, ListenerKind};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, workers};
+use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, tls, workers};
 
 fn apply(site: &Site, plan: &Value) -> enmasse_node::Applied {
     site.node.apply(&serde_json::from_value(plan.clone()).unwrap()).unwrap()
@@ -49,7 +49,7 @@ fn guarded_plan() -> String {
     let base64 = |bytes: &[u8]| base64(bytes);
     let plan = json!({"version": 1, "spaces": [{
         "uid": "s", "names": ["guarded"],
-        "authentication": {"type": "standard", "anonymous": false, "mechanisms": ["SCRAM-SHA-256", "PLAIN"]},
+        "authentication": {"type": "standard", "anonymous": false, "mechanisms": ["SCRAM-SHA-256", "PLAIN", "EXTERNAL"]},
         "users": [{"name": "alice", "rights": [{"pattern": "#", "operations": ["send", "recv"]}], "verifiers": [{
             "mechanism": "SCRAM-SHA-256", "salt": base64(&verifier.salt), "iterations": verifier.iterations,
             "storedKey": base64(&verifier.stored_key), "serverKey": base64(&verifier.server_key)}]}],
@@ -83,6 +83,20 @@ fn passwords_are_checked_aside_and_the_right_one_gets_in() {
         }
         alice.close();
     }
+}
+
+#[test]
+fn a_client_certificate_says_who_it_is() {
+    let site = Site::new(&workers(1), &guarded_plan());
+    let log_in = |subject| {
+        let config = site.authority.client(subject, &[&rustls::version::TLS13]);
+        let stream = tls(site.socket(Amqps), config);
+        let init = SaslInit { mechanism: Symbol::constant("EXTERNAL"), initial_response: None, hostname: None };
+        Client::bare(Box::new(stream), Some(init)).sasl_code()
+    };
+    assert_eq!(log_in(Some("alice")), SaslCode::Ok);
+    assert_eq!(log_in(Some("mallory")), SaslCode::Auth);
+    assert_eq!(log_in(None), SaslCode::Auth);
 }
 
 #[test]
