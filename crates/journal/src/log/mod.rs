@@ -1,0 +1,1 @@
+//! The segment log: records, group commit, recovery, space.

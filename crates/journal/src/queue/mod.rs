@@ -1,0 +1,1 @@
+//! One queue: order, redelivery, expiry, groups, limits.
