@@ -101,6 +101,12 @@ impl Server {
         self.offered.iter().map(|mechanism| mechanism.symbol()).collect()
     }
 
+    /// Whether the client may choose `mechanism`.
+    #[must_use]
+    pub fn offers(&self, mechanism: Mechanism) -> bool {
+        self.offered.contains(&mechanism)
+    }
+
     /// Takes the client's sasl-init (5.3.3.2). Its `hostname` is for the caller.
     pub fn init(&mut self, init: &SaslInit, credentials: &dyn Credentials) -> Step {
         let chosen = Mechanism::from_name(init.mechanism.as_str()).filter(|chosen| self.offered.contains(chosen));

@@ -1,6 +1,6 @@
 //! From a Plan to a Table: every check that the shape of the JSON cannot make.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -63,7 +63,8 @@ impl Table {
             spaces.insert(compiled.key, compiled);
         }
         let names = answer_to(plan, spaces.values())?;
-        Ok(Self { version: plan.version, spaces, names, next, secret: previous.secret })
+        let mechanisms = strongest_first(spaces.values().flat_map(Space::mechanisms).copied());
+        Ok(Self { version: plan.version, spaces, names, mechanisms, next, secret: previous.secret })
     }
 }
 
@@ -118,8 +119,9 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
             return wrong(path() + ".name", format!("{:?} is declared twice in this space", address.name));
         }
     }
-    let covering = addresses.values().filter(|entry| entry.covers_below());
-    let levels_max = covering.map(|entry| entry.name.split('/').count()).max().unwrap_or(0);
+    let covering = addresses.values().filter(|entry| entry.covers_below() && *entry.name != *"#");
+    let covering: BTreeMap<_, _> = covering.map(|entry| (Arc::clone(&entry.name), Arc::clone(entry))).collect();
+    let levels_max = covering.keys().map(|name| name.split('/').count()).max().unwrap_or(0);
     let users = compile_users(&space.users, path)?;
     Ok(Space {
         key,
@@ -131,6 +133,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         limits: space.limits.clone(),
         usage: known.map_or_else(Usage::default, |space| space.usage.clone()),
         addresses,
+        covering,
         levels_max,
     })
 }
@@ -233,12 +236,15 @@ fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Au
         }
     }
     mechanisms.extend(plan.anonymous.then_some(Mechanism::Anonymous));
-    mechanisms.sort_by(|one, other| other.cmp(one));
-    mechanisms.dedup();
+    let mechanisms = strongest_first(mechanisms);
     if mechanisms.is_empty() {
         return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: nobody could come in");
     }
     Ok(Authentication { open, anonymous: plan.anonymous, mechanisms })
+}
+
+fn strongest_first(mechanisms: impl IntoIterator<Item = Mechanism>) -> Vec<Mechanism> {
+    mechanisms.into_iter().collect::<BTreeSet<_>>().into_iter().rev().collect()
 }
 
 fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, User>> {

@@ -68,6 +68,12 @@ impl Handshake {
         self.server.mechanisms()
     }
 
+    /// Whether the peer may do without: where one may come in without a name, no SASL header is needed either.
+    #[must_use]
+    pub fn may_be_left_out(&self) -> bool {
+        self.server.offers(Mechanism::Anonymous)
+    }
+
     /// Takes the client's sasl-init.
     pub fn init(&mut self, init: &SaslInit) -> Step<Guest> {
         self.hostname.clone_from(&init.hostname);
@@ -105,18 +111,13 @@ impl Handshake {
 /// The mechanisms to offer to a peer whose space may not be known yet.
 fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
     let named = peer.sni.as_deref().and_then(|name| table.space_named(name));
-    let spaces = table.spaces().filter(|space| named.is_none_or(|named| space.key() == named));
-    let mut offered: Vec<_> = spaces
-        .flat_map(Space::mechanisms)
-        .copied()
-        .filter(|mechanism| match mechanism {
-            Mechanism::Plain => peer.confidential,
-            Mechanism::External => peer.subject.is_some(),
-            Mechanism::Anonymous | Mechanism::Scram(_) => true,
-        })
-        .collect();
-    offered.sort_by(|one, other| other.cmp(one));
-    offered.dedup();
+    let mechanisms = named.and_then(|key| table.space(key)).map_or(&*table.mechanisms, Space::mechanisms);
+    let possible = |mechanism: &Mechanism| match mechanism {
+        Mechanism::Plain => peer.confidential,
+        Mechanism::External => peer.subject.is_some(),
+        Mechanism::Anonymous | Mechanism::Scram(_) => true,
+    };
+    let mut offered: Vec<_> = mechanisms.iter().copied().filter(possible).collect();
     if offered.is_empty() {
         // The list must not be empty (5.3.3.1); this one lets nobody in and tells nothing.
         offered.push(Mechanism::Scram(Hash::Sha256));
@@ -160,7 +161,7 @@ impl Credentials for Known<'_> {
         match self.space(None) {
             Ok(space) => space.admits_anonymous(),
             // The host name of open will tell which.
-            Err(_) => self.table.spaces().any(Space::admits_anonymous),
+            Err(_) => self.table.mechanisms.contains(&Mechanism::Anonymous),
         }
     }
 
@@ -199,8 +200,12 @@ impl Table {
     /// `amqp:unauthorized-access` (the space lets nobody in without a name), `amqp:not-allowed` (the host name names another
     /// space).
     pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, Error> {
-        let clues = Clues { open_hostname: hostname, ..Clues::default() };
-        let key = guest.space.map_or_else(|| self.space_for(&clues), Ok);
+        let key = match guest {
+            Guest { space: Some(key), .. } => Ok(*key),
+            Guest { user: None, .. } => self.space_for(&Clues { open_hostname: hostname, ..Clues::default() }),
+            // Never reached by way of SASL: whoever has a name has a space.
+            Guest { user: Some(_), .. } => Err(NoSpace::Unnamed),
+        };
         let key = key.map_err(|why| Error::new(condition::NOT_FOUND, why.to_string()))?;
         let Some(space) = self.space(key) else {
             return Err(Error::new(condition::NOT_FOUND, "the address space of this connection was deleted"));

@@ -21,6 +21,8 @@ mod usage;
 
 use std::collections::HashMap;
 
+use enmasse_amqp::sasl::Mechanism;
+
 pub use address::{AddressEntry, Home};
 pub use compile::PlanError;
 pub use diff::Diff;
@@ -44,6 +46,8 @@ pub struct Table {
     spaces: HashMap<SpaceKey, Space>,
     /// every name a space answers to, in lower case
     names: HashMap<Box<str>, SpaceKey>,
+    /// of all spaces together, strongest first
+    mechanisms: Vec<Mechanism>,
     /// the next keys to give away
     next: NextKeys,
     secret: [u8; 32],
@@ -61,7 +65,7 @@ impl Table {
     #[must_use]
     pub fn empty(secret: [u8; 32]) -> Self {
         let next = NextKeys { space: 0, address: 0 };
-        Self { version: 0, spaces: HashMap::new(), names: HashMap::new(), next, secret }
+        Self { version: 0, spaces: HashMap::new(), names: HashMap::new(), mechanisms: Vec::new(), next, secret }
     }
 
     /// The version of the plan it was compiled from; 0 before the first.

@@ -106,7 +106,7 @@ impl Pattern {
     /// Whether the pattern stands for this name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.ends(name.split('/').fold(self.start(), |places, level| self.step(places, &Step::Level(level))))
+        self.ends(self.run(name))
     }
 
     /// Whether the pattern stands for every name that `filter` stands for. Exact for filters without `#`; with it a
@@ -126,7 +126,19 @@ impl Pattern {
     /// Whether the pattern stands for `name` itself or for any name below it (`name/..`).
     #[must_use]
     pub fn reaches(&self, name: &str) -> bool {
-        name.split('/').fold(self.start(), |places, level| self.step(places, &Step::Level(level))) != 0
+        self.run(name) != 0
+    }
+
+    /// The places after all levels of a name; 0 as soon as there is no way on.
+    fn run(&self, name: &str) -> u128 {
+        let mut places = self.start();
+        for level in name.split('/') {
+            places = self.step(places, &Step::Level(level));
+            if places == 0 {
+                break;
+            }
+        }
+        places
     }
 
     fn start(&self) -> u128 {

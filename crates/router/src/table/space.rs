@@ -1,6 +1,7 @@
 //! One address space: what its names mean and who may come in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
@@ -26,6 +27,8 @@ pub struct Space {
     pub(super) limits: SpaceLimits,
     pub(super) usage: Usage,
     pub(super) addresses: HashMap<Arc<str>, Arc<AddressEntry>>,
+    /// those of them that cover the names below them, but for `#`
+    pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
     pub(super) levels_max: usize,
 }
@@ -161,22 +164,31 @@ impl Space {
             return self.resolve(name).into_iter().collect();
         }
         let Ok(filter) = Pattern::filter(name) else { return Vec::new() };
-        let mut found: Vec<_> = self
-            .addresses
-            .values()
-            .filter(|address| address.covers_below())
-            .filter(|address| *address.name == *"#" || filter.reaches(&address.name))
-            .collect();
+        let reached = |address: &&Arc<AddressEntry>| filter.reaches(&address.name);
+        let mut found: Vec<_> = match literal_prefix(name) {
+            Some(prefix) => {
+                // `0` follows `/` in ASCII: the names below the prefix and no others.
+                let (from, to) = (format!("{prefix}/"), format!("{prefix}0"));
+                let below = self.covering.range::<str, _>((Bound::Included(&*from), Bound::Excluded(&*to)));
+                let above = self.prefixes(prefix).chain([prefix]).filter_map(|name| self.covering.get(name));
+                above.chain(below.map(|(_, address)| address)).filter(reached).collect()
+            }
+            None => self.covering.values().filter(reached).collect(),
+        };
+        found.extend(self.addresses.get("#").filter(|open| open.covers_below()));
         found.sort_by_key(|address| address.key);
         found
     }
 
-    /// The longest covering address above `name`. Looks at no prefix deeper than the deepest such address, so a name
-    /// of many levels costs no more than one of few.
+    /// The longest covering address above `name`.
     fn above(&self, name: &str) -> Option<&Arc<AddressEntry>> {
-        let ends = name.match_indices('/').map(|(end, _)| end).take(self.levels_max);
-        let prefixes = ends.filter_map(|end| self.addresses.get(&name[..end]));
-        prefixes.filter(|address| address.covers_below()).last()
+        self.prefixes(name).filter_map(|prefix| self.covering.get(prefix)).last()
+    }
+
+    /// What stands above `name`, shortest first, no deeper than the deepest covering address: a name of many levels
+    /// costs no more than one of few.
+    fn prefixes<'n>(&self, name: &'n str) -> impl Iterator<Item = &'n str> {
+        name.match_indices('/').map(|(end, _)| &name[..end]).take(self.levels_max)
     }
 
     /// The user whom `name` stands for, and the name to look the rights up with: a user of exactly that name, else
@@ -191,4 +203,11 @@ impl Space {
             None => (bare, self.users.get(bare)),
         }
     }
+}
+
+/// The levels of a filter before its first wildcard; `None` if that is the first level.
+fn literal_prefix(filter: &str) -> Option<&str> {
+    let levels = filter.split('/').take_while(|level| !is_wildcard(level));
+    let length = levels.map(|level| level.len() + 1).sum::<usize>();
+    length.checked_sub(1).map(|length| &filter[..length])
 }

@@ -244,6 +244,23 @@ fn a_later_open_that_names_another_space_is_not_allowed() {
 }
 
 #[test]
+fn a_user_without_a_space_comes_in_nowhere() {
+    let table = shared(&golden("open.json"));
+    let lost = Guest { space: None, user: Some("alice".into()) };
+    assert_eq!(table.open(&lost, Some("default")).unwrap_err().condition, condition::NOT_FOUND);
+}
+
+#[test]
+fn the_sasl_header_may_be_left_out_where_anonymous_is_let_in() {
+    let table = shared(&golden("many-spaces.json"));
+    let optional = |peer| Handshake::new(Arc::clone(&table), peer, NONCE).may_be_left_out();
+    assert!(optional(local()), "the host name of open may name an open space");
+    assert!(optional(named("lab")));
+    assert!(!optional(named("shop.north")));
+    assert!(!Handshake::new(shared(&golden("closed.json")), local(), NONCE).may_be_left_out());
+}
+
+#[test]
 fn a_space_that_is_gone_by_open_is_not_found() {
     let first = table(&golden("many-spaces.json"));
     let alice = guest(&first, "shop.north", Some("alice"));

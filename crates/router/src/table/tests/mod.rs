@@ -7,6 +7,7 @@ mod lookup;
 mod names;
 mod patterns;
 mod rights;
+mod scale;
 mod schema;
 
 use super::Table;

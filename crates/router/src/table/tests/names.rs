@@ -1,6 +1,9 @@
 //! Contracts 6: names of addresses.
 
+use proptest::prelude::*;
+
 use crate::plan::AddressType::{Anycast, Multicast};
+use crate::table::pattern::{Pattern, is_wildcard};
 use crate::table::tests::{plan, space, table};
 use crate::table::{Space, Table};
 
@@ -117,4 +120,25 @@ fn a_filter_that_is_none_finds_nothing() {
     let table = world(&[("a", Multicast)]);
     assert!(listened(&table, "a/b*/+").is_empty());
     assert!(listened(&table, &vec!["+"; 65].join("/")).is_empty());
+}
+
+proptest! {
+    /// The search by literal prefix finds what looking at every address finds.
+    #[test]
+    fn a_filter_finds_every_address_it_reaches(
+        declared in prop::collection::btree_set(name_of(&["a", "b", "c", "", "0", "/"]), 0..8),
+        filter in name_of(&["a", "b", "", "0", "+", "#", "*"]),
+    ) {
+        prop_assume!(is_wildcard(&filter));
+        let declared: Vec<_> = declared.iter().filter(|name| !name.is_empty()).map(|name| (&**name, Multicast)).collect();
+        let table = world(&declared);
+        let pattern = Pattern::filter(&filter).unwrap();
+        let mut expected: Vec<_> = only(&table).addresses().filter(|address| pattern.reaches(&address.name)).collect();
+        expected.sort_by_key(|address| address.key);
+        prop_assert_eq!(listened(&table, &filter), expected.iter().map(|address| &*address.name).collect::<Vec<_>>());
+    }
+}
+
+fn name_of(levels: &[&'static str]) -> impl Strategy<Value = String> + use<> {
+    prop::collection::vec(prop::sample::select(levels.to_vec()), 1..5).prop_map(|levels| levels.join("/"))
 }
