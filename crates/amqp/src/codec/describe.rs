@@ -88,9 +88,9 @@ fn sasl(line: &mut Line, body: &[u8]) -> fmt::Result {
             line.write_str("challenge ")?;
             hidden(line, Some(&bytes))
         }
-        Ok(SaslFrame::Response(bytes)) => {
+        Ok(SaslFrame::Response(response)) => {
             line.write_str("response ")?;
-            hidden(line, Some(&bytes))
+            hidden(line, Some(&response.0))
         }
         Ok(SaslFrame::Outcome(outcome)) => {
             write!(line, "outcome [code={:?}, additional-data=", outcome.code)?;

@@ -6,7 +6,7 @@ use super::frame::{self, FrameKind};
 use super::list::{self, ListReader};
 use super::reader::Reader;
 use super::writer::{ListWriter, put_binary, put_string, put_symbol, put_symbols, put_ubyte};
-use crate::types::{SaslCode, SaslFrame, SaslInit, SaslOutcome, Symbol, condition};
+use crate::types::{SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition};
 
 /// Decodes the body of a SASL frame.
 ///
@@ -26,7 +26,9 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
         Some(descriptor::SASL_CHALLENGE) => {
             SaslFrame::Challenge(read_binary(&mut reader, "sasl-challenge", "challenge")?)
         }
-        Some(descriptor::SASL_RESPONSE) => SaslFrame::Response(read_binary(&mut reader, "sasl-response", "response")?),
+        Some(descriptor::SASL_RESPONSE) => {
+            SaslFrame::Response(SaslResponse(read_binary(&mut reader, "sasl-response", "response")?))
+        }
         Some(descriptor::SASL_OUTCOME) => SaslFrame::Outcome(read_outcome(&mut reader)?),
         _ => {
             // Not even the descriptor is quoted: what is no SASL frame may still be someone's password.
@@ -95,7 +97,7 @@ pub fn encode_sasl(out: &mut Vec<u8>, sasl: &SaslFrame) {
             ListWriter::new(out, descriptor::SASL_CHALLENGE).put(challenge.as_slice(), put_binary).finish();
         }
         SaslFrame::Response(response) => {
-            ListWriter::new(out, descriptor::SASL_RESPONSE).put(response.as_slice(), put_binary).finish();
+            ListWriter::new(out, descriptor::SASL_RESPONSE).put(response.0.as_slice(), put_binary).finish();
         }
         SaslFrame::Outcome(outcome) => ListWriter::new(out, descriptor::SASL_OUTCOME)
             .put(outcome.code as u8, put_ubyte)

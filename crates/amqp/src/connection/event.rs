@@ -3,8 +3,8 @@
 use thiserror::Error as ThisError;
 
 use crate::types::{
-    Attach, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SenderSettleMode, Source, Symbol,
-    Target,
+    Attach, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SaslResponse, SenderSettleMode,
+    Source, Symbol, Target,
 };
 
 /// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until the call of
@@ -27,7 +27,7 @@ pub enum Event<'a> {
     /// client: answer with `sasl_response`; nothing is read until then
     SaslChallenge(Vec<u8>),
     /// server: answer with `sasl_challenge` or `sasl_outcome`; nothing is read until then
-    SaslResponse(Vec<u8>),
+    SaslResponse(SaslResponse),
     /// client: the verdict; unless it is `Ok`, `Closed` follows
     SaslOutcome(SaslOutcome),
     /// The peer's `open`. A server answers with `open` or `close`; nothing is read until then.

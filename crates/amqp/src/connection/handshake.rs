@@ -6,7 +6,7 @@ use super::state::{Sasl, SaslStep, State, Step};
 use super::{ClosedBy, Connection, Event, SaslPolicy};
 use crate::codec::frame::{self, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, protocol_header};
 use crate::codec::{decode_sasl, encode_close, encode_open, encode_sasl};
-use crate::types::{Error, Open, SaslCode, SaslFrame, SaslInit, SaslOutcome, Symbol, condition};
+use crate::types::{Error, Open, SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition};
 
 /// Bytes of the largest frame taken before the connection is open. More than the 512 of 2.4.1 and 5.3.1, since
 /// tokens and properties do not keep to that; less than later, since nobody knows the peer yet.
@@ -175,7 +175,7 @@ impl Connection {
     /// Client: the answer to `SaslChallenge`.
     pub fn sasl_response(&mut self, response: Vec<u8>) {
         if self.sasl == Sasl::OwesResponse && self.sasl_step(SaslStep::Response) {
-            encode_sasl(&mut self.output, &SaslFrame::Response(response));
+            encode_sasl(&mut self.output, &SaslFrame::Response(SaslResponse(response)));
         }
     }
 

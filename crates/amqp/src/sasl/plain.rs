@@ -32,12 +32,19 @@ impl fmt::Debug for PlainCheck {
 }
 
 /// The message of a client, taken apart.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(super) struct PlainMessage<'a> {
     /// prepared
     pub(super) user: String,
     /// as it came: may be empty, which no verifier accepts but an open space does
     pub(super) password: &'a str,
+}
+
+impl fmt::Debug for PlainMessage<'_> {
+    /// Shows no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlainMessage").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 impl<'a> PlainMessage<'a> {

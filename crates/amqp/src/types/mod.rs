@@ -14,7 +14,7 @@ pub use performative::{
     Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Performative, ReceiverSettleMode, Role,
     SenderSettleMode, Transfer, condition,
 };
-pub use security::{SaslCode, SaslFrame, SaslInit, SaslOutcome};
+pub use security::{SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse};
 pub use terminus::{Lifetime, Source, Target, TerminusDurability, TerminusExpiryPolicy};
 pub use transaction::{Coordinator, Declare, Declared, Discharge, TransactionControl, TransactionalState};
 pub use value::{Fields, Symbol, Value};

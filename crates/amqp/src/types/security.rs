@@ -1,5 +1,7 @@
 //! Part 5, 5.3: the SASL frames.
 
+use std::fmt;
+
 use super::Symbol;
 
 /// 5.3.3.6
@@ -18,7 +20,7 @@ pub enum SaslCode {
 }
 
 /// 5.3.3.2
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct SaslInit {
     /// chosen mechanism
     pub mechanism: Symbol,
@@ -26,6 +28,25 @@ pub struct SaslInit {
     pub initial_response: Option<Vec<u8>>,
     /// virtual host asked for
     pub hostname: Option<String>,
+}
+
+impl fmt::Debug for SaslInit {
+    /// Leaves the initial response out: that of PLAIN is the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SaslInit");
+        shown.field("mechanism", &self.mechanism).field("hostname", &self.hostname).finish_non_exhaustive()
+    }
+}
+
+/// 5.3.3.4: what a client proves itself with. A log shows its length only: it may be a password, or what a password
+/// can be guessed from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SaslResponse(pub Vec<u8>);
+
+impl fmt::Debug for SaslResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SaslResponse({} bytes)", self.0.len())
+    }
 }
 
 /// 5.3.3.5
@@ -47,7 +68,7 @@ pub enum SaslFrame {
     /// 5.3.3.3
     Challenge(Vec<u8>),
     /// 5.3.3.4
-    Response(Vec<u8>),
+    Response(SaslResponse),
     /// 5.3.3.5
     Outcome(SaslOutcome),
 }

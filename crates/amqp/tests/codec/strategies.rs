@@ -363,7 +363,7 @@ pub(crate) fn sasl_frame() -> BoxedStrategy<SaslFrame> {
             SaslFrame::Init(SaslInit { mechanism, initial_response, hostname })
         }),
         bytes().prop_map(SaslFrame::Challenge),
-        bytes().prop_map(SaslFrame::Response),
+        bytes().prop_map(|bytes| SaslFrame::Response(SaslResponse(bytes))),
         (code, option::of(bytes()))
             .prop_map(|(code, additional_data)| SaslFrame::Outcome(SaslOutcome { code, additional_data })),
     ]

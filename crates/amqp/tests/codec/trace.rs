@@ -4,7 +4,7 @@ use enmasse_amqp::codec::frame::{self, Protocol};
 use enmasse_amqp::codec::{describe, encode_performative, encode_sasl, fast};
 use enmasse_amqp::types::{
     Attach, Begin, Close, DeliveryState, Disposition, Error, Open, Outcome, Performative, Role, SaslCode, SaslFrame,
-    SaslInit, SaslOutcome, Source, Symbol, Target, Value, condition,
+    SaslInit, SaslOutcome, SaslResponse, Source, Symbol, Target, Value, condition,
 };
 
 fn line(performative: Performative) -> String {
@@ -103,7 +103,7 @@ fn sasl_secrets_are_never_shown() {
             hostname: Some("space".into()),
         }),
         SaslFrame::Challenge(secret.clone()),
-        SaslFrame::Response(secret.clone()),
+        SaslFrame::Response(SaslResponse(secret.clone())),
         SaslFrame::Outcome(SaslOutcome { code: SaslCode::Auth, additional_data: Some(secret.clone()) }),
     ];
     let mut out = frame::protocol_header(Protocol::Sasl).to_vec();
@@ -140,7 +140,7 @@ fn a_broken_sasl_frame_shows_nothing_of_its_bytes() {
 #[test]
 fn a_sasl_type_in_an_amqp_frame_is_not_shown() {
     let mut bytes = Vec::new();
-    encode_sasl(&mut bytes, &SaslFrame::Response(b"hunter2".to_vec()));
+    encode_sasl(&mut bytes, &SaslFrame::Response(SaslResponse(b"hunter2".to_vec())));
     bytes[5] = 0;
     assert_eq!(describe(&bytes), "ch 0 (a SASL type, not shown)");
 }

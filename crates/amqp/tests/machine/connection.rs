@@ -7,7 +7,7 @@ use enmasse_amqp::codec::{encode_performative, encode_sasl};
 use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event, LinkId, SaslPolicy, SessionId, UseError};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
-    Close, Error, Open, Performative, Role, SaslCode, SaslFrame, SaslInit, SaslOutcome, Symbol, condition,
+    Close, Error, Open, Performative, Role, SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition,
 };
 
 use crate::pair::{Pair, Seen};
@@ -141,14 +141,14 @@ fn section_5_3_2_the_exchange_with_challenges() {
     assert_eq!(raw.output(), [&protocol_header(Protocol::Sasl)[..], &sasl(&mechanisms)].concat());
 
     raw.bytes(&sasl(&SaslFrame::Init(init())));
-    raw.bytes(&sasl(&SaslFrame::Response(b"too early".to_vec())));
+    raw.bytes(&sasl(&SaslFrame::Response(SaslResponse(b"too early".to_vec()))));
     assert_eq!(raw.side.only(), Event::SaslInit(init()), "nothing is read while the driver thinks");
     raw.side.unread.clear();
 
     raw.side.machine.sasl_challenge(b"why".to_vec());
     assert_eq!(raw.output(), sasl(&SaslFrame::Challenge(b"why".to_vec())));
-    raw.bytes(&sasl(&SaslFrame::Response(b"because".to_vec())));
-    assert_eq!(raw.side.only(), Event::SaslResponse(b"because".to_vec()));
+    raw.bytes(&sasl(&SaslFrame::Response(SaslResponse(b"because".to_vec()))));
+    assert_eq!(raw.side.only(), Event::SaslResponse(SaslResponse(b"because".to_vec())));
 
     raw.side.machine.sasl_outcome(SaslCode::Ok, Some(b"bye".to_vec()));
     let outcome = SaslOutcome { code: SaslCode::Ok, additional_data: Some(b"bye".to_vec()) };
@@ -176,7 +176,7 @@ fn section_5_3_2_a_client_goes_through_the_exchange() {
     let seen = see(&mut client, &SaslFrame::Challenge(b"why".to_vec()), b"");
     assert_eq!(seen, Some(Seen::Event(Event::SaslChallenge(b"why".to_vec()))));
     client.sasl_response(b"because".to_vec());
-    assert_eq!(std::mem::take(client.output()), sasl(&SaslFrame::Response(b"because".to_vec())));
+    assert_eq!(std::mem::take(client.output()), sasl(&SaslFrame::Response(SaslResponse(b"because".to_vec()))));
     let ok = SaslOutcome { code: SaslCode::Ok, additional_data: None };
     assert_eq!(see(&mut client, &SaslFrame::Outcome(ok.clone()), b""), Some(Seen::Event(Event::SaslOutcome(ok))));
     assert!(client.output().starts_with(&protocol_header(Protocol::Amqp)), "header and open follow at once");
@@ -212,7 +212,7 @@ fn section_5_3_2_frames_out_of_turn_end_the_exchange() {
     let out_of_turn = [
         SaslFrame::Mechanisms(vec![Symbol::constant("PLAIN")]),
         SaslFrame::Challenge(Vec::new()),
-        SaslFrame::Response(Vec::new()),
+        SaslFrame::Response(SaslResponse(Vec::new())),
         SaslFrame::Outcome(SaslOutcome { code: SaslCode::Ok, additional_data: None }),
     ];
     for frame in out_of_turn {

@@ -16,8 +16,8 @@ use enmasse_amqp::codec::{
     encode_sasl,
 };
 use enmasse_amqp::types::{
-    Attach, Begin, Fields, Flow, Open, Performative, ReceiverSettleMode, Role, SaslFrame, SenderSettleMode, Source,
-    Symbol, Target,
+    Attach, Begin, Fields, Flow, Open, Performative, ReceiverSettleMode, Role, SaslFrame, SaslResponse,
+    SenderSettleMode, Source, Symbol, Target,
 };
 
 use super::Plan;
@@ -255,7 +255,7 @@ impl<T: Traffic> Connection<T> {
             }
             SaslFrame::Challenge(challenge) => {
                 let response = exchange.challenge(&challenge)?;
-                encode_sasl(&mut self.wire.output, &SaslFrame::Response(response));
+                encode_sasl(&mut self.wire.output, &SaslFrame::Response(SaslResponse(response)));
             }
             SaslFrame::Outcome(outcome) => {
                 exchange.outcome(&outcome)?;

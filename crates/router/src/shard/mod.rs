@@ -199,7 +199,7 @@ impl Shard {
             Event::Attach { link, attach, .. } => self.attach(id, link, attach),
             Event::Detach { link, closed, .. } => self.release(id, link, closed),
             Event::SaslInit(init) => self.sasl_init(id, &init),
-            Event::SaslResponse(response) => self.sasl_response(id, &response),
+            Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),
             Event::Closed { error, .. } => self.finished(id, error),
             Event::Begin(_)

@@ -113,8 +113,14 @@ impl ClientExchange {
         if !first.nonce.starts_with(&self.nonce) || first.nonce.len() == self.nonce.len() {
             return Err(Malformed("SCRAM: the server's nonce does not continue the client's"));
         }
-        if !ACCEPTED_ITERATIONS.contains(&first.iterations.get()) {
-            return Err(Malformed("SCRAM: the server asks for less than 4,096 or more than 10,000,000 rounds"));
+        match first.iterations.get() {
+            ..ITERATIONS_MIN => {
+                return Err(Malformed(
+                    "SCRAM: the server asks for less than 4,096 rounds, too few to guard a password",
+                ));
+            }
+            ITERATIONS_MIN..=ITERATIONS_MAX => {}
+            _ => return Err(Malformed("SCRAM: the server asks for more than 1,000,000 rounds, which none needs")),
         }
         let derived = DerivedKeys::reuse(kept.take(), self.hash, &self.password, &first.salt, first.iterations);
         let keys = kept.insert(derived).keys();
@@ -131,6 +137,8 @@ impl ClientExchange {
 /// This client binds no channel and acts for itself.
 const GS2_HEADER: &str = "n,,";
 
-/// Fewer rounds would make the proof cheap to break for a false server, more would keep the client busy for a
-/// minute (RFC 7677, section 4 asks for at least 4,096).
-const ACCEPTED_ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=10_000_000;
+/// Fewer rounds would make the proof cheap to break for a false server (RFC 5802, section 5.1 and RFC 7677, section 4
+/// ask for at least 4,096).
+const ITERATIONS_MIN: u32 = 4_096;
+/// More would keep the client busy for seconds, at the word of a server that has proved nothing yet.
+const ITERATIONS_MAX: u32 = 1_000_000;

@@ -106,7 +106,7 @@ fn a_challenge_that_could_harm_is_refused() {
         format!("r={nonce},s=AAAA,i=4096"),            // adds nothing to the client's nonce
         "r=another,s=AAAA,i=4096".into(),              // of another exchange
         format!("r={nonce}x,s=AAAA,i=4095"),           // cheap to break
-        format!("r={nonce}x,s=AAAA,i=10000001"),       // keeps the client busy
+        format!("r={nonce}x,s=AAAA,i=1000001"),        // keeps the client busy
         format!("r={nonce}x,s=AAAA,i=99999999999999"), // no number
         String::new(),
     ] {
@@ -115,6 +115,28 @@ fn a_challenge_that_could_harm_is_refused() {
         let refused = client.challenge(challenge.as_bytes());
         assert!(matches!(refused, Err(ClientError::Protocol(_))), "{challenge}: {refused:?}");
         assert!(client.challenge(b"again").is_err(), "it is over");
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_too_few_or_too_many_rounds_is_told_from_others() {
+    use base64::Engine as _;
+    let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
+    for (rounds, said) in [
+        (1, Some("less than 4,096 rounds")),
+        (4_095, Some("less than 4,096 rounds")),
+        (4_096, None),
+        (1_000_000, None),
+        (1_000_001, Some("more than 1,000,000 rounds")),
+        (u32::MAX, Some("more than 1,000,000 rounds")),
+    ] {
+        let mut client = Client::new(login("alice", "pencil"), NONCE);
+        client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
+        let answer = client.challenge(format!("r={nonce}x,s=AAAA,i={rounds}").as_bytes());
+        match said {
+            Some(said) => assert!(answer.unwrap_err().to_string().contains(said), "{rounds}"),
+            None => assert!(answer.is_ok(), "{rounds}"),
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! The server: every row of its table, and what it never gives away.
 
 use super::{NONCE, Users, admitted, challenge, init, server};
+use crate::connection::Event;
+use crate::sasl::plain::PlainMessage;
 use crate::sasl::{Identity, Mechanism, Server, Step};
-use crate::types::SaslCode;
+use crate::types::{SaslCode, SaslFrame, SaslResponse};
 
 fn refusal(step: &Step) -> SaslCode {
     match step {
@@ -156,8 +158,15 @@ fn nothing_secret_is_shown_in_logs() {
     let users = Users::alice();
     let Step::CheckPlain(check) = server().init(&init("PLAIN", Some(b"\0alice\0pencil")), &users) else { panic!() };
     let verifier = super::derive(crate::sasl::Hash::Sha256, "pencil", b"pepper__", super::ROUNDS).unwrap();
-    let shown = format!("{check:?} {verifier:?}");
-    assert!(!shown.contains("pencil") && !shown.contains("stored") && !shown.contains("server_key"), "{shown}");
+    let init = init("PLAIN", Some(b"\0alice\0pencil"));
+    let response = SaslResponse(b"\0alice\0pencil".into());
+    let message = PlainMessage::parse(&response.0).unwrap();
+    let frames = [SaslFrame::Init(init.clone()), SaslFrame::Response(response.clone())];
+    let events = [Event::SaslInit(init), Event::SaslResponse(response.clone())];
+    let shown = format!("{check:?} {verifier:?} {message:?} {frames:?} {events:?}");
+    for secret in ["pencil", "112, 101", "stored", "server_key"] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
 }
 
 #[test]
