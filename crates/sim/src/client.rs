@@ -172,6 +172,7 @@ impl Client {
 
     fn handle(&mut self, now: Time, event: Event<'_>, scenario: &Scenario, ledger: &mut Ledger) {
         let Some(live) = &mut self.live else { return };
+        ledger.heard();
         match event {
             Event::Open(_) => live.session = live.machine.begin().ok(),
             Event::Attached { link, attach } => self.attached(link, &attach, scenario, ledger),

@@ -88,6 +88,7 @@ pub(crate) struct Ledger {
     messages: Vec<Message>,
     history: VecDeque<String>,
     digest: u64,
+    events: u64,
     faults: Vec<String>,
     /// figures of the run
     pub(crate) figures: Figures,
@@ -138,6 +139,17 @@ impl Ledger {
             self.history.pop_front();
         }
         self.history.push_back(line.to_owned());
+    }
+
+    /// A client has heard something.
+    pub(crate) const fn heard(&mut self) {
+        self.events += 1;
+    }
+
+    /// How often clients have heard something.
+    #[must_use]
+    pub(crate) const fn events(&self) -> u64 {
+        self.events
     }
 
     /// A number that stands for all that was noted.
@@ -253,8 +265,9 @@ impl Ledger {
     fn justified(&self, number: MessageNumber, told: Told) -> Result<(), String> {
         let message = &self.messages[number];
         let answered = |told: Told| message.copies.iter().any(|copy| copy.answer == Some(told));
-        let surely =
-            |told: Told| message.copies.iter().any(|copy| copy.answer == Some(told) && self.links[copy.to].alive);
+        // The answer of a link that is over, or to an address that was deleted, may have come too late.
+        let heard = |copy: &Copy| self.links[copy.to].alive && !message.route.fleeting;
+        let surely = |told: Told| message.copies.iter().any(|copy| copy.answer == Some(told) && heard(copy));
         let someone_left = message.copies.iter().any(|copy| !self.links[copy.to].alive);
         let known = message.route.kind.is_some();
         let anycast = message.route.kind == Some(AddressKind::Anycast);

@@ -14,8 +14,8 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 
 /// Steps that calming down may take.
-const CALM_STEPS: u32 = 500_000;
-/// Steps in which nothing is noted after which it is over: some half a second, and hundreds of turns for everybody.
+const CALM_STEPS: u32 = 3_000_000;
+/// Steps in which nobody hears anything after which it is over: some half a second, and hundreds of turns for everybody.
 const QUIET_STEPS: u32 = 6_000;
 
 /// What a run came to.
@@ -145,11 +145,11 @@ impl World {
             }
             self.apply();
         }
-        let (mut quiet, mut digest) = (0, 0);
+        let (mut quiet, mut events) = (0, 0);
         for _ in 0..CALM_STEPS {
             self.step(false)?;
-            quiet = if self.ledger.digest() == digest { quiet + 1 } else { 0 };
-            digest = self.ledger.digest();
+            quiet = if self.ledger.events() == events { quiet + 1 } else { 0 };
+            events = self.ledger.events();
             if quiet > 0 && quiet % QUIET_STEPS == 0 && self.is_quiet() {
                 return Ok(());
             }

@@ -88,6 +88,8 @@ pub(super) struct Consumer {
     pub(super) blocked: bool,
     /// it has sent something back, and has not stated its credit since
     pub(super) halted: bool,
+    /// the first part of the delivery it is in the middle of is on its way to its shard, and may come back
+    pub(super) unconfirmed: bool,
     pub(super) drain: bool,
     /// among the address's ready ones
     ready_at: u32,
@@ -220,6 +222,7 @@ impl Consumer {
             outstanding: 0,
             blocked: false,
             halted: false,
+            unconfirmed: false,
             drain: false,
             ready_at: NOT_READY,
             outgoing: Outgoing::Nothing,

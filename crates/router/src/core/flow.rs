@@ -48,6 +48,7 @@ impl Router {
             return Err(NoRoom);
         }
         let unsettled = u32::from(token.is_some());
+        consumer.unconfirmed = more && consumer.port.shard != self.shard;
         consumer.handed = consumer.handed.wrapping_add(1);
         consumer.credit -= 1;
         consumer.outstanding += unsettled;
@@ -244,11 +245,10 @@ impl Router {
         }
     }
 
-    /// A delivery handed to a consumer of another shard found no room, or no link, there. A whole one goes back to
-    /// the front of those waiting, in the order of the refusals; a long one in parts is released (settled: dropped)
-    /// and its rest thrown away. Whoever refuses one refuses all that follow on that port until it hears
-    /// [`Links::halted`], states no credit before, and refuses with a first part all parts of that delivery: so the
-    /// order is kept. A later part alone is never refused (see [`Router::stall`]).
+    /// A delivery, or the first part of one, handed to a consumer of another shard found no room, or no link, there.
+    /// It goes back to the front of those waiting, in the order of the refusals. Whoever refuses one refuses all that
+    /// follow on that port until it hears [`Links::halted`], and states no credit before: so the order is kept. A
+    /// later part is never refused (see [`Router::begun`] and [`Router::stall`]).
     pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
         if !delivery.first {
             return;
@@ -268,10 +268,14 @@ impl Router {
             }
             self.addresses[address].set_unready(key, &mut self.consumers);
         }
-        if delivery.more {
-            self.give_up(consumer, address, delivery, links);
-        } else {
-            self.take_back(consumer, address, delivery, links);
+        match consumer {
+            _ if !delivery.more => self.take_back(consumer, address, delivery, links),
+            Some(key) => self.unbegin(key, address, delivery, links),
+            // What had come of it was thrown away when its consumer went.
+            None => match delivery.token {
+                Some(token) => self.outcome(token, &Outcome::Released, links),
+                None => self.addresses[address].stats.dropped += 1,
+            },
         }
     }
 
@@ -326,15 +330,46 @@ impl Router {
         self.messages.insert(message)
     }
 
-    /// A delivery in parts cannot be put together again from what is on its way back.
-    fn give_up(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+    /// The first part of a long delivery has come back: it waits again, with that part before what came since.
+    fn unbegin(&mut self, key: Key, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        consumer.unconfirmed = false;
+        // If it was aborted meanwhile, there is nobody left to be told.
+        let outgoing = std::mem::replace(&mut consumer.outgoing, Outgoing::Nothing);
+        let Outgoing::Message { message: back, .. } = outgoing else { return };
         if let Some(token) = delivery.token {
-            return self.outcome(token, &Outcome::Released, links);
+            self.close_token(token);
         }
-        self.addresses[address].stats.dropped += 1;
-        if let Some(key) = consumer.filter(|key| self.consumers[*key].reads(None)) {
-            self.stop_reading(key, links);
+        let message = &mut self.messages[back];
+        let missing = &delivery.payload[..message.base() as usize];
+        message.bytes.splice(..0, missing.iter().copied());
+        message.queued += 1;
+        let state = &mut self.addresses[address];
+        state.stats.delivered -= 1;
+        state.stats.bytes -= delivery.payload.len() as u64;
+        if state.declared.kind == AddressKind::Multicast {
+            let consumer = &mut self.consumers[key];
+            consumer.backlog.push_returned(back);
+            consumer.backlog_bytes += self.messages[back].bytes.len();
+            return self.weigh(back, links);
         }
+        message.forget_reader(key);
+        state.waiting.push_returned(back);
+        if let Some(producer) = self.producers.get_mut(message.producer) {
+            message.untaken = 1;
+            producer.waiting += 1;
+            producer.taken -= 1;
+        }
+        self.weigh(back, links);
+        self.hand_out(address, links);
+    }
+
+    /// A consumer of another shard has taken the first part of a long delivery: the others may follow.
+    pub fn begun(&mut self, port: PortId, links: &mut impl Links) {
+        let Some(key) = self.ports.consumer(port) else { return };
+        self.consumers[key].unconfirmed = false;
+        self.resume(key, links);
+        self.feed(key, links);
     }
 }
 

@@ -10,7 +10,8 @@ pub trait Links {
     /// Hands a delivery, or the next part of one, to a consumer. `false`: no room now; the router then counts the
     /// consumer as having no credit, keeps the part, and offers it again after the next
     /// [`Router::credit`](super::Router::credit). A consumer of another shard is always `true`: what then finds no
-    /// room there comes back through [`Router::refused`](super::Router::refused).
+    /// room there comes back through [`Router::refused`](super::Router::refused); that it took the first of several
+    /// parts is told by [`Router::begun`](super::Router::begun), and the others follow only then.
     fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool;
 
     /// The outcome of an unsettled delivery: exactly one each, unless its producer detached or aborted it. It may

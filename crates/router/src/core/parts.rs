@@ -1,8 +1,8 @@
 //! Deliveries in parts: handed on as they come, to consumers in the middle of them.
 //!
-//! A consumer that has what came so far is handed the next part straight from the producer. As soon as one lags (it
-//! had no room, or has not begun) what it lacks is kept, once for all; a multicast consumer that lags by more than
-//! [`BACKLOG_BYTES`] is given up.
+//! A consumer that has what came so far is handed the next part straight from the producer (one of another shard only
+//! once that has taken the first). As soon as one lags (it had no room, or has not begun) what it lacks is kept, once
+//! for all; a multicast consumer that lags by more than [`BACKLOG_BYTES`] is given up.
 
 use super::address::{BACKLOG_BYTES, Incoming, Outgoing};
 use super::arena::Key;
@@ -49,7 +49,7 @@ impl Router {
             if *message != key {
                 return false;
             }
-            if !consumer.blocked && *offset == start {
+            if !consumer.blocked && !consumer.unconfirmed && *offset == start {
                 let (more, payload) = (arrival.more, arrival.payload);
                 let delivery = Delivery { token: *token, message_format, first: false, more, aborted: false, payload };
                 if links.transfer(consumer.port, &delivery) {
@@ -108,6 +108,7 @@ impl Router {
     pub(super) fn resume(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
         match consumer.outgoing {
+            _ if consumer.unconfirmed || consumer.blocked => {}
             Outgoing::Nothing => {}
             Outgoing::Aborted => self.void(reader, links),
             Outgoing::Message { message: key, offset, token } => {
@@ -155,6 +156,9 @@ impl Router {
     /// Tells a consumer that what it has of a delivery is void.
     fn void(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
+        if consumer.unconfirmed {
+            return;
+        }
         let delivery =
             Delivery { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
         if links.transfer(consumer.port, &delivery) {

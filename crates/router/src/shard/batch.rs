@@ -51,6 +51,7 @@ pub(super) enum Entry {
     Deliver { port: PortId, arrival: ArrivalHead },
     Outcome { token: u64, outcome: Outcome },
     Refused { port: PortId, delivery: DeliveryHead },
+    Begun { port: PortId },
     Stall { port: PortId },
     // to the owner of a port
     Transfer { port: PortId, delivery: DeliveryHead },

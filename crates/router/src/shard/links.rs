@@ -273,21 +273,18 @@ impl Shard {
             return self.send_back(home, port, delivery);
         };
         let home = state.home;
-        if delivery.first {
-            if state.refusing || !self.fabric.transfer(port, delivery) {
-                if let Some(state) = self.fabric.ports.get_mut(port) {
-                    state.refusing = true;
-                    state.refused_first = true;
-                }
-                self.send_back(home, port, delivery);
-            } else if let Some(state) = self.fabric.ports.get_mut(port) {
-                state.refused_first = false;
+        if !delivery.first {
+            if self.fabric.late.has(port) || !self.fabric.transfer(port, delivery) {
+                self.fabric.late.push(port, delivery);
+                self.fabric.outboxes[home as usize].push(Entry::Stall { port });
             }
-        } else if state.refused_first {
+        } else if state.refusing || !self.fabric.transfer(port, delivery) {
+            if let Some(state) = self.fabric.ports.get_mut(port) {
+                state.refusing = true;
+            }
             self.send_back(home, port, delivery);
-        } else if self.fabric.late.has(port) || !self.fabric.transfer(port, delivery) {
-            self.fabric.late.push(port, delivery);
-            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+        } else if delivery.more {
+            self.fabric.outboxes[home as usize].push(Entry::Begun { port });
         }
     }
 

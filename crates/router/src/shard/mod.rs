@@ -317,6 +317,7 @@ impl Shard {
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
             Entry::Detach { port } => router.detach(*port, fabric),
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
+            Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),

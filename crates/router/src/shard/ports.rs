@@ -22,8 +22,6 @@ pub(super) struct Port {
     pub(super) refusing: bool,
     /// a drain was asked for while it did
     pub(super) drain: bool,
-    /// the first part of the delivery in progress was sent back: so are the others
-    pub(super) refused_first: bool,
 }
 
 #[derive(Debug, Default)]
@@ -51,17 +49,8 @@ impl Ports {
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.port = Some(Port {
-            conn,
-            link,
-            home,
-            handed: 0,
-            unanswered: 0,
-            held: false,
-            refusing: false,
-            drain: false,
-            refused_first: false,
-        });
+        slot.port =
+            Some(Port { conn, link, home, handed: 0, unanswered: 0, held: false, refusing: false, drain: false });
         PortId { shard: self.shard, generation: slot.generation, index }
     }
 

@@ -256,7 +256,7 @@ fn one_that_finds_no_room_counts_as_without_credit_until_it_says_so() {
 #[test]
 fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
     let mut bench = bench();
-    let (producer, consumer, other) = (bench.producer(), bench.consumer_with(3), bench.consumer());
+    let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(3), bench.consumer());
     for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
         bench.send(producer, id as u32, text);
     }
@@ -277,7 +277,7 @@ fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
 #[test]
 fn a_refusal_gives_the_credit_back() {
     let mut bench = bench();
-    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(2));
     bench.send_settled(producer, "a");
     bench.send_settled(producer, "b");
     bench.hush();
@@ -291,7 +291,7 @@ fn a_refusal_gives_the_credit_back() {
 #[test]
 fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() {
     let mut bench = bench();
-    let (producer, gone, other) = (bench.producer(), bench.consumer_with(4), bench.consumer());
+    let (producer, gone, other) = (bench.producer(), bench.consumer_elsewhere(4), bench.consumer());
     for (id, text) in ["a", "b"].into_iter().enumerate() {
         bench.send(producer, id as u32, text);
     }

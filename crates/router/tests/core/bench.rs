@@ -12,6 +12,10 @@ use enmasse_router::core::{
 };
 
 pub(crate) const CAPACITY: u32 = 10;
+/// The router's shard.
+pub(crate) const HERE: u16 = 3;
+/// A shard whose links are reached through batches.
+pub(crate) const ELSEWHERE: u16 = 1;
 
 /// What the links were told, and which consumers have no room.
 #[derive(Default)]
@@ -114,7 +118,6 @@ pub(crate) struct Bench {
     pub(crate) router: Router,
     pub(crate) links: Recorder,
     kind: AddressKind,
-    ports: u32,
     limits: HashMap<PortId, u32>,
     names: (usize, usize),
 }
@@ -122,18 +125,18 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(kind: AddressKind) -> Self {
         let (limits, links) = (HashMap::new(), Recorder::default());
-        Self { router: Router::new(3, 42), links, kind, ports: 0, limits, names: (0, 0) }
+        Self { router: Router::new(HERE, 42), links, kind, limits, names: (0, 0) }
     }
 
     pub(crate) fn declared(&self) -> Declared {
         Declared { key: AddressKey(1), kind: self.kind, link_capacity: CAPACITY }
     }
 
-    pub(crate) fn port(&mut self, name: String) -> PortId {
-        // Two shards, so that a mix-up of their indices shows.
-        let port = PortId { shard: (self.ports % 2) as u16, generation: 5, index: self.ports / 2 };
-        self.ports += 1;
-        self.links.names.insert(port, name);
+    /// A port of a shard; the router's own is [`HERE`]. Each counts its own, so that a mix-up of shards shows.
+    pub(crate) fn port(&mut self, shard: u16, name: &str) -> PortId {
+        let index = self.links.names.keys().filter(|port| port.shard == shard).count() as u32;
+        let port = PortId { shard, generation: 5, index };
+        self.rename(port, name);
         port
     }
 
@@ -141,7 +144,7 @@ impl Bench {
         self.links.names.insert(port, name.to_owned());
     }
 
-    pub(crate) fn attach(&mut self, role: PortRole) -> PortId {
+    fn attach(&mut self, shard: u16, role: PortRole) -> PortId {
         let name = if let PortRole::Producer { .. } = role {
             self.names.0 += 1;
             format!("p{}", self.names.0 - 1)
@@ -149,31 +152,38 @@ impl Bench {
             self.names.1 += 1;
             format!("c{}", self.names.1 - 1)
         };
-        let port = self.port(name);
+        let port = self.port(shard, &name);
         self.router.attach(port, self.declared(), role, &mut self.links);
         port
     }
 
     pub(crate) fn producer(&mut self) -> PortId {
-        self.attach(PortRole::Producer { anonymous: false, name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None })
     }
 
     pub(crate) fn producer_to(&mut self, name: &str) -> PortId {
-        self.attach(PortRole::Producer { anonymous: false, name: Some(name.into()) })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: Some(name.into()) })
     }
 
     pub(crate) fn anonymous(&mut self) -> PortId {
-        self.attach(PortRole::Producer { anonymous: true, name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None })
     }
 
     /// A consumer without credit.
     pub(crate) fn consumer(&mut self) -> PortId {
-        self.attach(PortRole::Consumer { filter: None })
+        self.attach(HERE, PortRole::Consumer { filter: None })
+    }
+
+    /// A consumer of another shard, which sends back what it has no room for.
+    pub(crate) fn consumer_elsewhere(&mut self, credit: u32) -> PortId {
+        let port = self.attach(ELSEWHERE, PortRole::Consumer { filter: None });
+        self.credit(port, credit);
+        port
     }
 
     pub(crate) fn consumer_of(&mut self, beginning: &'static str) -> PortId {
         let filter = Filter::new(move |name| name.starts_with(beginning));
-        self.attach(PortRole::Consumer { filter: Some(filter) })
+        self.attach(HERE, PortRole::Consumer { filter: Some(filter) })
     }
 
     pub(crate) fn consumer_with(&mut self, credit: u32) -> PortId {
@@ -274,6 +284,11 @@ impl Bench {
         let delivery = Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload };
         self.links.tokens.retain(|held| Some(held.2) != token);
         self.router.refused(port, &delivery, &mut self.links);
+    }
+
+    /// The consumer's shard has taken the first part of a long delivery.
+    pub(crate) fn begun(&mut self, port: PortId) {
+        self.router.begun(port, &mut self.links);
     }
 
     pub(crate) fn turn(&mut self) {

@@ -99,8 +99,6 @@ struct Consumer {
     reading: Option<(usize, u32)>,
     /// it sends back all that comes until its home has halted
     refusing: bool,
-    /// a delivery whose first part it refused
-    refusing_parts: bool,
     held: Vec<(usize, u64)>,
     wire: VecDeque<Wire>,
     last_begun: HashMap<PortId, usize>,
@@ -320,9 +318,10 @@ impl Model {
         self.check();
     }
 
-    fn port(&mut self) -> PortId {
+    fn port(&mut self, here: bool) -> PortId {
         self.ports += 1;
-        PortId { shard: (self.ports % 3) as u16, generation: 0, index: self.ports / 3 }
+        let elsewhere = if self.ports.is_multiple_of(2) { 0 } else { 2 };
+        PortId { shard: if here { 1 } else { elsewhere }, generation: 0, index: self.ports }
     }
 
     fn declared(&self) -> Declared {
@@ -331,7 +330,7 @@ impl Model {
     }
 
     fn attach_producer(&mut self, name: Option<&'static str>, anonymous: bool) {
-        let port = self.port();
+        let port = self.port(false);
         let producer = Producer { port, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
         self.world.producers.push(producer);
         let role = PortRole::Producer { anonymous, name: name.map(Into::into) };
@@ -339,7 +338,7 @@ impl Model {
     }
 
     fn attach_consumer(&mut self, filter: Option<&'static str>, remote: bool) {
-        let port = self.port();
+        let port = self.port(!remote);
         self.world.consumers.push(Consumer {
             port,
             remote,
@@ -351,7 +350,6 @@ impl Model {
             draining: false,
             reading: None,
             refusing: false,
-            refusing_parts: false,
             held: Vec::new(),
             wire: VecDeque::new(),
             last_begun: HashMap::new(),
@@ -493,16 +491,16 @@ impl Model {
     fn arrives(&mut self, at: usize, wired: &Wired, refuse: bool) {
         let consumer = &mut self.world.consumers[at];
         let port = consumer.port;
-        if wired.first {
-            let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
-            consumer.refusing |= refuse || !credit;
-            consumer.refusing_parts = consumer.refusing;
-        }
-        if consumer.refusing_parts {
-            consumer.handed_at_home = consumer.handed_at_home.wrapping_sub(u32::from(wired.first));
+        let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+        consumer.refusing |= wired.first && (refuse || !credit);
+        if wired.first && consumer.refusing {
+            consumer.handed_at_home = consumer.handed_at_home.wrapping_sub(1);
             self.router.refused(port, &wired.delivery(), &mut self.world);
         } else {
             self.world.reach(port, &wired.delivery());
+            if wired.first && wired.more {
+                self.router.begun(port, &mut self.world);
+            }
         }
     }
 

@@ -229,7 +229,7 @@ fn filters_choose_by_the_name_sent_to() {
 #[test]
 fn what_a_consumer_refuses_goes_back_to_the_front_of_its_own() {
     let mut bench = bench();
-    let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(2));
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
         bench.send(producer, id as u32, text);
     }
@@ -247,7 +247,7 @@ fn what_a_consumer_refuses_goes_back_to_the_front_of_its_own() {
 #[test]
 fn a_copy_on_the_way_to_a_consumer_that_went_counts_as_released() {
     let mut bench = bench();
-    let (producer, gone, stays) = (bench.producer(), bench.consumer_with(1), bench.consumer_with(1));
+    let (producer, gone, stays) = (bench.producer(), bench.consumer_elsewhere(1), bench.consumer_with(1));
     bench.send(producer, 0, "m");
     bench.answer(stays, "m", &Outcome::Released);
     bench.detach(gone);

@@ -287,46 +287,94 @@ fn a_drain_in_the_middle_is_answered_when_nothing_else_waits() {
 }
 
 #[test]
-fn one_whose_first_part_is_refused_is_released() {
+fn a_consumer_elsewhere_is_handed_the_rest_once_it_took_the_first_part() {
     let mut bench = anycast();
-    let (producer, consumer, _other) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(0));
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
+    bench.hush();
     bench.arrive(producer, 0, "a", "first");
     bench.arrive(producer, 0, "b", "");
-    bench.hush();
-    bench.refuse(0);
-    assert_eq!(bench.said(), ["c0 halted", "p0 0 released", "c0 void"]);
-    bench.refuse(1);
-    bench.arrive(producer, 0, "c", "last");
-    assert_eq!(bench.said(), [""; 0]);
     bench.credit(consumer, 0);
-    bench.arrive(producer, 1, "d", "first settled");
-    bench.hush();
-    bench.refuse(2);
-    bench.arrive(producer, 1, "e", "last settled");
-    assert_eq!(bench.said(), ["c0 halted", "c0 void"]);
-    assert_eq!(bench.stats().dropped, 1);
+    assert_eq!(bench.said(), ["c0<a.."], "whatever it says of its credit");
+    bench.begun(consumer);
+    bench.arrive(producer, 0, "c", "");
+    bench.arrive(producer, 0, "d", "last");
+    assert_eq!(bench.said(), ["c0<..b..", "c0<..c..", "c0<..d"]);
+    bench.answer(consumer, "a", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 0 accepted"]);
 }
 
 #[test]
-fn later_parts_sent_back_with_a_first_one_do_not_touch_the_next_delivery() {
+fn one_whose_first_part_comes_back_waits_again_whole() {
+    for settled in ["", " settled"] {
+        let mut bench = anycast();
+        let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(9), bench.consumer());
+        bench.arrive(producer, 0, "a", &format!("first{settled}"));
+        bench.turn();
+        bench.arrive(producer, 0, "b", "");
+        let next = bench.producer();
+        bench.send_settled(next, "next");
+        bench.hush();
+        bench.refuse(0);
+        bench.arrive(producer, 0, "c", "last");
+        bench.credit(other, 1);
+        let mark = if settled.is_empty() { "" } else { "!" };
+        assert_eq!(bench.said(), ["c0 halted".to_owned(), format!("c1{mark}<abc")]);
+        bench.credit(consumer, 0);
+        assert_eq!(bench.said(), ["c0!<next"]);
+        assert_eq!((bench.stats().dropped, bench.stats().delivered), (0, 2));
+    }
+}
+
+#[test]
+fn one_aborted_while_its_first_part_is_on_the_way_is_void_where_it_arrives() {
     let mut bench = anycast();
-    let (producer, consumer) = (bench.producer(), bench.consumer_with(9));
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first settled");
-    bench.arrive(producer, 0, "b", "last settled");
+    bench.arrive(producer, 0, "", "aborted");
+    bench.hush();
+    bench.send_settled(producer, "next");
+    assert_eq!(bench.said(), [""; 0]);
+    bench.begun(consumer);
+    assert_eq!(bench.said(), ["c0 void", "c0!<next"]);
+}
+
+#[test]
+fn one_aborted_while_its_first_part_is_on_the_way_back_is_forgotten() {
+    let mut bench = anycast();
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.arrive(producer, 0, "", "aborted");
+    bench.hush();
     bench.refuse(0);
     bench.credit(consumer, 0);
-    bench.arrive(producer, 1, "c", "first settled");
+    bench.send_settled(producer, "next");
+    assert_eq!(bench.said(), ["c0 halted", "c0!<next"]);
+    assert_eq!(bench.router.in_hand(), 0);
+}
+
+#[test]
+fn a_multicast_copy_whose_first_part_comes_back_waits_with_all_that_came() {
+    let mut bench = multicast();
+    let (producer, fast, consumer) = (bench.producer(), bench.consumer_with(9), bench.consumer_elsewhere(9));
+    bench.arrive(producer, 0, "a", "first");
+    bench.arrive(producer, 0, "b", "");
     bench.hush();
     bench.refuse(1);
-    bench.arrive(producer, 1, "d", "last settled");
-    assert_eq!(bench.said(), ["c0!<..d"]);
+    bench.arrive(producer, 0, "c", "last");
+    bench.send(producer, 1, "next");
+    bench.credit(consumer, 0);
+    assert_eq!(bench.said(), ["c1 halted", "c0<..c", "c0<next", "c1<abc", "c1<next"]);
+    bench.answer(fast, "a", &Outcome::Released);
+    bench.answer(consumer, "abc", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 0 accepted"]);
 }
 
 #[test]
 fn a_consumer_elsewhere_that_stalls_is_handed_no_part_until_it_states_its_credit() {
     let mut bench = anycast();
-    let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
+    let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
+    bench.begun(consumer);
     bench.router.stall(consumer);
     bench.hush();
     bench.arrive(producer, 0, "b", "");
@@ -341,7 +389,7 @@ fn a_consumer_elsewhere_that_stalls_is_handed_no_part_until_it_states_its_credit
 #[test]
 fn one_on_the_way_to_a_consumer_that_went_is_released() {
     let mut bench = anycast();
-    let (producer, gone, _other) = (bench.producer(), bench.consumer_with(9), bench.consumer());
+    let (producer, gone, _other) = (bench.producer(), bench.consumer_elsewhere(9), bench.consumer());
     bench.arrive(producer, 0, "a", "first");
     bench.detach(gone);
     bench.hush();

@@ -3,7 +3,7 @@
 use enmasse_amqp::types::Outcome;
 use enmasse_router::core::{AddressKey, AddressKind, Declared, PortId, PortRole};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, HERE};
 
 const KINDS: [AddressKind; 2] = [AddressKind::Anycast, AddressKind::Multicast];
 
@@ -19,7 +19,7 @@ fn what_is_said_of_a_port_that_went_is_ignored() {
     bench.send(consumer, 0, "from a consumer that went");
     bench.send(producer, 1, "m");
     assert_eq!(bench.said().last().map(String::as_str), Some("p0 1 released"));
-    let stranger = bench.port("stranger".to_owned());
+    let stranger = bench.port(HERE, "stranger");
     bench.send(stranger, 0, "m");
     bench.detach(stranger);
     bench.arrive(producer, 0, "no first part", "last");
@@ -76,7 +76,7 @@ fn links_may_leave_in_any_order() {
 fn addresses_do_not_meet() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
-    let other = bench.port("other".to_owned());
+    let other = bench.port(HERE, "other");
     let declared = Declared { key: AddressKey(2), ..bench.declared() };
     bench.router.attach(other, declared, PortRole::Consumer { filter: None }, &mut bench.links);
     bench.router.credit(other, 9, false, &mut bench.links);
