@@ -84,7 +84,7 @@ fn read_section(reader: &mut Reader<'_>, descriptor: Descriptor<'_>, message: &m
     Ok(())
 }
 
-fn read_header(reader: &mut Reader<'_>) -> Result<Header, DecodeError> {
+pub(super) fn read_header(reader: &mut Reader<'_>) -> Result<Header, DecodeError> {
     let default = Header::default();
     let mut list = ListReader::open(reader, "header")?;
     let header = Header {
@@ -173,14 +173,14 @@ pub fn encode_message(out: &mut Vec<u8>, message: &Message) {
     put_annotations(out, descriptor::FOOTER, &message.footer);
 }
 
-fn put_annotations(out: &mut Vec<u8>, descriptor: u64, annotations: &Fields) {
+pub(super) fn put_annotations(out: &mut Vec<u8>, descriptor: u64, annotations: &Fields) {
     if !annotations.is_empty() {
         put_descriptor(out, descriptor);
         put_fields(out, annotations);
     }
 }
 
-fn put_header(out: &mut Vec<u8>, header: &Header) {
+pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) {
     let default = Header::default();
     ListWriter::new(out, descriptor::HEADER)
         .flag(header.durable)

@@ -11,6 +11,7 @@
 
 mod describe;
 mod descriptor;
+pub mod envelope;
 mod error;
 pub mod fast;
 pub mod frame;

@@ -2,6 +2,7 @@
 //! implementation that it must agree with.
 
 mod differential;
+mod envelope;
 mod fuzz;
 mod hostile;
 mod loose;
