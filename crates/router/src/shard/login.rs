@@ -17,15 +17,14 @@ impl Shard {
         let mut nonce = [0; 18];
         (self.entropy)(&mut nonce);
         let known = self.known(peer);
-        let named = known.sni.as_deref().and_then(|name| self.table.space_named(name));
-        let mut spaces = self.table.spaces().filter(|space| named.is_none_or(|named| space.key() == named));
-        let nameless = peer.vouched.is_some() || spaces.any(Space::admits_anonymous);
         let guest = match &peer.vouched {
-            Some((space, user)) => Guest { space: self.table.space_named(space), user: user.clone() },
+            Some((space, user)) => Guest::vouched(&self.table, space, user.clone()),
             None => Guest::without_sasl(&self.table, &known),
         };
-        let policy = if nameless { SaslPolicy::Optional } else { SaslPolicy::Required };
-        (policy, guest, Box::new(Handshake::new(Arc::clone(&self.table), known, nonce)))
+        let handshake = Handshake::new(Arc::clone(&self.table), known, nonce);
+        let optional = peer.vouched.is_some() || handshake.may_be_left_out();
+        let policy = if optional { SaslPolicy::Optional } else { SaslPolicy::Required };
+        (policy, guest, Box::new(handshake))
     }
 
     fn known(&self, peer: &Peer) -> table::Peer {

@@ -29,19 +29,29 @@ pub struct Peer {
 }
 
 /// Somebody who came in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guest {
-    /// where; `None`: the host name of open decides
+    /// where; `None`: the host name of open decides, for whoever has no user name
     pub space: Option<SpaceKey>,
     /// the user whose rights count, without `@space`; `None`: came in without a name
     pub user: Option<String>,
+    /// the space it was vouched for, where none answers to that name: it comes in nowhere
+    pub astray: Option<Box<str>>,
 }
 
 impl Guest {
     /// A peer that speaks no SASL.
     #[must_use]
     pub fn without_sasl(table: &Table, peer: &Peer) -> Self {
-        Self { space: peer.sni.as_deref().and_then(|name| table.space_named(name)), user: None }
+        Self { space: peer.sni.as_deref().and_then(|name| table.space_named(name)), ..Self::default() }
+    }
+
+    /// Somebody from within this process, let in already as `user` (`None`: without a name) of the space called
+    /// `space`, and of no other: where there is none, no other clue counts.
+    #[must_use]
+    pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
+        let found = table.space_named(space);
+        Self { space: found, user, astray: found.is_none().then(|| space.into()) }
     }
 }
 
@@ -148,10 +158,15 @@ impl<'a> Known<'a> {
     }
 
     fn guest(&self, identity: Identity) -> Guest {
-        let found = identity.user.as_deref().and_then(|user| self.user(user, identity.mechanism));
-        match found {
-            Some((space, name, _)) => Guest { space: Some(space.key()), user: Some(name.to_owned()) },
-            None => Guest { space: self.space(None).ok().map(Space::key), user: identity.user },
+        let Some(user) = identity.user else {
+            return Guest { space: self.space(None).ok().map(Space::key), ..Guest::default() };
+        };
+        // Whoever has proved a name was looked up in its space, so it is found here too.
+        match self.user(&user, identity.mechanism) {
+            Some((space, name, _)) => {
+                Guest { space: Some(space.key()), user: Some(name.to_owned()), ..Guest::default() }
+            }
+            None => Guest { user: Some(user), ..Guest::default() },
         }
     }
 }
@@ -202,11 +217,17 @@ impl Table {
     pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, Error> {
         let key = match guest {
             Guest { space: Some(key), .. } => Ok(*key),
-            Guest { user: None, .. } => self.space_for(&Clues { open_hostname: hostname, ..Clues::default() }),
-            // Never reached by way of SASL: whoever has a name has a space.
-            Guest { user: Some(_), .. } => Err(NoSpace::Unnamed),
+            Guest { astray: Some(name), .. } => Err(format!(
+                "no address space answers to {name:?}, for which this session was opened; it was deleted or renamed"
+            )),
+            Guest { user: None, .. } => {
+                let clues = Clues { open_hostname: hostname, ..Clues::default() };
+                self.space_for(&clues).map_err(|why| why.to_string())
+            }
+            // Whoever has a name has a space before the outcome of SASL, and gets none afterwards.
+            Guest { user: Some(_), .. } => Err(NoSpace::Unnamed.to_string()),
         };
-        let key = key.map_err(|why| Error::new(condition::NOT_FOUND, why.to_string()))?;
+        let key = key.map_err(|text| Error::new(condition::NOT_FOUND, text))?;
         let Some(space) = self.space(key) else {
             return Err(Error::new(condition::NOT_FOUND, "the address space of this connection was deleted"));
         };

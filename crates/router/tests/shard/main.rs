@@ -312,6 +312,26 @@ fn spaces_never_meet() {
 }
 
 #[test]
+fn a_session_of_this_process_comes_into_the_space_it_is_for_and_into_no_other() {
+    let vouched = |space: &str, user: Option<&str>| Peer {
+        vouched: Some((space.into(), user.map(str::to_owned))),
+        ..Peer::default()
+    };
+    let open = || Open { container_id: "c".into(), hostname: Some("default".into()), ..Open::default() };
+    for plan in [OPEN_SPACE, include_str!("../../../../vectors/plans/closed.json")] {
+        let mut net = Net::new(1, plan);
+        for user in [None, Some("alice")] {
+            let lost = net.client(0, vouched("gone", user), None, open());
+            let error = net.closed(lost).flatten().expect("not let into the only space there is");
+            assert_eq!(error.condition, condition::NOT_FOUND);
+            assert!(error.description.unwrap().contains("gone"), "it says which space was meant");
+        }
+        let inside = net.client(0, vouched("default", Some("alice")), None, open());
+        assert_eq!(net.closed(inside), None);
+    }
+}
+
+#[test]
 fn a_user_may_do_what_its_rights_say() {
     let plan = include_str!("../../../../vectors/plans/closed.json");
     let mut net = Net::new(1, plan);

@@ -50,7 +50,7 @@ fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) 
 }
 
 fn guest(table: &Table, space: &str, user: Option<&str>) -> Guest {
-    Guest { space: table.space_named(space), user: user.map(str::to_owned) }
+    Guest { space: table.space_named(space), user: user.map(str::to_owned), astray: None }
 }
 
 fn offered(table: &Arc<Table>, peer: &Peer) -> Vec<String> {
@@ -211,7 +211,7 @@ fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
 fn without_a_name_the_host_name_of_open_decides() {
     let table = shared(&golden("many-spaces.json"));
     let waiting = log_in(&table, local(), Login::default(), None).unwrap();
-    assert_eq!(waiting, Guest { space: None, user: None });
+    assert_eq!(waiting, Guest::default());
     for guest in [waiting, Guest::without_sasl(&table, &named("localhost"))] {
         assert_eq!(table.open(&guest, Some("lab")), Ok(table.space_named("lab").unwrap()));
         assert_eq!(table.open(&guest, None).unwrap_err().condition, condition::NOT_FOUND);
@@ -246,8 +246,42 @@ fn a_later_open_that_names_another_space_is_not_allowed() {
 #[test]
 fn a_user_without_a_space_comes_in_nowhere() {
     let table = shared(&golden("open.json"));
-    let lost = Guest { space: None, user: Some("alice".into()) };
+    let lost = Guest { user: Some("alice".into()), ..Guest::default() };
     assert_eq!(table.open(&lost, Some("default")).unwrap_err().condition, condition::NOT_FOUND);
+}
+
+#[test]
+fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
+    let table = shared(&golden("open.json"));
+    for user in [None, Some("alice".to_owned())] {
+        let inside = Guest::vouched(&table, "Default", user.clone());
+        assert_eq!((table.open(&inside, Some("localhost")).ok(), &inside.user), (table.space_named("default"), &user));
+        let astray = Guest::vouched(&table, "gone", user);
+        for hostname in [None, Some("default"), Some("gone")] {
+            let error = table.open(&astray, hostname).unwrap_err();
+            assert_eq!(error.condition, condition::NOT_FOUND, "neither the only space nor the one that open names");
+            assert!(error.description.unwrap().contains("\"gone\""));
+        }
+    }
+}
+
+#[test]
+fn a_host_name_of_open_that_names_no_space_is_passed_over_for_the_only_space() {
+    let table = shared(&golden("open.json"));
+    for noise in ["localhost", "127.0.0.1", "::1", "broker.example.com", ""] {
+        for guest in [Guest::without_sasl(&table, &named(noise)), Guest::default()] {
+            assert_eq!(table.open(&guest, Some(noise)).ok(), table.space_named("default"), "{noise:?}");
+        }
+    }
+}
+
+#[test]
+fn where_there_is_no_space_nobody_comes_in() {
+    let table = Arc::new(Table::empty(SECRET));
+    let error = table.open(&Guest::without_sasl(&table, &named("default")), Some("default")).unwrap_err();
+    assert_eq!(error.condition, condition::NOT_FOUND);
+    assert!(error.description.unwrap().contains("declare one"));
+    assert_eq!(log_in(&table, local(), password("alice", "pencil", "SCRAM-SHA-256"), None), Err(SaslCode::Auth));
 }
 
 #[test]
