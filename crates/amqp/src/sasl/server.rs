@@ -155,7 +155,7 @@ impl Server {
             Mechanism::External => match credentials.external() {
                 Some(user) if message.is_empty() || message == user.as_bytes() => accepted(mechanism, Some(user), None),
                 Some(_) => refused("EXTERNAL: to act as another user is not offered"),
-                None => refused("EXTERNAL: no client certificate of a known user"),
+                None => refused("EXTERNAL: no client certificate of a user of this space"),
             },
             Mechanism::Plain | Mechanism::Scram(_) if message.is_empty() => {
                 self.state = State::First(mechanism);

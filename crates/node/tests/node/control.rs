@@ -1,12 +1,14 @@
 //! What the owner of a node does with it: plans, logins, figures, events, the trace, sessions in this process.
 
+use std::time::Duration;
+
 use enmasse_amqp::sasl::{Hash, derive};
 use enmasse_amqp::types::{SaslCode, SaslInit, Symbol, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
 use enmasse_node::{ErrorKind, Happening, Listener, ListenerKind};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, tls, workers};
+use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, tls, tls_to, workers};
 
 fn apply(site: &Site, plan: &Value) -> enmasse_node::Applied {
     site.node.apply(&serde_json::from_value(plan.clone()).unwrap()).unwrap()
@@ -97,6 +99,51 @@ fn a_client_certificate_says_who_it_is() {
     assert_eq!(log_in(Some("alice")), SaslCode::Ok);
     assert_eq!(log_in(Some("mallory")), SaslCode::Auth);
     assert_eq!(log_in(None), SaslCode::Auth);
+}
+
+#[test]
+fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
+    let mut plan: Value = serde_json::from_str(&guarded_plan()).unwrap();
+    let mut other = plan["spaces"][0].clone();
+    plan["spaces"][0]["names"] = json!(["guarded", "guarded.north"]);
+    other["uid"] = json!("t");
+    other["names"] = json!(["other", "other.south"]);
+    plan["spaces"].as_array_mut().unwrap().push(other);
+    let site = Site::new(&workers(1), &plan.to_string());
+    let log_in = |subject, server_name, hostname: Option<&str>| {
+        let config = site.authority.client(Some(subject), &[&rustls::version::TLS13]);
+        let stream = tls_to(server_name, site.socket(Amqps), config);
+        let hostname = hostname.map(str::to_owned);
+        let init = SaslInit { mechanism: Symbol::constant("EXTERNAL"), initial_response: None, hostname };
+        Client::bare(Box::new(stream), Some(init)).sasl_code()
+    };
+    assert_eq!(log_in("alice@guarded.north", "localhost", None), SaslCode::Ok);
+    assert_eq!(log_in("alice@guarded.north", "localhost", Some("guarded")), SaslCode::Ok);
+    assert_eq!(log_in("alice@other.south", "localhost", Some("other.south")), SaslCode::Ok);
+    for (subject, hostname) in [
+        ("alice@guarded.north", Some("other")),
+        ("alice@other.south", Some("guarded.north")),
+        ("alice@guarded", None),
+        ("alice", None),
+        ("alice", Some("guarded")),
+        ("alice", Some("other.south")),
+    ] {
+        assert_eq!(log_in(subject, "localhost", hostname), SaslCode::Auth, "{subject} {hostname:?}");
+    }
+    let said = site.event(|event| match &event.what {
+        Happening::LoginRefused { reason } if reason.contains("user@NAME.NAMESPACE") => Some(reason.clone()),
+        _ => None,
+    });
+    assert!(said.contains("EXTERNAL"), "{said}");
+
+    // From here on the listener has the name of the other space, so that clients may ask for it by TLS.
+    site.authority.server_files(&site.folder, "other.south");
+    let later = std::time::SystemTime::now() + Duration::from_secs(5);
+    std::fs::File::options().append(true).open(&site.files.certificate).unwrap().set_modified(later).unwrap();
+    assert_eq!(log_in("alice@other.south", "other.south", Some("guarded")), SaslCode::Ok);
+    for subject in ["alice@guarded.north", "alice@guarded", "alice@other", "alice"] {
+        assert_eq!(log_in(subject, "other.south", Some("guarded.north")), SaslCode::Auth, "{subject}");
+    }
 }
 
 #[test]

@@ -120,7 +120,16 @@ pub(crate) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 pub(crate) fn tls(socket: TcpStream, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
-    let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    tls_to("localhost", socket, config)
+}
+
+/// TLS to a server of that name.
+pub(crate) fn tls_to(
+    name: &'static str,
+    socket: TcpStream,
+    config: Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let session = ClientConnection::new(config, ServerName::try_from(name).unwrap()).unwrap();
     StreamOwned::new(session, socket)
 }
 

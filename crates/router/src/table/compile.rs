@@ -64,7 +64,10 @@ impl Table {
         }
         let names = answer_to(plan, spaces.values())?;
         let mechanisms = strongest_first(spaces.values().flat_map(Space::mechanisms).copied());
-        Ok(Self { version: plan.version, spaces, names, mechanisms, next, secret: previous.secret })
+        let certified = |space: &&Space| !space.is_open() && space.mechanisms().contains(&Mechanism::External);
+        let certificates_name_space = spaces.values().filter(certified).nth(1).is_some();
+        let (version, secret) = (plan.version, previous.secret);
+        Ok(Self { version, spaces, names, mechanisms, certificates_name_space, next, secret })
     }
 }
 

@@ -87,9 +87,23 @@ impl Handshake {
     /// Takes the client's sasl-init.
     pub fn init(&mut self, init: &SaslInit) -> Step<Guest> {
         self.hostname.clone_from(&init.hostname);
-        let step =
-            self.server.init(init, &Known { table: &self.table, peer: &self.peer, hostname: self.hostname.as_deref() });
-        self.admit(step)
+        let known = Known { table: &self.table, peer: &self.peer, hostname: self.hostname.as_deref() };
+        let step = self.server.init(init, &known);
+        match step {
+            Step::Refused { code, .. } if self.is_vague_certificate(init) => {
+                let why = "EXTERNAL: several address spaces let certificates in, so the common name has to say for \
+                           which it is, as user@NAME.NAMESPACE";
+                Step::Refused { code, why }
+            }
+            step => self.admit(step),
+        }
+    }
+
+    /// Whether a certificate is shown that does not say which space it is for, although it has to.
+    fn is_vague_certificate(&self, init: &SaslInit) -> bool {
+        self.table.certificates_name_space
+            && init.mechanism == Mechanism::External.symbol()
+            && self.peer.subject.as_deref().is_some_and(|subject| self.table.space_of_certificate(subject).is_none())
     }
 
     /// Takes the client's sasl-response.
@@ -200,14 +214,26 @@ impl Credentials for Known<'_> {
         found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(decoy)
     }
 
+    /// The server name and the host name are the client's own choice, the name in the certificate is not. So where one
+    /// authority signs for users of several spaces, the certificate says which space it is for, by the full name:
+    /// a short one may come to stand for another space.
     fn external(&self) -> Option<String> {
         let subject = self.peer.subject.as_deref()?;
         let (space, _, user) = self.user(subject, Mechanism::External)?;
-        (space.is_open() || user.is_some()).then(|| subject.to_owned())
+        let is_for_space = || self.table.space_of_certificate(subject) == Some(space.key());
+        let admitted = user.is_some() && (!self.table.certificates_name_space || is_for_space());
+        (space.is_open() || admitted).then(|| subject.to_owned())
     }
 }
 
 impl Table {
+    /// The space whose full name follows the last `@` of a certificate's common name.
+    fn space_of_certificate(&self, subject: &str) -> Option<SpaceKey> {
+        let (_, suffix) = subject.rsplit_once('@')?;
+        let space = self.space(self.space_named(suffix)?)?;
+        suffix.eq_ignore_ascii_case(space.name()).then(|| space.key())
+    }
+
     /// Answers an open: the space that the guest belongs to for good.
     ///
     /// # Errors

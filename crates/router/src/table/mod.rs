@@ -48,6 +48,8 @@ pub struct Table {
     names: HashMap<Box<str>, SpaceKey>,
     /// of all spaces together, strongest first
     mechanisms: Vec<Mechanism>,
+    /// several closed spaces let certificates in, all signed by one authority: each has to say for which it is
+    certificates_name_space: bool,
     /// the next keys to give away
     next: NextKeys,
     secret: [u8; 32],
@@ -65,7 +67,15 @@ impl Table {
     #[must_use]
     pub fn empty(secret: [u8; 32]) -> Self {
         let next = NextKeys { space: 0, address: 0 };
-        Self { version: 0, spaces: HashMap::new(), names: HashMap::new(), mechanisms: Vec::new(), next, secret }
+        Self {
+            version: 0,
+            spaces: HashMap::new(),
+            names: HashMap::new(),
+            mechanisms: Vec::new(),
+            certificates_name_space: false,
+            next,
+            secret,
+        }
     }
 
     /// The version of the plan it was compiled from; 0 before the first.

@@ -7,7 +7,7 @@ use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
 
 use super::compile::golden;
 use crate::plan::Plan;
-use crate::table::tests::{SECRET, closed, plan, space, table};
+use crate::table::tests::{SECRET, closed, plan, space, table, user};
 use crate::table::{Guest, Handshake, Peer, Table};
 
 const NONCE: [u8; 18] = [5; 18];
@@ -205,6 +205,63 @@ fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
     assert_eq!(certificate("mallory", "mixed"), Err(SaslCode::Auth));
     assert_eq!(certificate("alice", "shop.north"), Err(SaslCode::SysPerm), "not offered there");
     assert_eq!(certificate("alice", "localhost"), Err(SaslCode::Auth), "offered, but no space is named");
+}
+
+/// Closed spaces, each with a user alice, that let certificates in.
+fn certified(names: &[&str]) -> Plan {
+    let spaces = names.iter().map(|name| {
+        let mut space = closed(space(name, &[]), vec![user("alice", &[])]);
+        space.authentication.mechanisms.push("EXTERNAL".into());
+        space
+    });
+    plan(1, spaces)
+}
+
+fn with_certificate(table: &Arc<Table>, subject: &str, sni: &str, hostname: Option<&str>) -> Result<Guest, SaslCode> {
+    let peer = Peer { subject: Some(subject.into()), ..named(sni) };
+    let mechanisms = Some(vec![Mechanism::External]);
+    log_in(table, peer, Login { certificate: true, mechanisms, ..Login::default() }, hostname)
+}
+
+#[test]
+fn where_one_space_lets_certificates_in_their_common_name_is_the_user() {
+    let mut plan = certified(&["north"]);
+    plan.spaces.push(space("open", &[]));
+    let table = shared(&plan);
+    let alice = Ok(guest(&table, "north", Some("alice")));
+    for subject in ["alice", "alice@north", "alice@north.test"] {
+        assert_eq!(with_certificate(&table, subject, "north", None), alice, "{subject}");
+        assert_eq!(with_certificate(&table, subject, "localhost", Some("north")), alice, "{subject}");
+    }
+}
+
+#[test]
+fn where_several_spaces_let_certificates_in_each_enters_the_one_in_its_name_only() {
+    let table = shared(&certified(&["north", "south"]));
+    let alice = Ok(guest(&table, "north", Some("alice")));
+    for (sni, hostname) in [("localhost", None), ("north", None), ("north.test", Some("south")), ("::1", Some("north"))]
+    {
+        assert_eq!(with_certificate(&table, "alice@north.test", sni, hostname), alice, "{sni} {hostname:?}");
+        assert_eq!(with_certificate(&table, "alice@North.Test", sni, hostname), alice, "{sni} {hostname:?}");
+        for other in ["alice", "alice@north", "alice@south.test", "alice@nowhere", "mallory@north.test", "@north.test"]
+        {
+            let entered = with_certificate(&table, other, sni, hostname);
+            let south = other == "alice@south.test" && sni == "localhost" && hostname.is_none();
+            assert_eq!(entered.is_ok(), south, "{other} {sni} {hostname:?}");
+        }
+    }
+    assert_eq!(with_certificate(&table, "alice@north.test", "south", None), Err(SaslCode::Auth));
+    assert_eq!(with_certificate(&table, "alice@north.test", "localhost", Some("south")), Err(SaslCode::Auth));
+}
+
+#[test]
+fn a_user_called_like_a_user_of_another_space_lets_no_certificate_of_that_in() {
+    let mut plan = certified(&["north", "south"]);
+    plan.spaces[1].users.push(user("alice@north.test", &[]));
+    let table = shared(&plan);
+    assert_eq!(with_certificate(&table, "alice@north.test", "south", None), Err(SaslCode::Auth));
+    let twice = with_certificate(&table, "alice@north.test@south.test", "localhost", None);
+    assert_eq!(twice, Ok(guest(&table, "south", Some("alice@north.test"))));
 }
 
 #[test]
