@@ -35,8 +35,7 @@ use crate::timers::{Tick, Wheel};
 const WAKE: Token = Token(usize::MAX);
 /// Events taken from the system at once; more ready sockets than this wait for the next turn.
 const EVENTS: usize = 1024;
-/// Bytes read from one socket in one turn, or twice the largest frame: the fairness between connections, and it fits
-/// the second-level cache.
+/// Bytes read from one socket in one turn: the fairness between connections, and it fits the second-level cache.
 const READ_BYTES: usize = 256 * 1024;
 /// How long a connection may be quiet before its buffers go back.
 const SWEEP_MICROS: u64 = 1_000_000;
@@ -62,6 +61,7 @@ impl Seat {
 
 /// Buffers of the worker, used by whichever connection is at hand.
 struct Scratch {
+    /// room for the part of a frame that was left, and for what is read behind it
     read: Box<[u8]>,
     /// bytes of AMQP that came out of a transport
     inner: Vec<u8>,
@@ -133,7 +133,7 @@ impl Worker {
             due: Vec::new(),
             attentions: Vec::new(),
             letters: Vec::new(),
-            scratch: Scratch { read: vec![0; READ_BYTES.max(2 * frame)].into(), inner: Vec::new(), stage: Vec::new() },
+            scratch: Scratch { read: vec![0; READ_BYTES + frame].into(), inner: Vec::new(), stage: Vec::new() },
             meter: Meter::new(now),
             stats: WorkerStats::default(),
             stop_at: None,

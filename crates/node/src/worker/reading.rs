@@ -53,7 +53,7 @@ impl Worker {
         let socket = &mut self.sockets[key as usize];
         let plain = socket.wrapping.is_none();
         let held = if plain { socket.tail.len() } else { 0 };
-        let room = &mut self.scratch.read[held..];
+        let room = &mut self.scratch.read[held..held + READ_BYTES];
         let count = match socket.stream.read(room) {
             Moved::Bytes(count) => count,
             Moved::Blocked => {
@@ -67,7 +67,7 @@ impl Worker {
             }
         };
         // Fewer bytes than there was room for: the socket is empty, and an event will tell when it no longer is.
-        socket.readable = held + count == self.scratch.read.len() || socket.hung_up;
+        socket.readable = count == READ_BYTES || socket.hung_up;
         self.stats.reads += 1;
         self.stats.bytes_in += count as u64;
         self.warm(key);

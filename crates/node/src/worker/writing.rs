@@ -37,7 +37,8 @@ impl Worker {
                 self.write_socket(now, key);
             }
         }
-        self.unwritten.append(&mut unwritten);
+        unwritten.append(&mut self.unwritten);
+        self.unwritten = unwritten;
     }
 
     fn attend(&mut self, now: Time, attention: Attention) {
