@@ -53,6 +53,7 @@ impl Worker {
         let socket = &mut self.sockets[key as usize];
         let plain = socket.wrapping.is_none();
         let held = if plain { socket.tail.len() } else { 0 };
+        // Where a tail of a whole frame waits, nothing is read: there is always room for a piece behind it.
         let room = &mut self.scratch.read[held..held + READ_BYTES];
         let count = match socket.stream.read(room) {
             Moved::Bytes(count) => count,

@@ -37,6 +37,7 @@ impl Worker {
                 self.write_socket(now, key);
             }
         }
+        // The list keeps its room for the next turn.
         unwritten.append(&mut self.unwritten);
         self.unwritten = unwritten;
     }

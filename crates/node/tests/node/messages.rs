@@ -43,6 +43,31 @@ fn a_large_message_passes_whole_over_each_transport() {
 }
 
 #[test]
+fn frames_larger_than_one_read_pass_whole_and_no_read_takes_more_than_its_share() {
+    const SHARE_BYTES: u64 = 256 * 1024;
+    let mut config = workers(1);
+    config.limits.max_frame_size_bytes = 1 << 20;
+    let site = Site::open(&config);
+    let payload: Vec<u8> = (0..6 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for kind in KINDS {
+        let before = site.stats().workers[0].clone();
+        let (mut to, mut from) = (site.client(kind), site.client(kind));
+        to.receiver("anycast", 1);
+        let out = from.sender(Some("anycast"));
+        let sent = payload.clone();
+        let writer = std::thread::spawn(move || {
+            from.send(out, &sent, true);
+            from
+        });
+        assert!(to.receive().2 == payload, "{kind:?}: the message was changed on its way");
+        writer.join().unwrap();
+        let after = &site.stats().workers[0];
+        let (reads, bytes) = (after.reads - before.reads, after.bytes_in - before.bytes_in);
+        assert!(bytes <= reads * SHARE_BYTES, "{kind:?}: {bytes} bytes in {reads} reads");
+    }
+}
+
+#[test]
 fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
     let site = Site::open(&workers(3));
     let mut to = site.client(Amqp);
