@@ -1,1 +1,264 @@
-//! One queue: order, redelivery, expiry, groups, limits.
+//! The queue of one address: the order of its messages, who may have them, and what becomes of those that come back.
+//!
+//! A machine without I/O. It knows of a message what [`Head`] says and where its body lies, never the body; time is
+//! an argument, in milliseconds since 1970, and does not run backwards. Whoever owns it (the router, on the address's
+//! home shard) calls, and does what [`Effect`]s say.
+//!
+//! # A message
+//!
+//! 1. [`Queue::offer`] answers [`Admission`]: store it under a [`Seq`], accept it as a duplicate, or refuse it.
+//! 2. [`Queue::committed`] when the journal has it, or at once if nothing was promised: now it can be had.
+//!    [`Queue::withdraw`] if the journal failed or its transaction was rolled back.
+//! 3. [`Queue::candidates`] says who may be given something; the caller chooses among them and asks [`Queue::next`].
+//! 4. [`Queue::settle`] with the consumer's [`Outcome`]; effects say what is to be done. A transaction puts
+//!    [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
+//! 5. What goes to another address ([`Effect::Divert`]) is here until [`Queue::left`] or [`Queue::stay`].
+//!
+//! # Others
+//!
+//! - consumers: [`Queue::attach`], [`Queue::set_credit`], [`Queue::detach`]; producers: [`Queue::attach_producer`],
+//!   [`Queue::room`], [`Queue::detach_producer`]
+//! - time: [`Queue::next_timeout`], [`Queue::timeout`]
+//! - a restart: [`Queue::restore`]
+//! - figures: [`Queue::figures`]
+//!
+//! # Order
+//!
+//! The higher priority first, within one the lower number. A message that comes back, from a consumer or from the
+//! wait before its next attempt, stands at its very place. A scheduled one goes to the end when it is due.
+//!
+//! # Bounds
+//!
+//! `settings.limits`. The index takes 42 bytes a message. Every call is O(log n) in messages and does a bounded share
+//! of work; one that had to stop says so ([`Next::Later`], [`Queue::next_timeout`]).
+
+mod admission;
+mod barred;
+mod consumers;
+mod delivery;
+mod effect;
+mod entry;
+mod figures;
+mod head;
+mod index;
+mod outcome;
+mod settings;
+mod state;
+mod timer;
+mod values;
+mod walker;
+
+use std::collections::HashMap;
+
+use barred::Barred;
+use consumers::Consumers;
+use entry::{Entry, Mark, Step};
+use index::{Class, Index};
+use timer::Timers;
+use values::Values;
+
+pub use consumers::{Candidates, Consume, ConsumerId, Refused};
+pub use effect::{Admission, Cause, Effect, Item, Next, Outcome, Refusal, Stored, Target, Verdict};
+pub use entry::{Place, Seq, State};
+pub use figures::Figures;
+pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
+pub use settings::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
+pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
+
+/// The messages of one address.
+#[derive(Debug)]
+pub struct Queue {
+    settings: Settings,
+    index: Index,
+    /// the number of the next message
+    next: u64,
+    bytes: u64,
+    /// messages by state
+    depths: [u64; 8],
+    timers: Timers,
+    consumers: Consumers,
+    producers: u32,
+    barred: Barred,
+    /// under which number the log knows those that were renamed
+    names: HashMap<u64, u64>,
+    values: Values,
+    figures: Figures,
+}
+
+impl Queue {
+    /// An empty queue whose first message gets the number `next`: above all that were ever given out for this address.
+    #[must_use]
+    pub fn new(settings: Settings, next: Seq) -> Self {
+        Self {
+            consumers: Consumers::new(&settings),
+            settings,
+            index: Index::default(),
+            next: next.0,
+            bytes: 0,
+            depths: [0; 8],
+            timers: Timers::default(),
+            producers: 0,
+            barred: Barred::default(),
+            names: HashMap::new(),
+            values: Values::default(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// What was declared.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The number the next message gets: a restart must not give out a lower one.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        Seq(self.next)
+    }
+
+    /// Messages here, in whatever state.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Nothing is here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The message of that name, if it is here.
+    #[must_use]
+    pub fn get(&self, seq: Seq) -> Option<Item> {
+        self.item(seq.0)
+    }
+
+    /// The figures of now.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            ready: self.depth_in(State::Waiting),
+            scheduled: self.depth_in(State::Scheduled) + self.depth_in(State::Delayed),
+            acquired: self.depth_in(State::Acquired) + self.depth_in(State::Retiring),
+            leaving: self.depth_in(State::Leaving) + self.depth_in(State::Expired),
+            uncommitted: self.depth_in(State::Offered),
+            bytes: self.bytes,
+            oldest: self.oldest().and_then(|at| self.index.get(at)).map(Entry::enqueued),
+            consumers: self.consumers.len(),
+            producers: self.producers,
+            ..self.figures
+        }
+    }
+
+    /// Bytes of memory on the heap, as asked of the allocator; ordered sets are estimated.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.index.heap_bytes() + self.timers.heap_bytes() + self.values.heap_bytes() + self.names.capacity() * 16
+    }
+
+    /// The waiting message with the lowest number.
+    fn oldest(&self) -> Option<u64> {
+        let first = |class: Class| {
+            let priorities = self.index.priorities(class);
+            (0..Priority::COUNT as u8)
+                .filter(move |priority| priorities >> priority & 1 != 0)
+                .filter_map(move |priority| self.index.next(class, priority, 0))
+                .min()
+        };
+        [first(Class::Loose), first(Class::Grouped)].into_iter().flatten().min()
+    }
+
+    #[inline]
+    fn depth_in(&self, state: State) -> u64 {
+        self.depths[state as usize]
+    }
+
+    /// Moves a message on in its life.
+    #[inline]
+    fn step(&mut self, at: u64, step: Step) -> bool {
+        let Some(entry) = self.index.get_mut(at) else { return false };
+        let before = entry.state();
+        if !entry.step(step) {
+            return false;
+        }
+        self.depths[before as usize] -= 1;
+        self.depths[entry.state() as usize] += 1;
+        true
+    }
+
+    /// A message waits: it is shown to those who may have it.
+    fn appear(&mut self, at: u64) {
+        let Some(entry) = self.index.get(at) else { return };
+        let (expires, priority, grouped) = (entry.expires(), entry.priority(), entry.grouped());
+        if expires != 0 {
+            self.index.note_expiry(at, expires);
+        }
+        self.index.show(at, if grouped { Class::Grouped } else { Class::Loose });
+        if !self.consumers.walkers.is_empty() {
+            self.tell_walkers(priority, at);
+        }
+    }
+
+    fn tell_walkers(&mut self, priority: u8, at: u64) {
+        for index in 0..self.consumers.walkers.len() {
+            let id = self.consumers.walkers[index];
+            let Some(consumer) = self.consumers.get_mut(id) else { continue };
+            if let Some(walker) = consumer.walker.as_mut().filter(|_| !consumer.browses) {
+                walker.tell(priority, at);
+            }
+            self.consumers.wake(id);
+        }
+    }
+
+    #[inline]
+    fn item(&self, at: u64) -> Option<Item> {
+        let entry = self.index.get(at)?;
+        let id = if entry.has(Mark::Renamed) { self.names.get(&at).copied().unwrap_or(at) } else { at };
+        Some(Item {
+            seq: Seq(at),
+            id: Seq(id),
+            place: entry.place,
+            size_bytes: entry.size,
+            priority: Priority::new(entry.priority()),
+            durable: entry.has(Mark::Durable),
+            enqueued: entry.enqueued(),
+            expires: Some(entry.expires()).filter(|at| *at != 0),
+            failures: entry.failures(),
+            state: entry.state(),
+        })
+    }
+
+    /// Forgets a message, wherever it stands.
+    fn take_out(&mut self, at: u64) {
+        let Some(entry) = self.index.remove(at) else { return };
+        self.depths[entry.state() as usize] -= 1;
+        self.bytes -= u64::from(entry.size);
+        if entry.has(Mark::Renamed) {
+            self.names.remove(&at);
+        }
+        if entry.has(Mark::Barred) {
+            self.barred.forget(at);
+        }
+        if entry.has(Mark::Keyed) {
+            self.values.forget(at);
+        }
+    }
+
+    /// A scheduled message is due: it goes to the end, under a new number; the log goes on calling it by the old one.
+    fn move_to_end(&mut self, at: u64) -> u64 {
+        if at + 1 == self.next {
+            return at;
+        }
+        let Some(mut entry) = self.index.remove(at) else { return at };
+        let id = self.names.remove(&at).unwrap_or(at);
+        entry.set(Mark::Renamed, true);
+        let new = self.next;
+        self.next += 1;
+        self.names.insert(new, id);
+        self.index.push(new, entry);
+        self.values.rename(at, new);
+        new
+    }
+}

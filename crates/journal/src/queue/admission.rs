@@ -1,0 +1,136 @@
+//! Messages coming in: what is refused, what is stored, and when it can be had.
+
+use super::Queue;
+use super::consumers::Refused;
+use super::effect::{Admission, Effect, Refusal, Stored};
+use super::entry::{Mark, Place, Seq, State, Step};
+use super::head::{Head, Record};
+use super::settings::Full;
+
+impl Queue {
+    /// A message has come. If it is to be stored it has its place in the order from now on, and can be had once it is
+    /// [`committed`](Queue::committed).
+    pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
+        if let Some(refusal) = self.refusal(head) {
+            self.figures.refused += 1;
+            return Admission::Refuse(refusal);
+        }
+        let record = Record {
+            size_bytes: head.size_bytes,
+            priority: head.priority,
+            durable: head.durable,
+            enqueued: now,
+            expires: self.settings.ttl.expires(now, head.ttl_ms, head.absolute_expiry),
+            due: head.due.filter(|due| *due > now),
+            failures: head.delivery_count,
+            group: head.group,
+            key: head.key.filter(|_| self.settings.last_value),
+        };
+        let at = self.next;
+        self.next += 1;
+        self.insert(at, &record);
+        Admission::Store(Stored { seq: Seq(at), record, markers: [None, None] })
+    }
+
+    pub(super) fn insert(&mut self, at: u64, record: &Record) {
+        let mut entry = record.entry();
+        entry.set(Mark::Keyed, record.key.is_some());
+        entry.set(Mark::Timed, record.due.is_some());
+        self.index.push(at, entry);
+        if let Some(key) = record.key {
+            self.values.insert(at, key);
+        }
+        if let Some(due) = record.due {
+            self.timers.push(due, at);
+        }
+        self.bytes += u64::from(record.size_bytes);
+        self.depths[State::Offered as usize] += 1;
+    }
+
+    fn refusal(&self, head: &Head) -> Option<Refusal> {
+        let limits = &self.settings.limits;
+        if head.size_bytes > limits.message_bytes {
+            return Some(Refusal::MessageSize(limits.message_bytes));
+        }
+        if self.settings.full != Full::Reject {
+            return None;
+        }
+        if self.len() as u64 >= limits.messages {
+            return Some(Refusal::Messages(limits.messages));
+        }
+        let bytes = self.bytes.saturating_add(u64::from(head.size_bytes));
+        (bytes > limits.bytes).then_some(Refusal::Bytes(limits.bytes))
+    }
+
+    /// The journal, or a transaction, has committed a message that was offered; its body lies at `place`. It can be
+    /// had from now on, at the place in the order that it got when it was offered. `false`: it was not offered, or is
+    /// committed already.
+    pub fn committed(&mut self, seq: Seq, place: Place, sink: &mut impl FnMut(Effect)) -> bool {
+        let at = seq.0;
+        let Some(entry) = self.index.get_mut(at).filter(|entry| entry.state() == State::Offered) else {
+            return false;
+        };
+        entry.place = place;
+        let (timed, expires) = (entry.has(Mark::Timed), entry.expires());
+        self.figures.enqueued += 1;
+        if timed {
+            self.step(at, Step::Schedule);
+            if expires != 0 {
+                self.index.note_expiry(at, expires);
+            }
+            return true;
+        }
+        self.step(at, Step::Commit);
+        self.appear(at);
+        self.make_room(at, sink);
+        true
+    }
+
+    /// The body of a message lies elsewhere now: the log has copied it forward. `false`: it is not here any more.
+    pub fn moved(&mut self, seq: Seq, place: Place) -> bool {
+        self.index.get_mut(seq.0).map(|entry| entry.place = place).is_some()
+    }
+
+    /// A message that was offered will not be stored: the journal could not, or its transaction is rolled back.
+    pub fn withdraw(&mut self, seq: Seq) -> bool {
+        if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Offered) {
+            return false;
+        }
+        self.take_out(seq.0);
+        true
+    }
+
+    /// A producer attaches.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Producers`] at `limits.producers`.
+    pub fn attach_producer(&mut self) -> Result<(), Refused> {
+        if self.producers >= self.settings.limits.producers {
+            return Err(Refused::Producers(self.settings.limits.producers));
+        }
+        self.producers += 1;
+        Ok(())
+    }
+
+    /// A producer has gone.
+    pub fn detach_producer(&mut self) {
+        self.producers = self.producers.saturating_sub(1);
+    }
+
+    /// How many more messages producers may be given credit for, `granted` being what they have and did not use.
+    ///
+    /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB before there are any.
+    #[must_use]
+    pub fn room(&self, granted: u64) -> u64 {
+        if self.settings.full != Full::Block {
+            return u64::MAX;
+        }
+        const FIRST_GUESS_BYTES: u64 = 1024;
+        let limits = &self.settings.limits;
+        let messages = limits.messages.saturating_sub(self.len() as u64);
+        let mean = self.bytes.checked_div(self.len() as u64).unwrap_or(FIRST_GUESS_BYTES).max(1);
+        let by_bytes = if limits.bytes == u64::MAX { u64::MAX } else { limits.bytes.saturating_sub(self.bytes) / mean };
+        messages.min(by_bytes).saturating_sub(granted)
+    }
+}

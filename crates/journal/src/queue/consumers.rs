@@ -1,0 +1,380 @@
+//! Who consumes, and whose turn it can be: exclusive, single active, by priority.
+
+use super::settings::{Settings, Sharing};
+use super::walker::Walker;
+
+const SLOT_BITS: u32 = 18;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+const NOWHERE: u32 = u32::MAX;
+
+/// Names a consumer of one queue; not used again until 16,384 others had its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConsumerId(pub(super) u32);
+
+/// A consumer as it attaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consume {
+    /// the caller's own name for it
+    pub key: u64,
+    /// digest of container and link name: outlives the link in `modified(undeliverable-here)`
+    pub name: u64,
+    /// the higher is served first while it has credit
+    pub priority: i32,
+    /// has a selector: it is asked about each message
+    pub selects: bool,
+    /// looks without taking (distribution-mode copy)
+    pub browses: bool,
+    /// wants to be the only one
+    pub exclusive: bool,
+}
+
+/// Why a link may not attach: `amqp:resource-limit-exceeded` or `amqp:not-allowed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// `limits.consumers`
+    #[error("the address has reached its maximum consumer limit of {0}")]
+    Consumers(u32),
+    /// `limits.producers`
+    #[error("the address has reached its maximum producer limit of {0}")]
+    Producers(u32),
+    /// one that is attached is exclusive, or it wants to be and others are attached
+    #[error("the address has an exclusive consumer, or others than the one that wants to be")]
+    Exclusive,
+}
+
+/// A consumer that is attached.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    pub(super) key: u64,
+    pub(super) name: u64,
+    pub(super) priority: i32,
+    pub(super) browses: bool,
+    pub(super) selects: bool,
+    /// messages it holds
+    pub(super) outstanding: u32,
+    /// it walks by cursor, and is asked or barred
+    pub(super) walker: Option<Box<Walker>>,
+    arrived: u64,
+    has_credit: bool,
+    /// place in its class's list of those with credit
+    common_at: u32,
+    /// place in its class's list of those that may find something of their own
+    own_at: u32,
+}
+
+/// The consumers of one priority that have credit.
+#[derive(Debug, Default)]
+struct Class {
+    priority: i32,
+    members: u32,
+    /// members that do not only browse
+    takers: u32,
+    /// those that take whatever is loose
+    common: Vec<ConsumerId>,
+    /// those that walk, or have a group, and may find something
+    own: Vec<ConsumerId>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    consumer: Option<Consumer>,
+}
+
+/// Consumers that may be given a message, in two lists: a consumer can stand in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidates<'a> {
+    /// each of them gets the next message
+    pub common: &'a [ConsumerId],
+    /// there may be one for each of them: only [`next`](super::Queue::next) tells
+    pub own: &'a [ConsumerId],
+}
+
+impl Candidates<'_> {
+    /// Nobody can be given anything now.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.common.is_empty() && self.own.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Consumers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// the highest priority first
+    classes: Vec<Class>,
+    count: u32,
+    arrivals: u64,
+    exclusive: Option<ConsumerId>,
+    single: bool,
+    active: Option<ConsumerId>,
+    /// those that walk, for what comes back
+    pub(super) walkers: Vec<ConsumerId>,
+}
+
+impl Consumers {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { single: settings.sharing == Sharing::SingleActive, ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.count
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: ConsumerId) -> Option<&Consumer> {
+        let slot = self.slots.get((id.0 & SLOT_MASK) as usize)?;
+        if slot.generation == id.0 >> SLOT_BITS { slot.consumer.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: ConsumerId) -> Option<&mut Consumer> {
+        let slot = self.slots.get_mut((id.0 & SLOT_MASK) as usize)?;
+        if slot.generation == id.0 >> SLOT_BITS { slot.consumer.as_mut() } else { None }
+    }
+
+    pub(super) fn attach(&mut self, consume: &Consume, walks: bool, limit: u32) -> Result<ConsumerId, Refused> {
+        if self.exclusive.is_some() || consume.exclusive && self.count > 0 {
+            return Err(Refused::Exclusive);
+        }
+        if self.count >= limit || self.count >= SLOT_MASK {
+            return Err(Refused::Consumers(limit.min(SLOT_MASK)));
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        let id = ConsumerId(slot.generation << SLOT_BITS | index);
+        self.arrivals += 1;
+        slot.consumer = Some(Consumer {
+            key: consume.key,
+            name: consume.name,
+            priority: consume.priority,
+            browses: consume.browses,
+            selects: consume.selects,
+            outstanding: 0,
+            walker: walks.then(Box::default),
+            arrived: self.arrivals,
+            has_credit: false,
+            common_at: NOWHERE,
+            own_at: NOWHERE,
+        });
+        self.count += 1;
+        let class = self.class(consume.priority);
+        self.classes[class].members += 1;
+        self.classes[class].takers += u32::from(!consume.browses);
+        if walks {
+            self.walkers.push(id);
+        }
+        if consume.exclusive {
+            self.exclusive = Some(id);
+        }
+        self.choose_active();
+        Ok(id)
+    }
+
+    pub(super) fn detach(&mut self, id: ConsumerId) -> Option<Consumer> {
+        self.set_credit(id, false);
+        let slot = self.slots.get_mut((id.0 & SLOT_MASK) as usize)?;
+        if slot.generation != id.0 >> SLOT_BITS {
+            return None;
+        }
+        let consumer = slot.consumer.take()?;
+        slot.generation = (slot.generation + 1) & (u32::MAX >> SLOT_BITS);
+        self.free.push(id.0 & SLOT_MASK);
+        self.count -= 1;
+        let class = self.class(consumer.priority);
+        self.classes[class].members -= 1;
+        self.classes[class].takers -= u32::from(!consumer.browses);
+        if self.classes[class].members == 0 {
+            self.classes.remove(class);
+        }
+        self.walkers.retain(|walker| *walker != id);
+        self.exclusive = self.exclusive.filter(|exclusive| *exclusive != id);
+        self.active = self.active.filter(|active| *active != id);
+        self.choose_active();
+        Some(consumer)
+    }
+
+    fn class(&mut self, priority: i32) -> usize {
+        match self.classes.binary_search_by(|class| priority.cmp(&class.priority)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.classes.insert(at, Class { priority, ..Class::default() });
+                at
+            }
+        }
+    }
+
+    /// Says which consumer is the active one: of the highest priority the oldest. One that is active stays so while
+    /// it holds messages, and against others of its priority.
+    pub(super) fn choose_active(&mut self) {
+        if !self.single {
+            return;
+        }
+        let current = self.active.and_then(|id| self.get(id));
+        if current.is_some_and(|current| current.outstanding > 0 || !self.gives_way(current)) {
+            return;
+        }
+        let rank = |consumer: &Consumer| (consumer.priority, std::cmp::Reverse(consumer.arrived));
+        let takers = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let consumer = slot.consumer.as_ref().filter(|consumer| !consumer.browses)?;
+            Some((rank(consumer), ConsumerId(slot.generation << SLOT_BITS | index as u32)))
+        });
+        self.active = takers.max().map(|(_, id)| id);
+        if let Some(id) = self.active {
+            self.wake(id);
+        }
+    }
+
+    /// Whether the active consumer gives way as soon as it holds nothing.
+    fn gives_way(&self, active: &Consumer) -> bool {
+        let mut higher = self.classes.iter().take_while(|class| class.priority > active.priority);
+        higher.any(|class| class.takers > 0)
+    }
+
+    pub(super) fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
+        let Some(consumer) = self.get_mut(id) else { return };
+        if consumer.has_credit == has_credit {
+            return;
+        }
+        consumer.has_credit = has_credit;
+        let (priority, walks) = (consumer.priority, consumer.walker.is_some());
+        let class = self.class(priority);
+        if !has_credit {
+            self.leave_list(class, id, List::Common);
+            self.leave_list(class, id, List::Own);
+        } else if walks {
+            self.join_list(class, id, List::Own);
+        } else {
+            self.join_list(class, id, List::Common);
+        }
+    }
+
+    /// A consumer turns from one that takes whatever comes into one that walks.
+    pub(super) fn make_walker(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.get_mut(id) else { return };
+        if consumer.walker.is_some() {
+            return;
+        }
+        consumer.walker = Some(Box::default());
+        let priority = consumer.priority;
+        let class = self.class(priority);
+        self.leave_list(class, id, List::Common);
+        self.walkers.push(id);
+        self.wake(id);
+    }
+
+    /// There may be something for this consumer alone.
+    #[inline]
+    pub(super) fn wake(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.get(id) else { return };
+        if consumer.has_credit && consumer.own_at == NOWHERE {
+            let class = self.class(consumer.priority);
+            self.join_list(class, id, List::Own);
+        }
+    }
+
+    /// There is nothing for this consumer alone.
+    pub(super) fn sleep(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.get(id) else { return };
+        let class = self.class(consumer.priority);
+        self.leave_list(class, id, List::Own);
+    }
+
+    fn join_list(&mut self, class: usize, id: ConsumerId, list: List) {
+        let at = self.classes[class].list(list).len() as u32;
+        let Some(place) = self.get_mut(id).map(|consumer| consumer.place(list)) else { return };
+        if *place == NOWHERE {
+            *place = at;
+            self.classes[class].list(list).push(id);
+        }
+    }
+
+    fn leave_list(&mut self, class: usize, id: ConsumerId, list: List) {
+        let Some(place) = self.get_mut(id).map(|consumer| consumer.place(list)) else { return };
+        let at = std::mem::replace(place, NOWHERE);
+        if at == NOWHERE {
+            return;
+        }
+        let members = self.classes[class].list(list);
+        members.swap_remove(at as usize);
+        if let Some(moved) = members.get(at as usize).copied()
+            && let Some(consumer) = self.get_mut(moved)
+        {
+            *consumer.place(list) = at;
+        }
+    }
+
+    /// Those of the highest priority that may be given something. `loose`: there are messages for whoever comes.
+    pub(super) fn candidates(&self, loose: bool) -> Candidates<'_> {
+        let nobody = Candidates { common: &[], own: &[] };
+        if self.single {
+            return self.active_candidate(loose).unwrap_or(nobody);
+        }
+        let mut classes = self
+            .classes
+            .iter()
+            .map(|class| Candidates { common: if loose { &class.common } else { &[] }, own: &class.own });
+        classes.find(|candidates| !candidates.is_empty()).unwrap_or(nobody)
+    }
+
+    /// The active consumer, and browsers: they take nothing from anyone.
+    fn active_candidate(&self, loose: bool) -> Option<Candidates<'_>> {
+        let browsing = |class: &&Class| class.own.iter().any(|id| self.get(*id).is_some_and(|one| one.browses));
+        if let Some(class) = self.classes.iter().find(browsing) {
+            return Some(Candidates { common: &[], own: &class.own });
+        }
+        let consumer = self.get(self.active?)?;
+        if self.gives_way(consumer) {
+            return None;
+        }
+        let only = self.active.as_slice();
+        let common = if loose && consumer.common_at != NOWHERE { only } else { &[] };
+        Some(Candidates { common, own: if consumer.own_at != NOWHERE { only } else { &[] } })
+    }
+
+    /// Whether only the active consumer gets messages.
+    pub(super) fn is_single(&self) -> bool {
+        self.single
+    }
+
+    /// Whether a consumer may be given messages now, as far as the others are concerned.
+    pub(super) fn is_eligible(&self, id: ConsumerId, loose: bool) -> bool {
+        let Some(consumer) = self.get(id) else { return false };
+        if consumer.browses {
+            return true;
+        }
+        if self.single {
+            return self.active == Some(id) && !self.gives_way(consumer);
+        }
+        let before = self.classes.iter().take_while(|class| class.priority > consumer.priority);
+        before.into_iter().all(|class| class.own.is_empty() && (!loose || class.common.is_empty()))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum List {
+    Common,
+    Own,
+}
+
+impl Class {
+    fn list(&mut self, list: List) -> &mut Vec<ConsumerId> {
+        match list {
+            List::Common => &mut self.common,
+            List::Own => &mut self.own,
+        }
+    }
+}
+
+impl Consumer {
+    fn place(&mut self, list: List) -> &mut u32 {
+        match list {
+            List::Common => &mut self.common_at,
+            List::Own => &mut self.own_at,
+        }
+    }
+}

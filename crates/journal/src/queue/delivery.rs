@@ -1,0 +1,119 @@
+//! Messages going out: who attaches, whose turn it is, what is next.
+
+use super::Queue;
+use super::consumers::{Candidates, Consume, ConsumerId, Refused};
+use super::effect::{Item, Next, Verdict};
+use super::entry::{Mark, Step};
+use super::index::Class;
+
+/// Expired messages that are passed over in one call.
+const SHARE: usize = 256;
+
+impl Queue {
+    /// A consumer attaches; it has no credit yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Consumers`] at `limits.consumers` (262,143 at most), [`Refused::Exclusive`].
+    pub fn attach(&mut self, consume: &Consume) -> Result<ConsumerId, Refused> {
+        let walks = consume.selects || consume.browses || self.barred.knows(consume.name);
+        self.consumers.attach(consume, walks, self.settings.limits.consumers)
+    }
+
+    /// A consumer has gone. Settle what it held first, with its own outcomes or as failed.
+    pub fn detach(&mut self, id: ConsumerId) {
+        self.consumers.detach(id);
+    }
+
+    /// The key that the consumer was attached with.
+    #[must_use]
+    pub fn key_of(&self, id: ConsumerId) -> Option<u64> {
+        self.consumers.get(id).map(|consumer| consumer.key)
+    }
+
+    /// Whether a consumer can be handed messages.
+    pub fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
+        self.consumers.set_credit(id, has_credit);
+    }
+
+    /// Who may be given a message now: all of one priority, the highest that has any.
+    #[must_use]
+    pub fn candidates(&self) -> Candidates<'_> {
+        self.consumers.candidates(self.has_loose())
+    }
+
+    #[inline]
+    fn has_loose(&self) -> bool {
+        self.index.priorities(Class::Loose) != 0
+    }
+
+    /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only one that attached
+    /// as selecting is asked, about each message once. Those that cannot be had now answer [`Next::Nothing`].
+    pub fn next(&mut self, now: u64, id: ConsumerId, mut accepts: impl FnMut(&Item) -> Verdict) -> Next {
+        let Some(consumer) = self.consumers.get(id) else { return Next::Nothing };
+        if !self.consumers.is_eligible(id, self.has_loose()) {
+            if self.consumers.is_single() {
+                self.consumers.sleep(id);
+            }
+            return Next::Nothing;
+        }
+        if consumer.walker.is_some() {
+            return self.walk(now, id, &mut accepts);
+        }
+        for _ in 0..SHARE {
+            let Some(at) = self.best() else {
+                self.consumers.sleep(id);
+                return Next::Nothing;
+            };
+            if self.index.get(at).is_some_and(|entry| entry.is_expired(now)) {
+                self.lapse(at);
+                continue;
+            }
+            return self.acquire(at, id);
+        }
+        Next::Later
+    }
+
+    fn best(&self) -> Option<u64> {
+        self.index.first(Class::Loose).map(|(_, at)| at)
+    }
+
+    /// Hands a waiting message to a consumer.
+    #[inline]
+    pub(super) fn acquire(&mut self, at: u64, id: ConsumerId) -> Next {
+        if !self.step(at, Step::Acquire) {
+            return Next::Nothing;
+        }
+        self.index.hide(at);
+        if let Some(entry) = self.index.get_mut(at) {
+            entry.holder = id.0;
+        }
+        if let Some(consumer) = self.consumers.get_mut(id) {
+            consumer.outstanding += 1;
+        }
+        self.figures.delivered += 1;
+        self.item(at).map_or(Next::Nothing, Next::Message)
+    }
+
+    /// A consumer holds a message no more; its name.
+    #[inline]
+    pub(super) fn let_go(&mut self, at: u64) -> Option<u64> {
+        let id = ConsumerId(self.index.get(at)?.holder);
+        let consumer = self.consumers.get_mut(id)?;
+        consumer.outstanding = consumer.outstanding.saturating_sub(1);
+        let name = consumer.name;
+        if consumer.outstanding == 0 && self.consumers.is_single() {
+            self.consumers.choose_active();
+        }
+        Some(name)
+    }
+
+    /// The consumer that holds a message does not get it again: from now on it looks before it takes.
+    pub(super) fn bar(&mut self, at: u64, name: u64) {
+        let Some(entry) = self.index.get_mut(at) else { return };
+        entry.set(Mark::Barred, true);
+        let id = ConsumerId(entry.holder);
+        self.barred.bar(at, name);
+        self.consumers.make_walker(id);
+    }
+}

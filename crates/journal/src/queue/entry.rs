@@ -1,0 +1,234 @@
+//! One message in the index: 40 bytes, and which state may follow which.
+
+/// Where the body lies; only the log, or the router's memory, knows what the numbers mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// segment of the log
+    pub segment: u32,
+    /// where it begins there
+    pub offset: u32,
+    /// bytes
+    pub len: u32,
+}
+
+/// Names a message within its queue while it is there; never used again.
+///
+/// It is the place in the order: of two messages of one priority the smaller leaves first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Seq(pub u64);
+
+/// Where a message is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// offered; the journal, or a transaction, has not committed it
+    Offered,
+    /// can be had
+    Waiting,
+    /// its time of delivery has not come
+    Scheduled,
+    /// failed, and waits for its next attempt
+    Delayed,
+    /// handed to a consumer
+    Acquired,
+    /// settled by its consumer within a transaction that is open
+    Retiring,
+    /// on its way to another address, which has not confirmed
+    Leaving,
+    /// was found expired; the next [`timeout`](super::Queue::timeout) takes it
+    Expired,
+}
+
+/// What can happen to a message that stays in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Commit,
+    Schedule,
+    Due,
+    Acquire,
+    Return,
+    Delay,
+    Retire,
+    Unretire,
+    Divert,
+    Lapse,
+}
+
+/// Which state follows; what is not in the table is not legal. Leaving the queue is legal from every state.
+pub(super) const fn follows(state: State, step: Step) -> Option<State> {
+    use State::{Acquired, Delayed, Expired, Leaving, Offered, Retiring, Scheduled, Waiting};
+    Some(match (state, step) {
+        (Offered, Step::Commit) => Waiting,
+        (Offered, Step::Schedule) => Scheduled,
+        (Scheduled | Delayed, Step::Due) => Waiting,
+        (Waiting, Step::Acquire) => Acquired,
+        (Acquired | Retiring | Leaving, Step::Return) => Waiting,
+        (Acquired | Retiring, Step::Delay) => Delayed,
+        (Acquired, Step::Retire) => Retiring,
+        (Retiring, Step::Unretire) => Acquired,
+        (Waiting | Scheduled | Delayed | Acquired | Retiring | Expired, Step::Divert) => Leaving,
+        (Waiting, Step::Lapse) => Expired,
+        _ => return None,
+    })
+}
+
+const TIME_BITS: u32 = 48;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// The latest moment that can be written down: in the year 10889.
+pub(super) const TIME_MAX: u64 = TIME_MASK;
+
+/// Marks of an entry, each a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Durable = 7,
+    /// the last-value table names it
+    Keyed = 8,
+    /// there are consumers that may not have it
+    Barred = 9,
+    /// the log knows it by another number
+    Renamed = 10,
+    /// ends its group's binding
+    ClosesGroup = 11,
+    /// has a time of delivery that has not come
+    Timed = 12,
+}
+
+/// What the index keeps of a message.
+///
+/// `times`: enqueued in 48 bits, failed deliveries in 16. `fate`: expiry in 48 bits (0: never), then state in 3,
+/// priority in 4 and marks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    pub(super) size: u32,
+    times: u64,
+    fate: u64,
+    /// slot of its group, or [`Entry::NO_GROUP`]
+    pub(super) group: u32,
+    /// the consumer that holds it, while acquired or retiring
+    pub(super) holder: u32,
+}
+
+const STATES: [State; 8] = [
+    State::Offered,
+    State::Waiting,
+    State::Scheduled,
+    State::Delayed,
+    State::Acquired,
+    State::Retiring,
+    State::Leaving,
+    State::Expired,
+];
+
+impl Entry {
+    pub(super) const NO_GROUP: u32 = u32::MAX;
+
+    pub(super) fn new(size: u32, priority: u8, enqueued: u64, expires: Option<u64>, failures: u16) -> Self {
+        let expires = expires.map_or(0, |at| at.clamp(1, TIME_MAX));
+        Self {
+            place: Place::default(),
+            size,
+            times: enqueued.min(TIME_MAX) | u64::from(failures) << TIME_BITS,
+            fate: expires | u64::from(priority) << (TIME_BITS + 3),
+            group: Self::NO_GROUP,
+            holder: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueued(&self) -> u64 {
+        self.times & TIME_MASK
+    }
+
+    #[inline]
+    pub(super) fn failures(&self) -> u16 {
+        (self.times >> TIME_BITS) as u16
+    }
+
+    pub(super) fn set_failures(&mut self, failures: u16) {
+        self.times = self.enqueued() | u64::from(failures) << TIME_BITS;
+    }
+
+    /// 0: never.
+    #[inline]
+    pub(super) fn expires(&self) -> u64 {
+        self.fate & TIME_MASK
+    }
+
+    #[inline]
+    pub(super) fn is_expired(&self, now: u64) -> bool {
+        let at = self.expires();
+        at != 0 && at <= now
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        STATES[(self.fate >> TIME_BITS & 7) as usize]
+    }
+
+    #[inline]
+    pub(super) fn priority(&self) -> u8 {
+        (self.fate >> (TIME_BITS + 3) & 15) as u8
+    }
+
+    #[inline]
+    pub(super) fn has(&self, mark: Mark) -> bool {
+        self.fate >> (TIME_BITS + mark as u32) & 1 != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, mark: Mark, on: bool) {
+        let bit = 1 << (TIME_BITS + mark as u32);
+        self.fate = if on { self.fate | bit } else { self.fate & !bit };
+    }
+
+    #[inline]
+    pub(super) fn grouped(&self) -> bool {
+        self.group != Self::NO_GROUP
+    }
+
+    /// Takes a step of the table; `false`, and nothing changes, if it is not legal.
+    #[inline]
+    pub(super) fn step(&mut self, step: Step) -> bool {
+        let Some(next) = follows(self.state(), step) else { return false };
+        self.fate = self.fate & !(7 << TIME_BITS) | (next as u64) << TIME_BITS;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_takes_forty_bytes_and_keeps_what_it_is_told() {
+        assert_eq!(size_of::<Entry>(), 40);
+        let mut entry = Entry::new(7, 9, 1 << 41, Some(u64::MAX), 3);
+        entry.set(Mark::Durable, true);
+        entry.set(Mark::Timed, true);
+        assert!(entry.step(Step::Commit) && entry.step(Step::Acquire) && entry.step(Step::Delay));
+        entry.set_failures(u16::MAX);
+        entry.set(Mark::Timed, false);
+        assert_eq!((entry.enqueued(), entry.expires(), entry.failures()), (1 << 41, TIME_MAX, u16::MAX));
+        assert_eq!((entry.priority(), entry.state()), (9, State::Delayed));
+        assert!(entry.has(Mark::Durable) && !entry.has(Mark::Timed));
+    }
+
+    #[test]
+    fn states_are_told_apart_and_illegal_steps_change_nothing() {
+        for (index, state) in STATES.into_iter().enumerate() {
+            assert_eq!(state as usize, index);
+        }
+        let mut entry = Entry::new(0, 4, 0, None, 0);
+        assert!(!entry.step(Step::Acquire) && !entry.step(Step::Return));
+        assert_eq!(entry.state(), State::Offered);
+        assert!(!entry.is_expired(u64::MAX));
+    }
+
+    #[test]
+    fn nothing_offered_can_leave_for_another_address() {
+        assert_eq!(follows(State::Offered, Step::Divert), None);
+        assert_eq!(follows(State::Leaving, Step::Divert), None);
+    }
+}

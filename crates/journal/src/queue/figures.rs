@@ -1,0 +1,40 @@
+//! What is counted.
+
+use super::effect::Cause;
+
+/// The figures of a queue. Those that count up never go back while the queue lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// messages that can be had now
+    pub ready: u64,
+    /// messages that wait for their time of delivery, or for their next attempt
+    pub scheduled: u64,
+    /// messages that consumers hold
+    pub acquired: u64,
+    /// messages on their way to another address
+    pub leaving: u64,
+    /// messages offered and not committed
+    pub uncommitted: u64,
+    /// bytes of all of them
+    pub bytes: u64,
+    /// since when the oldest message that can be had is here, milliseconds since 1970
+    pub oldest: Option<u64>,
+    /// consumers attached
+    pub consumers: u32,
+    /// producers attached
+    pub producers: u32,
+    /// messages stored
+    pub enqueued: u64,
+    /// handed to consumers, each time counted
+    pub delivered: u64,
+    /// failed deliveries
+    pub redelivered: u64,
+    /// accepted and not stored, because they were here before
+    pub duplicates: u64,
+    /// refused
+    pub refused: u64,
+    /// gone, by [`Cause`]
+    pub removed: [u64; Cause::COUNT],
+    /// sent to another address, by [`Cause`]
+    pub diverted: [u64; Cause::COUNT],
+}

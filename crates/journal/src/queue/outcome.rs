@@ -1,0 +1,166 @@
+//! What becomes of a message that comes back, and where those go that may not stay.
+
+use super::Queue;
+use super::effect::{Cause, Effect, Item, Outcome, Target};
+use super::entry::{Seq, State, Step};
+
+impl Queue {
+    /// A consumer has said what becomes of a message it holds. `false`: it holds none of that name.
+    ///
+    /// Accepted: gone. Released: back at its place. Modified: a failed delivery if it says so. Rejected: to the dead
+    /// letter; without one, or if the address says so, a failed delivery. Failed deliveries wait as
+    /// `settings.redelivery` says and end in the dead letter, or are dropped.
+    pub fn settle(&mut self, now: u64, seq: Seq, outcome: Outcome, sink: &mut impl FnMut(Effect)) -> bool {
+        let at = seq.0;
+        let Some(entry) = self.index.get(at) else { return false };
+        if !matches!(entry.state(), State::Acquired | State::Retiring) {
+            return false;
+        }
+        let name = self.let_go(at);
+        match outcome {
+            Outcome::Accepted => self.finish(at, Cause::Accepted, sink),
+            Outcome::Released => self.put_back(now, at, sink),
+            Outcome::Modified { failed, undeliverable_here } => {
+                if let Some(name) = name.filter(|_| undeliverable_here) {
+                    self.bar(at, name);
+                }
+                if failed {
+                    self.fail(now, at, sink);
+                } else {
+                    self.put_back(now, at, sink);
+                }
+            }
+            Outcome::Rejected if self.settings.dead_letter && !self.settings.reject_is_failure => {
+                self.divert_to(at, Target::DeadLetter, Cause::Rejected, sink);
+            }
+            Outcome::Rejected => self.fail(now, at, sink),
+        }
+        true
+    }
+
+    /// A message that was handed out never left the node: it waits again, as if it had not been.
+    pub fn give_back(&mut self, now: u64, seq: Seq, sink: &mut impl FnMut(Effect)) -> bool {
+        self.settle(now, seq, Outcome::Released, sink)
+    }
+
+    /// A consumer has settled a message within a transaction: it is held until [`Queue::settle`] at the commit, or
+    /// [`Queue::unretire`] at the rollback. `false`: nobody holds it, or a transaction does already.
+    pub fn retire(&mut self, seq: Seq) -> bool {
+        self.step(seq.0, Step::Retire)
+    }
+
+    /// The transaction in which a message was settled is rolled back: its consumer holds it as before.
+    pub fn unretire(&mut self, seq: Seq) -> bool {
+        self.step(seq.0, Step::Unretire)
+    }
+
+    /// A message is to be stored elsewhere by an administrator: one that nobody holds. [`Effect::Divert`] follows.
+    pub fn divert(&mut self, seq: Seq, sink: &mut impl FnMut(Effect)) -> bool {
+        let held = |state| matches!(state, State::Acquired | State::Retiring);
+        if self.index.get(seq.0).is_none_or(|entry| held(entry.state())) {
+            return false;
+        }
+        self.divert_to(seq.0, Target::Elsewhere, Cause::Moved, sink)
+    }
+
+    /// The other address has stored a diverted message: it is gone from here, and the log forgets what is returned.
+    pub fn left(&mut self, seq: Seq) -> Option<Item> {
+        self.index.get(seq.0).filter(|entry| entry.state() == State::Leaving)?;
+        let item = self.item(seq.0);
+        self.take_out(seq.0);
+        item
+    }
+
+    /// The other address would not have a diverted message: it waits here again, at its place.
+    pub fn stay(&mut self, seq: Seq) -> bool {
+        if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Leaving) {
+            return false;
+        }
+        self.step(seq.0, Step::Return);
+        self.appear(seq.0);
+        true
+    }
+
+    fn fail(&mut self, now: u64, at: u64, sink: &mut impl FnMut(Effect)) {
+        let Some(entry) = self.index.get_mut(at) else { return };
+        let failures = entry.failures().saturating_add(1);
+        entry.set_failures(failures);
+        let expired = entry.is_expired(now);
+        self.figures.redelivered += 1;
+        if self.settings.redelivery.is_exhausted(failures) {
+            return self.bury(at, Cause::Attempts, sink);
+        }
+        if expired || self.is_outdated(at) {
+            return self.put_back(now, at, sink);
+        }
+        let delay = self.settings.redelivery.delay_after(failures);
+        let due = (delay > 0).then(|| now.saturating_add(delay));
+        match due {
+            Some(due) => self.delay(at, due),
+            None => self.put_back(now, at, sink),
+        }
+        if let Some(item) = self.item(at) {
+            sink(Effect::Retry { item, due });
+        }
+    }
+
+    fn delay(&mut self, at: u64, due: u64) {
+        self.step(at, Step::Delay);
+        self.timers.push(due, at);
+        let expires = self.index.get(at).map_or(0, |entry| entry.expires());
+        if expires != 0 {
+            self.index.note_expiry(at, expires);
+        }
+    }
+
+    /// Back at its place, unless it may not live any more.
+    pub(super) fn put_back(&mut self, now: u64, at: u64, sink: &mut impl FnMut(Effect)) {
+        let Some(entry) = self.index.get(at) else { return };
+        if entry.is_expired(now) {
+            return self.expire(at, sink);
+        }
+        if self.is_outdated(at) {
+            return self.finish(at, Cause::Replaced, sink);
+        }
+        self.step(at, Step::Return);
+        self.appear(at);
+    }
+
+    /// Its time to live has ended.
+    pub(super) fn expire(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
+        if self.settings.expiry {
+            self.divert_to(at, Target::Expiry, Cause::Expired, sink);
+        } else {
+            self.finish(at, Cause::Expired, sink);
+        }
+    }
+
+    /// To the dead letter; without one it is dropped.
+    fn bury(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
+        if self.settings.dead_letter {
+            self.divert_to(at, Target::DeadLetter, cause, sink);
+        } else {
+            self.finish(at, cause, sink);
+        }
+    }
+
+    pub(super) fn divert_to(&mut self, at: u64, to: Target, cause: Cause, sink: &mut impl FnMut(Effect)) -> bool {
+        if !self.step(at, Step::Divert) {
+            return false;
+        }
+        self.index.hide(at);
+        self.figures.diverted[cause as usize] += 1;
+        if let Some(item) = self.item(at) {
+            sink(Effect::Divert { item, to, cause });
+        }
+        true
+    }
+
+    /// Gone from here.
+    pub(super) fn finish(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
+        let Some(item) = self.item(at) else { return };
+        self.take_out(at);
+        self.figures.removed[cause as usize] += 1;
+        sink(Effect::Remove { item, cause });
+    }
+}

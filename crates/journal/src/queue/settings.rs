@@ -1,0 +1,197 @@
+//! What an address says about its queue.
+
+/// All that is declared about one queue. The default stores without bounds, in order, and tries for ever.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// bounds, each with its refusal
+    pub limits: Limits,
+    /// what happens at `limits.messages` and `limits.bytes`
+    pub full: Full,
+    /// a message replaces the waiting one of the same key
+    pub last_value: bool,
+    /// how long a message may live
+    pub ttl: Ttl,
+    /// failed deliveries
+    pub redelivery: Redelivery,
+    /// there is an address for dead letters (its own or the space's)
+    pub dead_letter: bool,
+    /// there is an address for what expires; without it the dead letter's is used, without that it is dropped
+    pub expiry: bool,
+    /// `treatRejectAsUnmodifiedDeliveryFailed`: a rejected message counts as a failed delivery and stays
+    pub reject_is_failure: bool,
+    /// who of several consumers may have messages
+    pub sharing: Sharing,
+    /// what messages of one `group-id` have in common
+    pub grouping: Grouping,
+    /// by `message-id`
+    pub duplicates: Option<Duplicates>,
+}
+
+/// Bounds of a queue; the default is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// messages stored, in whatever state
+    pub messages: u64,
+    /// their bytes
+    pub bytes: u64,
+    /// bytes of one message
+    pub message_bytes: u32,
+    /// consumers at a time
+    pub consumers: u32,
+    /// producers at a time
+    pub producers: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { messages: u64::MAX, bytes: u64::MAX, message_bytes: u32::MAX, consumers: u32::MAX, producers: u32::MAX }
+    }
+}
+
+/// What a full queue does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Full {
+    /// gives producers no more credit; what they send within the credit they have is still stored, so that the bound
+    /// is overrun by at most their windows
+    #[default]
+    Block,
+    /// refuses the message
+    Reject,
+    /// drops its oldest waiting message for the new one: a ring
+    DropOldest,
+}
+
+/// `messageTtl` in milliseconds. A minimum above the maximum makes both void.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ttl {
+    /// no message lives shorter
+    pub minimum_ms: Option<u64>,
+    /// no message lives longer; one without time to live gets this
+    pub maximum_ms: Option<u64>,
+}
+
+impl Ttl {
+    /// When a message arriving now expires; of the header's `ttl` and `absolute-expiry-time` the earlier counts.
+    #[must_use]
+    pub fn expires(&self, now: u64, ttl_ms: Option<u64>, absolute: Option<u64>) -> Option<u64> {
+        let by_ttl = ttl_ms.map(|ttl| now.saturating_add(ttl));
+        let asked = match (by_ttl, absolute) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let (minimum, maximum) = match (self.minimum_ms, self.maximum_ms) {
+            (Some(minimum), Some(maximum)) if minimum > maximum => (None, None),
+            bounds => bounds,
+        };
+        let earliest = minimum.map_or(0, |ms| now.saturating_add(ms));
+        let latest = maximum.map(|ms| now.saturating_add(ms));
+        match (asked.map(|at| at.max(earliest)), latest) {
+            (Some(at), Some(latest)) => Some(at.min(latest)),
+            (at, latest) => at.or(latest),
+        }
+    }
+}
+
+/// What happens after a failed delivery.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Redelivery {
+    /// failed deliveries after which a message goes to the dead letter, or is dropped; 0: no limit
+    pub attempts_max: u16,
+    /// wait before the second attempt
+    pub delay_ms: u64,
+    /// each further wait is longer by this factor
+    pub multiplier: f64,
+    /// no wait is longer; 0: no limit
+    pub delay_max_ms: u64,
+}
+
+impl Default for Redelivery {
+    fn default() -> Self {
+        Self { attempts_max: 0, delay_ms: 0, multiplier: 1.0, delay_max_ms: 0 }
+    }
+}
+
+impl Redelivery {
+    /// Whether a message that failed `failures` times has had its chances.
+    #[must_use]
+    pub fn is_exhausted(&self, failures: u16) -> bool {
+        self.attempts_max > 0 && failures >= self.attempts_max
+    }
+
+    /// Milliseconds until the next attempt after `failures` failed ones; at most 100 years.
+    #[must_use]
+    pub fn delay_after(&self, failures: u16) -> u64 {
+        const CENTURY_MS: f64 = 3_155_760_000_000.0;
+        let exponent = i32::from(failures.saturating_sub(1));
+        // A factor below 1 or not a number would make waits shrink to nothing: it counts as 1.
+        let factor = if self.multiplier >= 1.0 { self.multiplier.powi(exponent) } else { 1.0 };
+        let delay = (self.delay_ms as f64 * factor).min(CENTURY_MS) as u64;
+        if self.delay_max_ms > 0 { delay.min(self.delay_max_ms) } else { delay }
+    }
+}
+
+/// Who of several consumers may have messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// all, those of a higher priority first
+    #[default]
+    Competing,
+    /// one at a time; the next takes over when it goes, or when it holds nothing and one of a higher priority waits
+    SingleActive,
+}
+
+/// What messages of one group have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// nothing
+    Off,
+    /// the consumer: it keeps the group as long as it lives and the group has messages
+    #[default]
+    Sticky,
+    /// the order: while a consumer holds messages of a group no other gets any, and a failed one holds back the rest
+    PerKey,
+}
+
+/// How many message ids are remembered, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicates {
+    /// ids remembered; about 64 bytes of memory each
+    pub ids: u32,
+    /// milliseconds; 0: no limit
+    pub window_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ttl_is_clamped_from_both_sides() {
+        let ttl = Ttl { minimum_ms: Some(550), maximum_ms: Some(5000) };
+        let expires = |asked| ttl.expires(1000, asked, None);
+        assert_eq!(
+            [expires(Some(1)), expires(Some(600)), expires(Some(9000)), expires(None)],
+            [Some(1550), Some(1600), Some(6000), Some(6000)]
+        );
+        assert_eq!(Ttl::default().expires(1000, None, None), None);
+        assert_eq!(Ttl { minimum_ms: Some(5), maximum_ms: None }.expires(1000, None, None), None);
+        let void = Ttl { minimum_ms: Some(10), maximum_ms: Some(5) };
+        assert_eq!(void.expires(1000, Some(1), None), Some(1001));
+    }
+
+    #[test]
+    fn of_two_ways_to_say_it_the_earlier_counts() {
+        assert_eq!(Ttl::default().expires(1000, Some(50), Some(1020)), Some(1020));
+        assert_eq!(Ttl::default().expires(1000, Some(10), Some(1020)), Some(1010));
+    }
+
+    #[test]
+    fn delays_grow_up_to_their_maximum() {
+        let redelivery = Redelivery { attempts_max: 4, delay_ms: 100, multiplier: 2.0, delay_max_ms: 350 };
+        assert_eq!([1, 2, 3, 4].map(|failures| redelivery.delay_after(failures)), [100, 200, 350, 350]);
+        assert!(!redelivery.is_exhausted(3) && redelivery.is_exhausted(4));
+        assert!(!Redelivery::default().is_exhausted(u16::MAX));
+        let steep = Redelivery { multiplier: 1e9, delay_max_ms: 0, ..redelivery };
+        assert!(steep.delay_after(u16::MAX) < 1 << 42);
+    }
+}

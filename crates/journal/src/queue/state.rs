@@ -1,0 +1,86 @@
+//! What must outlive the messages: which ones came before.
+
+/// A key and its value, journaled with a message; of one key the last value counts. Given back to
+/// [`restore`](super::Queue::restore) they make the queue recognise duplicates after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// the highest sequence number of a numbered producer
+    Producer {
+        /// digest of its name
+        name: u128,
+        /// highest number stored
+        sequence: u64,
+    },
+    /// a message id that was seen
+    MessageId {
+        /// below `duplicates.ids`: keys are used again in turn, so that there are never more
+        slot: u32,
+        /// digest
+        id: u128,
+        /// milliseconds since 1970
+        at: u64,
+    },
+}
+
+/// Bytes of the key of a [`Marker`].
+pub const MARKER_KEY_BYTES: usize = 17;
+/// Bytes of the value of a [`Marker`].
+pub const MARKER_VALUE_BYTES: usize = 24;
+
+const PRODUCER: u8 = 1;
+const MESSAGE_ID: u8 = 2;
+
+impl Marker {
+    /// Names what is remembered: a letter for the kind, then the producer's digest or the slot, little-endian.
+    #[must_use]
+    pub fn key(&self) -> [u8; MARKER_KEY_BYTES] {
+        let (kind, number) = match self {
+            Self::Producer { name, .. } => (PRODUCER, *name),
+            Self::MessageId { slot, .. } => (MESSAGE_ID, u128::from(*slot)),
+        };
+        let mut key = [kind; MARKER_KEY_BYTES];
+        key[1..].copy_from_slice(&number.to_le_bytes());
+        key
+    }
+
+    /// What is remembered under the key: the sequence, or time and digest, little-endian.
+    #[must_use]
+    pub fn value(&self) -> [u8; MARKER_VALUE_BYTES] {
+        let (number, digest) = match self {
+            Self::Producer { sequence, .. } => (*sequence, 0),
+            Self::MessageId { id, at, .. } => (*at, *id),
+        };
+        let mut value = [0; MARKER_VALUE_BYTES];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        value[8..].copy_from_slice(&digest.to_le_bytes());
+        value
+    }
+
+    /// The marker of a key and its value; `None` for a kind that this version does not know.
+    #[must_use]
+    pub fn decode(key: &[u8; MARKER_KEY_BYTES], value: &[u8; MARKER_VALUE_BYTES]) -> Option<Self> {
+        let wide = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte));
+        let (number, digest) = (wide(&value[..8]) as u64, wide(&value[8..]));
+        match key[0] {
+            PRODUCER => Some(Self::Producer { name: wide(&key[1..]), sequence: number }),
+            MESSAGE_ID => Some(Self::MessageId { slot: wide(&key[1..]) as u32, id: digest, at: number }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_come_back_as_they_were() {
+        let producer = Marker::Producer { name: u128::MAX - 5, sequence: u64::MAX };
+        let id = Marker::MessageId { slot: 70_000, id: 1 << 99, at: 1_760_000_000_000 };
+        for marker in [producer, id] {
+            assert_eq!(Marker::decode(&marker.key(), &marker.value()), Some(marker));
+        }
+        assert_eq!(Marker::decode(&[9; MARKER_KEY_BYTES], &id.value()), None);
+        assert_ne!(producer.key(), id.key());
+    }
+}

@@ -1,0 +1,112 @@
+//! What time brings: messages that are due, next attempts, and the end of a time to live.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Queue;
+use super::effect::Effect;
+use super::entry::{Mark, State, Step};
+
+/// Blocks whose messages are looked at for expiry, and messages that become due, in one call.
+const SHARE: usize = 256;
+
+/// Messages that become visible at a time, the earliest first, of one time in their order.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
+}
+
+impl Timers {
+    pub(super) fn push(&mut self, due: u64, at: u64) {
+        self.heap.push(Reverse((due, at)));
+    }
+
+    fn next(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((due, _))| *due)
+    }
+
+    fn pop_due(&mut self, now: u64) -> Option<u64> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((_, at))| at)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.heap.capacity() * size_of::<Reverse<(u64, u64)>>()
+    }
+}
+
+impl Queue {
+    /// When [`Queue::timeout`] has something to do next; a time that has passed: at once.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        [self.timers.next(), self.index.next_expiry()].into_iter().flatten().min()
+    }
+
+    /// Time has come to `now`: what is due can be had, what has expired goes. A turn's share at a time: call again
+    /// while [`Queue::next_timeout`] has passed.
+    pub fn timeout(&mut self, now: u64, sink: &mut impl FnMut(Effect)) {
+        for _ in 0..SHARE {
+            let Some(at) = self.timers.pop_due(now) else { break };
+            self.come_due(at, sink);
+        }
+        self.forget_stale_timers();
+        for _ in 0..SHARE / 64 {
+            let Some(block) = self.index.take_expiring(now) else { break };
+            self.expire_in(now, block, sink);
+        }
+    }
+
+    fn come_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
+        let Some(entry) = self.index.get_mut(at) else { return };
+        entry.set(Mark::Timed, false);
+        match entry.state() {
+            State::Delayed => {
+                self.step(at, Step::Due);
+                self.appear(at);
+            }
+            State::Scheduled => {
+                let at = self.move_to_end(at);
+                self.step(at, Step::Due);
+                self.appear(at);
+                self.make_room(at, sink);
+            }
+            // Not committed yet: it can be had as soon as it is.
+            _ => {}
+        }
+    }
+
+    fn expire_in(&mut self, now: u64, block: std::ops::Range<u64>, sink: &mut impl FnMut(Effect)) {
+        let mut from = block.start;
+        while let Some(at) = self.index.next_live(from).filter(|at| *at < block.end) {
+            from = at + 1;
+            let Some(entry) = self.index.get(at) else { continue };
+            let expires = entry.expires();
+            // What a consumer holds is looked at when it comes back.
+            let mortal = matches!(entry.state(), State::Waiting | State::Scheduled | State::Delayed | State::Expired);
+            if expires == 0 || !mortal {
+                continue;
+            }
+            if expires <= now {
+                self.expire(at, sink);
+            } else {
+                self.index.note_expiry(at, expires);
+            }
+        }
+    }
+
+    /// Timers of messages that were purged or moved are dropped once they are the most.
+    fn forget_stale_timers(&mut self) {
+        let timed =
+            [State::Scheduled, State::Delayed, State::Offered].map(|state| self.depth_in(state)).iter().sum::<u64>();
+        if self.timers.heap.len() as u64 > 2 * timed + 1024 {
+            let index = &self.index;
+            let is_timed = |at: u64| {
+                let state = index.get(at).map(|entry| entry.state());
+                matches!(state, Some(State::Scheduled | State::Delayed | State::Offered))
+            };
+            self.timers.heap.retain(|Reverse((_, at))| is_timed(*at));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What makes room by itself: a last-value queue keeps the newest message of each key, a ring the newest of all.
+
+use std::collections::HashMap;
+
+use super::Queue;
+use super::effect::{Cause, Effect};
+use super::entry::{Mark, State};
+use super::settings::Full;
+
+/// Which message is the newest of its key.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    newest: HashMap<u128, u64>,
+    key_of: HashMap<u64, u128>,
+}
+
+impl Values {
+    pub(super) fn insert(&mut self, at: u64, key: u128) {
+        self.key_of.insert(at, key);
+    }
+
+    /// The message can be had: the one that was the newest until now, or itself if it is not.
+    fn publish(&mut self, at: u64) -> Option<u64> {
+        let newest = self.newest.entry(*self.key_of.get(&at)?).or_insert(at);
+        let older = at.min(*newest);
+        *newest = at.max(*newest);
+        Some(older).filter(|older| *older != *newest)
+    }
+
+    fn is_outdated(&self, at: u64) -> bool {
+        let newest = self.key_of.get(&at).and_then(|key| self.newest.get(key));
+        newest.is_some_and(|newest| *newest != at)
+    }
+
+    pub(super) fn forget(&mut self, at: u64) {
+        if let Some(key) = self.key_of.remove(&at)
+            && self.newest.get(&key) == Some(&at)
+        {
+            self.newest.remove(&key);
+        }
+    }
+
+    /// The message has a new number; it was never published under the old one.
+    pub(super) fn rename(&mut self, at: u64, new: u64) {
+        if let Some(key) = self.key_of.remove(&at) {
+            self.key_of.insert(new, key);
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.newest.capacity() * 32 + self.key_of.capacity() * 32
+    }
+}
+
+impl Queue {
+    /// A message can be had for the first time: older ones make room.
+    pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
+        if self.settings.last_value
+            && let Some(older) = self.values.publish(at)
+            && self.index.get(older).is_some_and(|entry| matches!(entry.state(), State::Waiting | State::Delayed))
+        {
+            self.finish(older, Cause::Replaced, sink);
+        }
+        if self.settings.full == Full::DropOldest {
+            while self.is_overrun() {
+                let Some(oldest) = self.oldest() else { return };
+                self.finish(oldest, Cause::Overrun, sink);
+            }
+        }
+    }
+
+    fn is_overrun(&self) -> bool {
+        let limits = &self.settings.limits;
+        self.len() as u64 - self.depth_in(State::Offered) > limits.messages || self.bytes > limits.bytes
+    }
+
+    /// Whether a newer message of its key has come while a consumer held this one.
+    pub(super) fn is_outdated(&self, at: u64) -> bool {
+        self.index.get(at).is_some_and(|entry| entry.has(Mark::Keyed)) && self.values.is_outdated(at)
+    }
+}

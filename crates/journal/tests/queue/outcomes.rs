@@ -1,0 +1,135 @@
+//! Accepted, released, modified, rejected; attempts and what ends them.
+
+use enmasse_journal::queue::{Cause, Consume, Effect, Outcome, Redelivery, Seq, Settings, State, Target};
+
+use crate::world::{FAILED, NOT_HERE, World, plain};
+
+fn attempts(attempts_max: u16) -> Redelivery {
+    Redelivery { attempts_max, ..Redelivery::default() }
+}
+
+#[test]
+fn released_does_not_count_and_failed_does() {
+    let mut world = World::new(Settings::default());
+    world.fill(1);
+    let consumer = world.consumer(Consume::default());
+    for (outcome, failures) in [(Outcome::Released, 0), (FAILED, 1), (NOT_HERE, 1)] {
+        world.take(consumer);
+        world.settle(0, outcome);
+        assert_eq!(world.queue.get(Seq(0)).map(|item| item.failures), Some(failures));
+    }
+    assert_eq!(world.queue.figures().redelivered, 1);
+    assert!(matches!(world.effects[..], [Effect::Retry { due: None, .. }]));
+}
+
+#[test]
+fn after_its_attempts_a_message_goes_to_the_dead_letter() {
+    let mut world = World::new(Settings { redelivery: attempts(2), dead_letter: true, ..Settings::default() });
+    world.fill(1);
+    let consumer = world.consumer(Consume::default());
+    for _ in 0..2 {
+        assert_eq!(world.take(consumer), Some(0));
+        world.settle(0, FAILED);
+    }
+    assert_eq!(world.take(consumer), None);
+    assert_eq!(world.diverted(Target::DeadLetter, Cause::Attempts), [0]);
+    assert_eq!(world.queue.figures().leaving, 1);
+    let item = world.queue.left(Seq(0)).expect("it was here until now");
+    assert_eq!((item.failures, item.state), (2, State::Leaving));
+    assert!(world.queue.is_empty() && world.queue.left(Seq(0)).is_none());
+}
+
+#[test]
+fn without_a_dead_letter_it_is_dropped_and_without_a_limit_it_comes_back() {
+    let mut world = World::new(Settings { redelivery: attempts(1), ..Settings::default() });
+    world.fill(1);
+    let consumer = world.consumer(Consume::default());
+    world.take(consumer);
+    world.settle(0, FAILED);
+    assert_eq!(world.removed(Cause::Attempts), [0]);
+
+    let mut world = World::new(Settings { dead_letter: true, ..Settings::default() });
+    world.fill(1);
+    let consumer = world.consumer(Consume::default());
+    for _ in 0..100 {
+        assert_eq!(world.take(consumer), Some(0));
+        world.settle(0, FAILED);
+    }
+}
+
+#[test]
+fn a_dead_letter_that_would_not_have_it_leaves_it_at_its_place() {
+    let mut world = World::new(Settings { dead_letter: true, ..Settings::default() });
+    world.fill(2);
+    let consumer = world.consumer(Consume::default());
+    world.take(consumer);
+    world.settle(0, Outcome::Rejected);
+    assert_eq!(world.diverted(Target::DeadLetter, Cause::Rejected), [0]);
+    assert!(world.queue.stay(Seq(0)) && !world.queue.stay(Seq(0)));
+    assert_eq!(world.take_all(consumer), [0, 1]);
+}
+
+#[test]
+fn rejected_is_a_failed_attempt_where_there_is_no_dead_letter_or_the_address_says_so() {
+    let keeps = Settings { dead_letter: true, reject_is_failure: true, ..Settings::default() };
+    for settings in [Settings::default(), keeps] {
+        let mut world = World::new(settings);
+        world.fill(1);
+        let consumer = world.consumer(Consume::default());
+        world.take(consumer);
+        world.settle(0, Outcome::Rejected);
+        assert_eq!(world.next(consumer).map(|item| item.failures), Some(1));
+    }
+}
+
+#[test]
+fn who_said_undeliverable_here_does_not_get_it_again() {
+    let mut world = World::new(Settings::default());
+    world.fill(3);
+    let one = world.consumer(Consume { name: 1, ..Consume::default() });
+    let two = world.consumer(Consume { name: 2, ..Consume::default() });
+    assert_eq!(world.take(one), Some(0));
+    world.settle(0, NOT_HERE);
+    assert_eq!(world.take(one), Some(1));
+    world.settle(1, Outcome::Released);
+    // The link comes again under its name.
+    world.queue.detach(one);
+    let again = world.consumer(Consume { name: 1, ..Consume::default() });
+    assert_eq!(world.take_all(again), [1, 2]);
+    assert_eq!(world.take_all(two), [0]);
+    world.settle(0, Outcome::Released);
+    assert_eq!(world.take(again), None);
+    assert_eq!(world.take(two), Some(0));
+}
+
+#[test]
+fn a_consumer_may_send_everything_away_without_looking_at_it_twice() {
+    let mut world = World::new(Settings::default());
+    world.fill(20_000);
+    let picky = world.consumer(Consume { name: 1, ..Consume::default() });
+    for seq in 0..20_000 {
+        assert_eq!(world.take(picky), Some(seq));
+        world.settle(seq, NOT_HERE);
+    }
+    assert_eq!(world.take(picky), None);
+    let other = world.consumer(Consume { name: 2, ..Consume::default() });
+    assert_eq!(world.take_all(other).len(), 20_000);
+}
+
+#[test]
+fn a_transaction_holds_what_it_settles_until_it_ends() {
+    let mut world = World::new(Settings::default());
+    world.fill(2);
+    let consumer = world.consumer(Consume::default());
+    world.take_all(consumer);
+    assert!(world.queue.retire(Seq(0)) && !world.queue.retire(Seq(0)));
+    assert!(world.queue.retire(Seq(1)));
+    assert!(world.queue.unretire(Seq(1)), "rolled back: its consumer holds it");
+    world.settle(1, Outcome::Released);
+    world.settle(0, Outcome::Accepted);
+    assert_eq!(world.take_all(consumer), [1]);
+    let posted = world.store(&plain()).seq;
+    assert_eq!(world.take(consumer), None, "posted, and its transaction is open");
+    world.commit(posted);
+    assert_eq!(world.take(consumer), Some(2));
+}
