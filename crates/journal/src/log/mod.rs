@@ -1,1 +1,60 @@
-//! The segment log: records, group commit, recovery, space.
+//! The segment log: one for all queues of a node. Records, group commit, recovery, space.
+//!
+//! Who does what:
+//!
+//! - A *shard* fills a [`Batch`] (declare, message, remove, state, copy, groups) and hands it to the log's owner, as it
+//!   hands batches to other shards. It is the shard that knows what is alive: it keeps a [`Place`] for each message, and
+//!   names the place again when it removes it ([`Removal`]).
+//! - The *owner* is one thread of the node with the [`Log`]: it takes all batches that have come, [`Log::append`]s each,
+//!   [`Log::sync`]s once, and sends the batches back. That is group commit without a timer: while one sync runs, the next
+//!   batches come together. Then one [`Log::turn`], which gives space back.
+//! - A [`Reader`] reads bodies by their places, from any thread.
+//! - [`Disk`] is all the log knows of files.
+//!
+//! ```text
+//! let (mut log, recovered) = Log::open(disk, config)?;       // recovered.queues: messages in order, state, next_seq
+//! batch.declare(7, &uid, "orders");
+//! let n = batch.message(&[Target { queue: 7, seq: 0, head: &[4] }], body);
+//! log.append(&mut batch)?;                                   // written
+//! log.sync()?;                                               // committed: answer the producer
+//! let place = batch.place(n);                                // for the queue's index
+//! let mut removal = Removal::new(7);
+//! removal.add(0, place);
+//! batch.clear();
+//! batch.remove(&mut removal);
+//! ```
+//!
+//! What holds after a crash or a loss of power: the log is what was appended up to some point at or after the last good
+//! sync, groups whole, in order. A flipped bit costs at most its own record. A failed write or sync stops the log for good;
+//! reading goes on. A full disk refuses new messages and still takes removals, state and drops, from a reserve.
+//!
+//! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues. Streams will read what
+//! lies here by place until it has been laid out anew.
+
+mod batch;
+mod config;
+mod disk;
+mod entries;
+mod facts;
+mod frame;
+mod owner;
+mod place;
+mod read;
+mod reclaim;
+mod record;
+mod recover;
+mod scan;
+mod segment;
+pub mod simulated;
+mod space;
+mod wire;
+
+pub use batch::{Batch, Removal};
+pub use config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
+pub use disk::{Disk, Fault};
+pub use owner::Log;
+pub use place::{Freed, Place};
+pub use read::{ReadError, Reader};
+pub use record::{HEAD_BYTES_MAX, SeqRange, Target};
+pub use recover::{Gap, Recovered, RecoveredMessage, RecoveredQueue};
+pub use segment::FORMAT_VERSION;

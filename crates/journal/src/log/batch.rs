@@ -1,0 +1,323 @@
+//! What a shard hands to the log: records in order, laid out as they will lie on disk.
+//!
+//! A batch is filled by its shard, goes to the log's owner, and comes back as the answer: its messages then have
+//! places, and their bodies are still in it, so that a consumer that keeps up never reads the disk. `clear` makes it
+//! ready for the next turn and keeps what it has allocated.
+//!
+//! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps heads and writes.
+
+use super::frame::{HEAD_BYTES, Head, MORE, padded};
+use super::place::{Freed, Place};
+use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
+
+/// Ranges that one removal record holds; more of them become a group of records.
+const RANGES_MAX: usize = 4096;
+
+/// A frame in the batch's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// Where it begins in the batch's bytes.
+    pub(super) at: u32,
+    /// Bytes without the zeros after it.
+    pub(super) len: u32,
+    pub(super) meta_len: u32,
+    /// Where its line of the index ends in the batch's index.
+    pub(super) index_end: u32,
+    /// Queues that have it, if it is a message.
+    pub(super) targets: u32,
+    pub(super) kind: Kind,
+    /// It is the last of its group.
+    pub(super) last: bool,
+}
+
+/// A message that shall lie somewhere else.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    pub(super) from: Place,
+    /// Queue, seq, and the head's range in `Batch::heads`.
+    pub(super) targets: Vec<(u32, u64, std::ops::Range<usize>)>,
+    /// The frame it became.
+    pub(super) frame: Option<u32>,
+}
+
+/// Frames of the batch that lie in one segment: all from `first` on, up to the next run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) first: u32,
+    pub(super) segment: u32,
+    /// Offset in the segment of the run's first frame.
+    pub(super) offset: u32,
+}
+
+/// Records for the log, in order; see the module. At most 2 GiB of them.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(super) bytes: Vec<u8>,
+    pub(super) index: Vec<u8>,
+    pub(super) frames: Vec<Frame>,
+    /// The frame of each message, in the order they were added.
+    messages: Vec<u32>,
+    pub(super) copies: Vec<Copy>,
+    pub(super) heads: Vec<u8>,
+    /// What is no longer needed once this batch is in the log.
+    pub(super) freed: Freed,
+    pub(super) runs: Vec<Run>,
+    grouping: bool,
+    /// It has new messages, which must leave the reserve alone.
+    pub(super) grows: bool,
+}
+
+impl Batch {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forget everything, keep the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.index.clear();
+        self.frames.clear();
+        self.messages.clear();
+        self.copies.clear();
+        self.heads.clear();
+        self.freed.clear();
+        self.runs.clear();
+        self.grouping = false;
+        self.grows = false;
+    }
+
+    /// Nothing in it that the log should know.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.copies.is_empty() && self.freed.is_empty()
+    }
+
+    /// Bytes it will take on disk, copies left out.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Messages in it, copies left out.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// All records up to `end` become one group: after a crash all of them are there or none. Groups do not nest.
+    pub fn begin(&mut self) {
+        assert!(!self.grouping, "groups do not nest");
+        self.grouping = true;
+    }
+
+    /// End the group.
+    pub fn end(&mut self) {
+        self.grouping = false;
+        if let Some(frame) = self.frames.last_mut()
+            && !frame.last
+        {
+            frame.last = true;
+            self.bytes[frame.at as usize + 7] &= !MORE;
+        }
+    }
+
+    /// A queue by this short number exists from here on. Numbers are never used again, nor are uids.
+    pub fn declare(&mut self, queue: u32, uid: &[u8; 16], name: &str) {
+        self.push(Kind::Declare, 0, 0, |meta| put_declare(meta, queue, uid, name), &[]);
+    }
+
+    /// A queue is gone with all its messages and state; `freed` has the places of the messages it still had.
+    pub fn drop_queue(&mut self, queue: u32, freed: &Freed) {
+        self.push(Kind::Drop, 0, 0, |meta| put_drop(meta, queue), &[]);
+        self.freed.join(freed);
+    }
+
+    /// One message for all its targets; gives its number in this batch, for `place` and `body`.
+    ///
+    /// # Panics
+    /// A head has more than `HEAD_BYTES_MAX` bytes.
+    pub fn message(&mut self, targets: &[Target<'_>], body: &[u8]) -> usize {
+        self.message_of(targets, &[body])
+    }
+
+    /// As `message`, with a body in several parts.
+    pub fn message_of(&mut self, targets: &[Target<'_>], body: &[&[u8]]) -> usize {
+        self.grows = true;
+        self.messages.push(self.frames.len() as u32);
+        self.push(Kind::Message, 0, targets.len() as u32, |meta| put_targets(meta, targets), body);
+        self.messages.len() - 1
+    }
+
+    /// Messages that a queue no longer has.
+    pub fn remove(&mut self, removal: &mut Removal) {
+        removal.tidy();
+        let own = !self.grouping && removal.ranges.len() > RANGES_MAX;
+        if own {
+            self.begin();
+        }
+        for ranges in removal.ranges.chunks(RANGES_MAX) {
+            let segments = removal.freed.segments();
+            self.push(Kind::Remove, 0, 0, |meta| put_remove(meta, removal.queue, ranges, segments), &[]);
+        }
+        if own {
+            self.end();
+        }
+        self.freed.join(&removal.freed);
+    }
+
+    /// Keep a value under a key of a queue, until another one replaces it or the queue is dropped. An empty value
+    /// deletes the key.
+    pub fn state(&mut self, queue: u32, key: &[u8], value: &[u8]) {
+        self.push(Kind::State, 0, 0, |meta| put_state(meta, queue, key, value), &[]);
+    }
+
+    /// Write a message again further on, so that the segment where it lies can go; gives the number for `copied`.
+    /// `targets` are those of the caller's queues that still have it; it keeps their numbers.
+    ///
+    /// When the batch is back: for a target that is still there, `free` the old place and take the new one; for one
+    /// that has been removed in the meantime, remove it again with the new place.
+    pub fn copy(&mut self, from: Place, targets: &[Target<'_>]) -> usize {
+        let targets = targets.iter().map(|target| {
+            let start = self.heads.len();
+            self.heads.extend_from_slice(target.head);
+            (target.queue, target.seq, start..self.heads.len())
+        });
+        let targets = targets.collect();
+        self.copies.push(Copy { from, targets, frame: None });
+        self.copies.len() - 1
+    }
+
+    /// What lay at these places has been taken over by a copy. Writes nothing.
+    pub fn free(&mut self, freed: &Freed) {
+        self.freed.join(freed);
+    }
+
+    /// Where a message lies: only after the log has appended the batch.
+    ///
+    /// # Panics
+    /// The batch has not been appended, or has no such message.
+    #[must_use]
+    pub fn place(&self, message: usize) -> Place {
+        self.place_of(self.messages[message])
+    }
+
+    /// The body of a message, as it was put.
+    ///
+    /// # Panics
+    /// The batch has no such message.
+    #[must_use]
+    pub fn body(&self, message: usize) -> &[u8] {
+        let frame = self.frames[self.messages[message] as usize];
+        let end = frame.at as usize + frame.len as usize;
+        &self.bytes[frame.at as usize + HEAD_BYTES + frame.meta_len as usize..end]
+    }
+
+    /// Where a copy lies: only after the log has appended the batch. `None` if the message was damaged, or none of
+    /// its queues exists any more.
+    #[must_use]
+    pub fn copied(&self, copy: usize) -> Option<Place> {
+        self.copies[copy].frame.map(|frame| self.place_of(frame))
+    }
+
+    fn place_of(&self, frame: u32) -> Place {
+        let run = self.runs.iter().rev().find(|run| run.first <= frame).expect("the batch has been appended");
+        let start = self.frames[run.first as usize].at;
+        let frame = self.frames[frame as usize];
+        Place { segment: run.segment, offset: run.offset + (frame.at - start), len: frame.len }
+    }
+
+    /// Add one frame and its line of the index.
+    pub(super) fn push(&mut self, kind: Kind, flags: u8, targets: u32, put: impl FnOnce(&mut Vec<u8>), body: &[&[u8]]) {
+        let at = self.bytes.len();
+        let mut head = Head {
+            kind: kind as u8,
+            flags: flags | if self.grouping { MORE } else { 0 },
+            meta_len: 0,
+            body_len: body.iter().map(|part| part.len() as u32).sum(),
+            body_crc: body.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)),
+            synced: 0,
+        };
+        head.put(&mut self.bytes);
+        put(&mut self.bytes);
+        let meta = at + HEAD_BYTES;
+        head.meta_len = (self.bytes.len() - meta) as u32;
+        self.bytes[at + 8..at + 12].copy_from_slice(&head.meta_len.to_le_bytes());
+        Line::Frame { kind: head.kind, flags, body_len: head.body_len, meta: &self.bytes[meta..] }.put(&mut self.index);
+        for part in body {
+            self.bytes.extend_from_slice(part);
+        }
+        let len = self.bytes.len() - at;
+        self.bytes.resize(at + padded(len), 0);
+        assert!(self.bytes.len() <= i32::MAX as usize, "a batch holds at most 2 GiB");
+        self.frames.push(Frame {
+            at: at as u32,
+            len: len as u32,
+            meta_len: head.meta_len,
+            index_end: self.index.len() as u32,
+            targets,
+            kind,
+            last: !self.grouping,
+        });
+    }
+}
+
+/// Messages that one queue no longer has: numbers on one side, places on the other.
+#[derive(Clone, Debug)]
+pub struct Removal {
+    queue: u32,
+    ranges: Vec<SeqRange>,
+    tidy: bool,
+    freed: Freed,
+}
+
+impl Removal {
+    /// None yet.
+    #[must_use]
+    pub fn new(queue: u32) -> Self {
+        Self { queue, ranges: Vec::new(), tidy: true, freed: Freed::default() }
+    }
+
+    /// None of them, of another queue perhaps; keeps the room.
+    pub fn reset(&mut self, queue: u32) {
+        self.queue = queue;
+        self.ranges.clear();
+        self.tidy = true;
+        self.freed.clear();
+    }
+
+    /// One more, in any order; best in rising order. Each number once.
+    pub fn add(&mut self, seq: u64, place: Place) {
+        self.freed.add(place);
+        match self.ranges.last_mut() {
+            Some(range) if range.last.checked_add(1) == Some(seq) => range.last = seq,
+            last => {
+                self.tidy &= last.is_none_or(|range| range.last < seq);
+                self.ranges.push(SeqRange { first: seq, last: seq });
+            }
+        }
+    }
+
+    /// Nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bring the ranges into order and join neighbours.
+    fn tidy(&mut self) {
+        if self.tidy {
+            return;
+        }
+        self.ranges.sort_unstable_by_key(|range| range.first);
+        self.ranges.dedup_by(|next, kept| {
+            let joined = next.first <= kept.last.saturating_add(1);
+            if joined {
+                kept.last = kept.last.max(next.last);
+            }
+            joined
+        });
+        self.tidy = true;
+    }
+}

@@ -1,0 +1,96 @@
+//! What the log is told at start, and what it says when it cannot do as asked.
+
+use super::disk::Fault;
+use super::segment::BLOCK_BYTES;
+
+/// How the log uses its disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Size of a segment. A group of records that is larger gets a segment of its own. From 16 KiB to 1 GiB; smaller ones
+    /// give space back sooner, larger ones have fewer pauses (a sync and an index each).
+    pub segment_bytes: u32,
+    /// Empty segments that new messages never use, so that removals, state, drops and compaction go on when the disk is
+    /// full.
+    pub reserve_segments: usize,
+    /// Empty segments kept for use: those written once before make cheaper commits than fresh ones. At least the
+    /// reserve and one.
+    pub spare_segments_max: usize,
+    /// Compaction begins when the log takes more than twice what is alive and this many segments.
+    pub slack_segments: u32,
+    /// A random number, used if the log is new: without it nobody can make a message that looks like a record.
+    pub secret: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, reserve_segments: 2, spare_segments_max: 6, slack_segments: 4, secret: 0 }
+    }
+}
+
+impl Config {
+    pub(super) fn checked(self) -> Self {
+        let segment_bytes = self.segment_bytes.clamp(4 * BLOCK_BYTES as u32, GROUP_BYTES_MAX);
+        let spare_segments_max = self.spare_segments_max.max(self.reserve_segments + 1);
+        Self { segment_bytes, spare_segments_max, ..self }
+    }
+}
+
+/// Bytes of a group of records at most.
+pub const GROUP_BYTES_MAX: u32 = 1 << 30;
+
+/// Why the log cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It was written by another version of this program.
+    #[error("segment {segment} has format {found}, this version reads {known}: use the version that wrote it")]
+    Version {
+        /// The segment that says so.
+        segment: u32,
+        /// Its format.
+        found: u32,
+        /// The format that can be read.
+        known: u32,
+    },
+    /// The disk cannot be read.
+    #[error("the log cannot be read: {0}")]
+    Disk(#[from] Fault),
+}
+
+/// Why a batch was not taken. Nothing of it is in the log, unless the log has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no room for another segment. The batch may be offered again when there is.
+    #[error("no room for another segment: {0}")]
+    NoRoom(Fault),
+    /// A group of records is too large ever to be taken.
+    #[error("a group of {bytes} bytes is over the limit of {GROUP_BYTES_MAX}")]
+    TooLarge {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A write or a sync has failed: nothing is taken any more, what was not yet committed must count as lost, reading
+    /// goes on. Only opening the log again helps.
+    #[error("the log has stopped: {0}")]
+    Stopped(String),
+}
+
+/// What the log is and has done, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Segments with records.
+    pub segments: u64,
+    /// Empty segments ready for use.
+    pub spares: u64,
+    /// Bytes of all segments with records.
+    pub used_bytes: u64,
+    /// Bytes of messages that are alive.
+    pub alive_bytes: u64,
+    /// Records appended since the log was opened.
+    pub records: u64,
+    /// Bytes appended since then.
+    pub appended_bytes: u64,
+    /// Syncs since then.
+    pub syncs: u64,
+    /// Messages written again so that their segment can go.
+    pub copied: u64,
+}

@@ -1,0 +1,188 @@
+//! The messages of one queue while the log is read again: what is alive, in the order of its numbers.
+//!
+//! Numbers mostly come in rising order and go in rising order: a sorted list with holes, which is packed when half of
+//! it is holes. A number that comes late (a message that compaction wrote again) waits in a tree.
+
+use std::collections::BTreeMap;
+
+use super::place::Place;
+use super::record::SeqRange;
+
+const HOLES_MIN: usize = 1024;
+
+/// One message. Its head lies in the list's heads: a byte of length, then the head.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    seq: u64,
+    place: Place,
+    head: u32,
+    damaged: bool,
+    gone: bool,
+}
+
+/// All messages of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    list: Vec<Entry>,
+    late: BTreeMap<u64, Entry>,
+    heads: Vec<u8>,
+    /// Where the head put last lies: most heads are like the one before.
+    last_head: Option<u32>,
+    holes: usize,
+    /// Where the last removal ended: the next one mostly begins there.
+    hint: usize,
+}
+
+impl Entries {
+    /// Take in a message; gives where it lay before, if it is known already.
+    pub(super) fn insert(&mut self, seq: u64, place: Place, head: &[u8], damaged: bool) -> Option<Place> {
+        let entry = Entry { seq, place, head: self.put_head(head), damaged, gone: false };
+        if self.list.last().is_none_or(|last| last.seq < seq) {
+            self.list.push(entry);
+            return None;
+        }
+        match self.list.binary_search_by_key(&seq, |entry| entry.seq) {
+            Ok(at) if !self.list[at].gone => Some(std::mem::replace(&mut self.list[at], entry).place),
+            Ok(at) => {
+                self.holes -= 1;
+                self.list[at] = entry;
+                None
+            }
+            Err(_) => self.late.insert(seq, entry).map(|before| before.place),
+        }
+    }
+
+    /// Take messages out, telling where each lay.
+    pub(super) fn remove(&mut self, range: SeqRange, mut lay: impl FnMut(Place)) {
+        let mut at = self.first_from(range.first);
+        while let Some(entry) = self.list.get_mut(at).filter(|entry| entry.seq <= range.last) {
+            if !entry.gone {
+                entry.gone = true;
+                self.holes += 1;
+                lay(entry.place);
+            }
+            at += 1;
+        }
+        self.hint = at;
+        while let Some((&seq, _)) = self.late.range(range.first..=range.last).next() {
+            if let Some(entry) = self.late.remove(&seq) {
+                lay(entry.place);
+            }
+        }
+        if self.holes >= HOLES_MIN && self.holes * 2 > self.list.len() {
+            self.pack();
+        }
+    }
+
+    /// How many are alive.
+    pub(super) fn len(&self) -> usize {
+        self.list.len() - self.holes + self.late.len()
+    }
+
+    /// Each that is alive, in order: number, place, head, damaged.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Place, &[u8], bool)> {
+        let mut late = self.late.values().peekable();
+        let mut list = self.list.iter().filter(|entry| !entry.gone).peekable();
+        std::iter::from_fn(move || {
+            let late_first = match (late.peek(), list.peek()) {
+                (Some(late), Some(listed)) => late.seq < listed.seq,
+                (late, _) => late.is_some(),
+            };
+            if late_first { late.next() } else { list.next() }
+        })
+        .map(|entry| (entry.seq, entry.place, self.head(entry.head), entry.damaged))
+    }
+
+    fn first_from(&self, seq: u64) -> usize {
+        let before = |at: usize| at == 0 || self.list.get(at - 1).is_some_and(|entry| entry.seq < seq);
+        if before(self.hint) && self.list.get(self.hint).is_none_or(|entry| entry.seq >= seq) {
+            return self.hint;
+        }
+        self.list.partition_point(|entry| entry.seq < seq)
+    }
+
+    fn head(&self, at: u32) -> &[u8] {
+        let at = at as usize;
+        let len = usize::from(self.heads[at]);
+        &self.heads[at + 1..at + 1 + len]
+    }
+
+    fn put_head(&mut self, head: &[u8]) -> u32 {
+        if let Some(last) = self.last_head
+            && self.head(last) == head
+        {
+            return last;
+        }
+        // 4 GiB of heads are more than 60 million messages of one queue, each with another head of the greatest size.
+        let at = u32::try_from(self.heads.len()).expect("heads of one queue have at most 4 GiB");
+        self.heads.push(head.len() as u8);
+        self.heads.extend_from_slice(head);
+        self.last_head = Some(at);
+        at
+    }
+
+    fn pack(&mut self) {
+        let heads = std::mem::take(&mut self.heads);
+        let mut list = std::mem::take(&mut self.list);
+        list.retain(|entry| !entry.gone);
+        let head = |at: u32| &heads[at as usize + 1..][..usize::from(heads[at as usize])];
+        self.last_head = None;
+        for entry in &mut list {
+            entry.head = self.put_head(head(entry.head));
+        }
+        let mut late = std::mem::take(&mut self.late);
+        for entry in late.values_mut() {
+            entry.head = self.put_head(head(entry.head));
+        }
+        self.late = late;
+        self.list = list;
+        self.holes = 0;
+        self.hint = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(n: u32) -> Place {
+        Place { segment: n, offset: n, len: n }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_in_order(steps in prop::collection::vec((any::<bool>(), 0u64..4000, 0u64..900, 0u8..3), 1..120)) {
+            let mut entries = Entries::default();
+            let mut model: BTreeMap<u64, (Place, Vec<u8>)> = BTreeMap::new();
+            let mut next = 0;
+            for (n, (add, seq, len, head)) in steps.into_iter().enumerate() {
+                if add {
+                    // Sometimes an old number again, mostly some new ones.
+                    let count = if len % 5 == 0 { 1 } else { len };
+                    for offset in 0..count {
+                        let seq = if len % 5 == 0 { seq } else { next + offset };
+                        let head = vec![head; usize::from(head)];
+                        let lay = entries.insert(seq, place(n as u32), &head, false);
+                        prop_assert_eq!(lay, model.insert(seq, (place(n as u32), head)).map(|(place, _)| place));
+                        next = next.max(seq);
+                    }
+                    next += 1;
+                } else {
+                    let mut lay = Vec::new();
+                    entries.remove(SeqRange { first: seq, last: seq + len }, |place| lay.push(place));
+                    let gone: Vec<u64> = model.range(seq..=seq + len).map(|(&seq, _)| seq).collect();
+                    prop_assert_eq!(lay.len(), gone.len());
+                    for seq in gone {
+                        model.remove(&seq);
+                    }
+                }
+                prop_assert_eq!(entries.len(), model.len());
+            }
+            let found: Vec<_> = entries.iter().map(|(seq, place, head, _)| (seq, place, head.to_vec())).collect();
+            let expected: Vec<_> = model.into_iter().map(|(seq, (place, head))| (seq, place, head)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! The log's owner: takes batches, commits them, gives space back.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use super::batch::{Batch, Frame, Run};
+use super::config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
+use super::disk::{Disk, Fault};
+use super::facts::Facts;
+use super::frame::{COPY, Salt, stamp};
+use super::read::Reader;
+use super::record::{Kind, Record, Target, put_targets};
+use super::recover::{Lines, Recovered, Replay, lines};
+use super::scan::Known;
+use super::segment::{BLOCK_BYTES, FORMAT_VERSION, Opened, Seal, first_block, open, sealed_block};
+use super::space::Space;
+
+/// Room left free for what an index may have more than was reckoned with.
+const SLACK_BYTES: u32 = 256;
+
+/// The segment that is written to.
+struct Active {
+    number: u32,
+    size: u32,
+    /// Its first block is written.
+    begun: bool,
+    /// Where the next frame goes.
+    end: u32,
+    /// Up to here it is durable.
+    synced: u32,
+    /// `end` after the last mark.
+    marked: u32,
+    index: Vec<u8>,
+}
+
+impl Active {
+    fn new(number: u32, size: u32) -> Self {
+        let first = BLOCK_BYTES as u32;
+        Self { number, size, begun: false, end: first, synced: first, marked: first, index: Vec::new() }
+    }
+
+    /// Bytes that frames and their lines may still take.
+    fn room(&self) -> u64 {
+        let taken = u64::from(self.end) + self.index.len() as u64 + u64::from(SLACK_BYTES);
+        u64::from(self.size).saturating_sub(taken)
+    }
+}
+
+/// Some frames of a batch for one segment; a new one if `begins` says so.
+struct Piece {
+    frames: std::ops::Range<usize>,
+    /// Bytes that a new segment needs.
+    begins: Option<u64>,
+}
+
+/// The log; see the module.
+pub struct Log<D> {
+    pub(super) disk: Arc<D>,
+    pub(super) config: Config,
+    secret: u32,
+    active: Option<Active>,
+    /// Empty segments, in rising order, all above the active one.
+    spares: VecDeque<u32>,
+    next_number: u32,
+    pub(super) space: Space,
+    pub(super) facts: Facts,
+    /// Something was appended since the last sync.
+    dirty: bool,
+    stopped: Option<String>,
+    figures: Figures,
+    scratch: Vec<u8>,
+    compacting: Option<u32>,
+}
+
+impl<D: Disk> Log<D> {
+    /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full segments and the
+    /// records of the last one; bodies only there.
+    ///
+    /// # Errors
+    /// `Version` if another format is found, `Disk` if the disk cannot be read. If it cannot be written, the log opens and
+    /// has stopped.
+    pub fn open(disk: Arc<D>, config: Config) -> Result<(Self, Recovered), OpenError> {
+        let config = config.checked();
+        let found = Found::on(&*disk)?;
+        let secret = found.secret.unwrap_or(config.secret);
+        let mut replay = Replay::default();
+        let mut tail = None;
+        for (at, &number) in found.used.iter().enumerate() {
+            let known = if at + 1 == found.used.len() { Known::ByMarks } else { Known::Whole };
+            let lines = lines(&*disk, number, Salt::of(secret, number).0, known)?;
+            replay.segment(number, disk.length(number)?, &lines);
+            if known == Known::ByMarks {
+                tail = Some((number, lines));
+            }
+        }
+        let (recovered, space, facts) = replay.finish();
+        let mut log = Self {
+            disk,
+            config,
+            secret,
+            active: None,
+            spares: VecDeque::new(),
+            next_number: found.next_number,
+            space,
+            facts,
+            dirty: false,
+            stopped: None,
+            figures: Figures::default(),
+            scratch: Vec::new(),
+            compacting: None,
+        };
+        if let Err(fault) = log.settle(tail, &found.spares) {
+            log.stop("the last segment cannot be closed", &fault);
+        }
+        Ok((log, recovered))
+    }
+
+    /// Close what was being written, so that what lies behind its end never counts, and give spares new numbers, so that
+    /// what was begun in them never does.
+    fn settle(&mut self, tail: Option<(u32, Lines)>, spares: &[u32]) -> Result<(), Fault> {
+        if let Some((number, lines)) = tail {
+            self.seal(number, lines.end, &lines.index)?;
+        }
+        for &spare in spares {
+            let usable = self.disk.length(spare)? == u64::from(self.config.segment_bytes);
+            if usable && self.spares.len() < self.config.spare_segments_max {
+                let number = self.number();
+                self.disk.recycle(spare, number)?;
+                self.spares.push_back(number);
+            } else {
+                self.disk.remove(spare)?;
+            }
+        }
+        if spares.is_empty() { Ok(()) } else { self.disk.sync_folder() }
+    }
+
+    /// Something that reads messages, for any thread.
+    #[must_use]
+    pub fn reader(&self) -> Reader<D> {
+        Reader::new(Arc::clone(&self.disk), self.secret)
+    }
+
+    /// Why nothing is taken any more, if so.
+    #[must_use]
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.as_deref()
+    }
+
+    /// What the log is and has done.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let (used_bytes, alive_bytes) = self.space.totals();
+        let segments = self.space.segments.len() as u64;
+        Figures { segments, spares: self.spares.len() as u64, used_bytes, alive_bytes, ..self.figures }
+    }
+
+    /// Write a batch. It counts once `sync` has returned; its messages have their places from now on.
+    ///
+    /// # Errors
+    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`.
+    ///
+    /// # Panics
+    /// A group of the batch has no end.
+    pub fn append(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+        self.check()?;
+        self.fetch(batch);
+        batch.runs.clear();
+        let pieces = self.plan(batch)?;
+        let mut numbers = self.prepare(&pieces, batch.grows)?;
+        for piece in pieces {
+            if piece.begins.is_some()
+                && let Some((number, size)) = numbers.pop_front()
+            {
+                self.roll(number, size)?;
+            }
+            self.write(batch, &piece)?;
+        }
+        self.account(batch);
+        Ok(())
+    }
+
+    /// Make everything appended durable. Batches may be answered when it has returned.
+    ///
+    /// # Errors
+    /// `Stopped`: what was appended since the last good sync must count as lost.
+    pub fn sync(&mut self) -> Result<(), Refused> {
+        self.check()?;
+        if !self.dirty {
+            return Ok(());
+        }
+        if let Some(active) = &mut self.active {
+            if let Err(fault) = self.disk.sync(active.number) {
+                return Err(self.stop("a sync failed", &fault));
+            }
+            active.synced = active.end;
+            self.figures.syncs += 1;
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// A segment of which so little is alive that its owners should have it written again (`Batch::copy`), a part each
+    /// turn; the same one until nothing in it is alive. Asked for only while the log takes more than twice what is alive.
+    pub fn wants_compacted(&mut self) -> Option<u32> {
+        let alive = |number: u32| self.space.segments.get(&number).is_some_and(|segment| segment.messages > 0);
+        if !self.compacting.is_some_and(alive) {
+            let slack = u64::from(self.config.slack_segments) * u64::from(self.config.segment_bytes);
+            self.compacting = self.space.sparsest(self.active.as_ref().map(|active| active.number), slack);
+        }
+        self.compacting
+    }
+
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        self.stopped.as_ref().map_or(Ok(()), |why| Err(Refused::Stopped(why.clone())))
+    }
+
+    pub(super) fn stop(&mut self, what: &str, fault: &Fault) -> Refused {
+        let why = format!("{what}: {fault}");
+        self.stopped = Some(why.clone());
+        Refused::Stopped(why)
+    }
+
+    pub(super) fn active(&self) -> Option<u32> {
+        self.active.as_ref().map(|active| active.number)
+    }
+
+    pub(super) fn salt(&self, segment: u32) -> u32 {
+        Salt::of(self.secret, segment).0
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Too few spares for the reserve and the next segment.
+    pub(super) fn lacks_spare(&self) -> bool {
+        self.spares.len() <= self.config.reserve_segments
+    }
+
+    /// Let a segment go: it becomes a spare, or its file is removed.
+    pub(super) fn release(&mut self, number: u32) -> Result<(), Refused> {
+        let size = self.space.get(number).size;
+        let wanted = self.spares.len() < self.config.spare_segments_max;
+        let changed = if wanted && size == u64::from(self.config.segment_bytes) {
+            let spare = self.number();
+            self.spares.push_back(spare);
+            self.disk.recycle(number, spare)
+        } else {
+            self.disk.remove(number)
+        };
+        // Removals elsewhere are needed until this one is gone for good.
+        let changed = changed.and_then(|()| self.disk.sync_folder());
+        changed.map_err(|fault| self.stop("a segment cannot be let go", &fault))?;
+        self.space.gone(number);
+        Ok(())
+    }
+
+    /// Say on disk how far the log is durable, if nothing else will: without it, damage to the last records before an
+    /// idle time would look like an unfinished write. Costs no sync.
+    pub(super) fn mark(&mut self) -> Result<bool, Refused> {
+        let secret = self.secret;
+        let dirty = self.dirty;
+        let Some(active) = self.active.as_mut() else { return Ok(false) };
+        if dirty || active.marked == active.end || active.room() < 64 {
+            return Ok(false);
+        }
+        let mut batch = Batch::new();
+        batch.push(Kind::Mark, 0, 0, |_| {}, &[]);
+        stamp(&mut batch.bytes, 0, Salt::of(secret, active.number), active.end, active.synced);
+        let written = self.disk.write(active.number, active.end.into(), &[IoSlice::new(&batch.bytes)]);
+        active.end += batch.bytes.len() as u32;
+        active.marked = active.end;
+        active.index.extend_from_slice(&batch.index);
+        written.map(|()| true).map_err(|fault| self.stop("a write failed", &fault))
+    }
+
+    fn number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// Read the messages that shall be copied, and put them at the batch's end.
+    fn fetch(&mut self, batch: &mut Batch) {
+        let reader = self.reader();
+        let mut buffer = std::mem::take(&mut self.scratch);
+        let mut copies = std::mem::take(&mut batch.copies);
+        for copy in copies.iter_mut().filter(|copy| copy.frame.is_none()) {
+            let heads = std::mem::take(&mut batch.heads);
+            let alive = copy.targets.iter().filter(|(queue, _, _)| self.facts.exists(*queue));
+            let targets =
+                alive.map(|(queue, seq, head)| Target { queue: *queue, seq: *seq, head: &heads[head.clone()] });
+            let targets: Vec<Target<'_>> = targets.collect();
+            if !targets.is_empty()
+                && let Ok(body) = reader.read(copy.from, &mut buffer)
+            {
+                copy.frame = Some(batch.frames.len() as u32);
+                let count = targets.len() as u32;
+                batch.push(Kind::Message, COPY, count, |meta| put_targets(meta, &targets), &[body]);
+                self.figures.copied += 1;
+            }
+            drop(targets);
+            batch.heads = heads;
+        }
+        batch.copies = copies;
+        self.scratch = buffer;
+    }
+
+    /// Which frames go where: groups stay whole, and each piece fits with its lines of the index.
+    fn plan(&self, batch: &Batch) -> Result<Vec<Piece>, Refused> {
+        let mut pieces = vec![Piece { frames: 0..0, begins: None }];
+        let mut room = self.active.as_ref().map_or(0, Active::room);
+        let all = batch.bytes.len() as u64 + batch.index.len() as u64;
+        if all <= room {
+            pieces[0].frames = 0..batch.frames.len();
+            return Ok(pieces);
+        }
+        let mut start = 0;
+        while start < batch.frames.len() {
+            let group = &batch.frames[start..];
+            let len = group.iter().position(|frame| frame.last).expect("a group of the batch has no end") + 1;
+            let bytes = span_bytes(batch, start..start + len);
+            if bytes > u64::from(GROUP_BYTES_MAX) {
+                return Err(Refused::TooLarge { bytes });
+            }
+            if bytes > room {
+                let needs = bytes + BLOCK_BYTES as u64 + u64::from(SLACK_BYTES);
+                pieces.push(Piece { frames: start..start, begins: Some(needs) });
+                room = u64::from(self.config.segment_bytes).max(needs) - BLOCK_BYTES as u64 - u64::from(SLACK_BYTES);
+            }
+            let piece = pieces.last_mut().expect("there is a first one");
+            piece.frames.end = start + len;
+            room -= bytes;
+            start += len;
+        }
+        pieces.retain(|piece| !piece.frames.is_empty());
+        Ok(pieces)
+    }
+
+    /// Have all segments that a batch begins ready before anything of it is written.
+    fn prepare(&mut self, pieces: &[Piece], grows: bool) -> Result<VecDeque<(u32, u32)>, Refused> {
+        let mut ready = VecDeque::new();
+        let keep = if grows { self.config.reserve_segments } else { 0 };
+        for needs in pieces.iter().filter_map(|piece| piece.begins) {
+            let taken = if needs > u64::from(self.config.segment_bytes) {
+                self.create_large(needs)
+            } else {
+                self.take_spare(keep)
+            };
+            match taken {
+                Ok(number) => ready.push_back(number),
+                Err(refused) => {
+                    self.give_back(ready);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(ready)
+    }
+
+    fn take_spare(&mut self, keep: usize) -> Result<(u32, u32), Refused> {
+        while self.spares.len() <= keep {
+            self.add_spare()?;
+        }
+        let number = self.spares.pop_front().expect("there are more than are kept");
+        Ok((number, self.config.segment_bytes))
+    }
+
+    /// One more empty segment.
+    pub(super) fn add_spare(&mut self) -> Result<(), Refused> {
+        let number = self.number();
+        self.disk.create(number, self.config.segment_bytes.into()).map_err(Refused::NoRoom)?;
+        self.disk.sync_folder().map_err(|fault| self.stop("the folder cannot be synced", &fault))?;
+        self.spares.push_back(number);
+        Ok(())
+    }
+
+    /// A segment for a group that fits no other. Spares get numbers above it: numbers rise in the order of use.
+    fn create_large(&mut self, bytes: u64) -> Result<(u32, u32), Refused> {
+        let number = self.number();
+        self.disk.create(number, bytes).map_err(Refused::NoRoom)?;
+        let renumbered = self.renumber_spares().and_then(|()| self.disk.sync_folder());
+        renumbered.map_err(|fault| self.stop("the folder cannot be changed", &fault))?;
+        Ok((number, bytes as u32))
+    }
+
+    fn renumber_spares(&mut self) -> Result<(), Fault> {
+        for at in 0..self.spares.len() {
+            let number = self.number();
+            self.disk.recycle(self.spares[at], number)?;
+            self.spares[at] = number;
+        }
+        Ok(())
+    }
+
+    /// Segments that were made ready and are not used after all.
+    fn give_back(&mut self, ready: VecDeque<(u32, u32)>) {
+        for (number, size) in ready.into_iter().rev() {
+            if size == self.config.segment_bytes {
+                self.spares.push_front(number);
+            } else if let Err(fault) = self.disk.remove(number) {
+                self.stop("a segment cannot be removed", &fault);
+            }
+        }
+    }
+
+    /// Close the segment that is written to, and begin another one. All before it is durable then, so only the last
+    /// segment can ever have a torn end.
+    fn roll(&mut self, number: u32, size: u32) -> Result<(), Refused> {
+        if let Some(active) = self.active.take()
+            && let Err(fault) = self.seal(active.number, active.end, &active.index)
+        {
+            return Err(self.stop("a full segment cannot be closed", &fault));
+        }
+        self.space.get(number).size = size.into();
+        self.active = Some(Active::new(number, size));
+        Ok(())
+    }
+
+    /// Write a segment's index and its end, and make all of it durable.
+    fn seal(&mut self, number: u32, end: u32, index: &[u8]) -> Result<(), Fault> {
+        let size = self.disk.length(number)?;
+        let fits = u64::from(end) + index.len() as u64 <= size;
+        let index = if fits { index } else { &[] };
+        let seal = Seal { end, index_at: end, index_len: index.len() as u32, index_crc: crc32c::crc32c(index) };
+        if !index.is_empty() {
+            self.disk.write(number, end.into(), &[IoSlice::new(index)])?;
+        }
+        let block = sealed_block(number, self.salt(number), seal);
+        self.disk.write(number, 0, &[IoSlice::new(&block)])?;
+        self.disk.sync(number)?;
+        self.figures.syncs += 1;
+        self.space.get(number).end = end;
+        Ok(())
+    }
+
+    /// Stamp the frames of a piece and write them.
+    fn write(&mut self, batch: &mut Batch, piece: &Piece) -> Result<(), Refused> {
+        let (Some(first), Some(last)) = (batch.frames.get(piece.frames.start), batch.frames[..piece.frames.end].last())
+        else {
+            return Ok(());
+        };
+        let start = first.at as usize;
+        let end = last.at as usize + super::frame::padded(last.len as usize);
+        let active = self.active.as_mut().expect("a piece is planned for a segment");
+        let salt = Salt::of(self.secret, active.number);
+        for frame in &batch.frames[piece.frames.clone()] {
+            let at = frame.at as usize;
+            let offset = active.end + (at - start) as u32;
+            stamp(&mut batch.bytes[at..], frame.meta_len as usize, salt, offset, active.synced);
+        }
+        let bytes = IoSlice::new(&batch.bytes[start..end]);
+        let written = if active.begun {
+            self.disk.write(active.number, active.end.into(), &[bytes])
+        } else {
+            let block = first_block(active.number, salt.0);
+            self.disk.write(active.number, 0, &[IoSlice::new(&block), bytes])
+        };
+        let run = Run { first: piece.frames.start as u32, segment: active.number, offset: active.end };
+        active.begun = true;
+        active.end += (end - start) as u32;
+        active.index.extend_from_slice(&batch.index[index_span(batch, &piece.frames)]);
+        self.dirty = true;
+        self.figures.records += piece.frames.len() as u64;
+        self.figures.appended_bytes += (end - start) as u64;
+        if let Err(fault) = written {
+            return Err(self.stop("a write failed", &fault));
+        }
+        batch.runs.push(run);
+        Ok(())
+    }
+
+    /// A batch is written: count what it brought and what it freed.
+    fn account(&mut self, batch: &Batch) {
+        let mut runs = batch.runs.iter().peekable();
+        let mut segment = 0;
+        for (at, frame) in batch.frames.iter().enumerate() {
+            if let Some(run) = runs.next_if(|run| run.first as usize == at) {
+                segment = run.segment;
+            }
+            match frame.kind {
+                Kind::Message => {
+                    let known = self.space.get(segment);
+                    known.messages += u64::from(frame.targets);
+                    known.bytes += u64::from(frame.targets) * u64::from(frame.len);
+                }
+                Kind::Mark => {}
+                Kind::Remove | Kind::State | Kind::Declare | Kind::Drop => self.note(batch, frame, segment),
+            }
+        }
+        for copy in batch.copies.iter().filter_map(|copy| copy.frame.map(|frame| (copy.from.segment, frame))) {
+            let to = batch.runs.iter().rev().find(|run| run.first <= copy.1).map(|run| run.segment);
+            if let Some(to) = to.filter(|&to| to != copy.0 && self.space.exists(copy.0)) {
+                self.space.get(to).copies_from.insert(copy.0);
+            }
+        }
+        self.space.free(&batch.freed);
+    }
+
+    fn note(&mut self, batch: &Batch, frame: &Frame, segment: u32) {
+        let start = frame.at as usize + super::frame::HEAD_BYTES;
+        let meta = &batch.bytes[start..start + frame.meta_len as usize];
+        match Record::decode(frame.kind as u8, meta) {
+            Some(Record::Remove(removed)) => self.space.removes(segment, removed.segments),
+            Some(record) => self.facts.apply(&record, segment, &mut self.space),
+            None => debug_assert!(false, "a record of our own cannot be read"),
+        }
+    }
+}
+
+fn index_span(batch: &Batch, frames: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+    let end = |at: usize| at.checked_sub(1).map_or(0, |before| batch.frames[before].index_end as usize);
+    end(frames.start)..end(frames.end)
+}
+
+/// Bytes that some frames take in a segment, with their lines of the index.
+fn span_bytes(batch: &Batch, frames: std::ops::Range<usize>) -> u64 {
+    let end = batch.frames.get(frames.end).map_or(batch.bytes.len(), |frame| frame.at as usize);
+    (end - batch.frames[frames.start].at as usize + index_span(batch, &frames).len()) as u64
+}
+
+/// What lies on a disk.
+#[derive(Default)]
+struct Found {
+    /// Segments with records, in rising order.
+    used: Vec<u32>,
+    spares: Vec<u32>,
+    secret: Option<u32>,
+    next_number: u32,
+}
+
+impl Found {
+    fn on<D: Disk + ?Sized>(disk: &D) -> Result<Self, OpenError> {
+        let mut numbers = disk.list()?;
+        numbers.sort_unstable();
+        let mut found = Self { next_number: numbers.last().map_or(1, |&last| last + 1), ..Self::default() };
+        for number in numbers {
+            let mut block = [0; BLOCK_BYTES];
+            disk.read(number, 0, &mut block)?;
+            match open(&block, number) {
+                Opened::Used { salt } => {
+                    found.secret.get_or_insert(salt.wrapping_sub(number));
+                    // Segments are used in the order of their numbers, so those before were used too, whatever their
+                    // first blocks say by now.
+                    found.used.append(&mut found.spares);
+                    found.used.push(number);
+                }
+                Opened::Foreign { version } => {
+                    return Err(OpenError::Version { segment: number, found: version, known: FORMAT_VERSION });
+                }
+                Opened::Spare => found.spares.push(number),
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,117 @@
+//! Giving space back, one step at a time.
+
+use std::collections::BTreeMap;
+
+use super::batch::Batch;
+use super::config::Refused;
+use super::disk::{Disk, Fault};
+use super::owner::Log;
+use super::record::{Kind, Line, Record, put_declare, put_drop, put_remove, put_state};
+use super::recover::lines;
+use super::scan::Known;
+use super::wire::Take;
+
+impl<D: Disk> Log<D> {
+    /// One step of the work that can wait: letting a segment go, writing again what a segment must not take with it,
+    /// making a spare. To be called after each `sync`, and when idle as long as it says that it did something; a step
+    /// takes some milliseconds at most for segments of the usual size.
+    ///
+    /// # Errors
+    /// `Stopped` when the disk fails. A full disk is no error here: the step is left for later.
+    pub fn turn(&mut self) -> Result<bool, Refused> {
+        self.check()?;
+        // Nothing goes before all that takes its place is durable.
+        if !self.is_dirty()
+            && let Some(segment) = self.space.emptied(self.active())
+            && self.reclaim(segment)?
+        {
+            return Ok(true);
+        }
+        if self.lacks_spare() {
+            return match self.add_spare() {
+                Err(Refused::NoRoom(_)) => Ok(false),
+                added => added.map(|()| true),
+            };
+        }
+        self.mark()
+    }
+
+    /// Let a segment go in which no message is alive, now or after what it still holds has been written again.
+    fn reclaim(&mut self, number: u32) -> Result<bool, Refused> {
+        let segment = self.space.get(number);
+        let needed = segment.facts > 0 || !segment.removes_in.is_empty();
+        if segment.carried || !needed {
+            return self.release(number).map(|()| true);
+        }
+        let mut batch = Batch::new();
+        if let Err(fault) = self.carry(number, &mut batch) {
+            return Err(self.stop("a segment cannot be read to be let go", &fault));
+        }
+        match self.append(&mut batch) {
+            Ok(()) => {}
+            Err(Refused::NoRoom(_)) => return Ok(false),
+            Err(refused) => return Err(refused),
+        }
+        self.space.get(number).carried = true;
+        Ok(true)
+    }
+
+    /// Put what is still needed of a segment into a batch.
+    fn carry(&mut self, number: u32, batch: &mut Batch) -> Result<(), Fault> {
+        let lines = lines(&*self.disk, number, self.salt(number), Known::Whole)?;
+        let mut states: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
+        let mut queues: BTreeMap<u32, Record<'_>> = BTreeMap::new();
+        let mut take = Take::new(&lines.index);
+        while let Some(line) = Line::take(&mut take) {
+            let Line::Frame { kind, meta, .. } = line else { continue };
+            match Record::decode(kind, meta) {
+                Some(record @ (Record::Declare { queue, .. } | Record::Drop { queue })) => {
+                    queues.insert(queue, record);
+                }
+                Some(Record::State { queue, key, value }) => {
+                    states.insert((queue, key), value);
+                }
+                Some(Record::Remove(removed)) if self.facts.exists(removed.queue) => {
+                    let older = |segment: &u32| *segment != number && self.space.exists(*segment);
+                    let segments: Vec<u32> = removed.segments.filter(older).collect();
+                    if !segments.is_empty() {
+                        let ranges: Vec<_> = removed.ranges.collect();
+                        let segments = segments.into_iter();
+                        batch.push(Kind::Remove, 0, 0, |meta| put_remove(meta, removed.queue, &ranges, segments), &[]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.carry_queues(number, &queues, batch);
+        self.carry_states(number, &states, batch);
+        Ok(())
+    }
+
+    fn carry_queues(&mut self, number: u32, queues: &BTreeMap<u32, Record<'_>>, batch: &mut Batch) {
+        for (&queue, record) in queues {
+            let Some(fact) = self.facts.queue(queue).filter(|fact| fact.segment == number) else { continue };
+            match record {
+                Record::Declare { uid, name, .. } if !fact.gone => {
+                    batch.push(Kind::Declare, 0, 0, |meta| put_declare(meta, queue, uid, name), &[]);
+                }
+                _ if fact.gone && self.space.exists_in(fact.first..number) => {
+                    batch.push(Kind::Drop, 0, 0, |meta| put_drop(meta, queue), &[]);
+                }
+                _ if fact.gone => self.facts.forget_queue(queue, &mut self.space),
+                _ => {}
+            }
+        }
+    }
+
+    fn carry_states(&mut self, number: u32, states: &BTreeMap<(u32, &[u8]), &[u8]>, batch: &mut Batch) {
+        for (&(queue, key), value) in states {
+            let Some(fact) = self.facts.state(queue, key).filter(|fact| fact.segment == number) else { continue };
+            if fact.gone && !self.space.exists_in(fact.first..number) {
+                self.facts.forget_state(queue, key, &mut self.space);
+            } else {
+                batch.push(Kind::State, 0, 0, |meta| put_state(meta, queue, key, value), &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! From what is on disk to what is alive.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::disk::{Disk, Fault};
+use super::entries::Entries;
+use super::facts::{Fact, Facts};
+use super::frame::{DAMAGED, HEAD_BYTES, Salt, padded};
+use super::place::Place;
+use super::record::{Line, Record};
+use super::scan::{Known, scan};
+use super::segment::{BLOCK_BYTES, Seal, seal};
+use super::space::Space;
+use super::wire::Take;
+
+/// What was found when the log was opened.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Every queue that was declared and not dropped, in the order of their numbers.
+    pub queues: Vec<RecoveredQueue>,
+    /// Bytes that were durable and no longer say what they were. Damaged messages are named at their queues instead.
+    pub gaps: Vec<Gap>,
+    /// Records of which one flipped bit was mended; nothing of them is lost.
+    pub mended: u64,
+    /// Segments that were read record by record, because they were being written or their index was damaged.
+    pub scanned_segments: u32,
+    /// A number above every queue number ever seen.
+    pub next_queue: u32,
+}
+
+/// Bytes that say nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The segment they lie in.
+    pub segment: u32,
+    /// Where they begin.
+    pub offset: u32,
+    /// How many.
+    pub bytes: u32,
+}
+
+/// What a queue had.
+#[derive(Debug)]
+pub struct RecoveredQueue {
+    /// Its short number.
+    pub queue: u32,
+    /// Its uid and name; `None` only if damage took every record that says so.
+    pub declared: Option<([u8; 16], String)>,
+    /// A number above that of every message it ever had, as far as the log still knows.
+    pub next_seq: u64,
+    /// Its state, key by key.
+    pub states: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    entries: Entries,
+}
+
+impl RecoveredQueue {
+    /// Messages it has, damaged ones among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// It has no message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its messages, in the order of their numbers.
+    pub fn messages(&self) -> impl Iterator<Item = RecoveredMessage<'_>> {
+        self.entries.iter().map(|(seq, place, head, damaged)| RecoveredMessage { seq, place, head, damaged })
+    }
+}
+
+/// A message of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveredMessage<'a> {
+    /// Its number in the queue.
+    pub seq: u64,
+    /// Where it lies.
+    pub place: Place,
+    /// What the queue put with it.
+    pub head: &'a [u8],
+    /// Its body is known to be lost: name it, count it, and remove it like any other.
+    pub damaged: bool,
+}
+
+/// What all records together say.
+#[derive(Default)]
+pub(super) struct Replay {
+    queues: HashMap<u32, Replayed>,
+    pub(super) space: Space,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) mended: u64,
+    pub(super) scanned_segments: u32,
+}
+
+/// The newest value of a state, and where it lies.
+type StateOf = (Box<[u8]>, Fact);
+
+#[derive(Default)]
+struct Replayed {
+    declared: Option<([u8; 16], String)>,
+    fact: Option<Fact>,
+    states: BTreeMap<Box<[u8]>, StateOf>,
+    entries: Entries,
+    next_seq: u64,
+    first: Option<u32>,
+}
+
+/// The records of a segment, as lines.
+pub(super) struct Lines {
+    pub(super) index: Vec<u8>,
+    /// Where its records end.
+    pub(super) end: u32,
+    /// Its seal, if it has one and the lines were read from its index.
+    pub(super) sealed: Option<Seal>,
+    pub(super) gaps: Vec<(u32, u32)>,
+    pub(super) mended: u64,
+}
+
+/// Read the lines of a segment: its index if that is whole, else its records.
+///
+/// # Errors
+/// The disk cannot be read.
+pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: Known) -> Result<Lines, Fault> {
+    let limit = u32::try_from(disk.length(segment)?).unwrap_or(u32::MAX);
+    let mut block = [0; BLOCK_BYTES];
+    disk.read(segment, 0, &mut block)?;
+    let seal = seal(&block, segment, salt).filter(|seal| seal.end <= limit && known == Known::Whole);
+    if let Some(seal) = seal
+        .filter(|seal| seal.index_len > 0 && seal.index_at.checked_add(seal.index_len).is_some_and(|end| end <= limit))
+    {
+        let mut index = vec![0; seal.index_len as usize];
+        let read = disk.read(segment, seal.index_at.into(), &mut index)?;
+        if read == index.len() && crc32c::crc32c(&index) == seal.index_crc {
+            return Ok(Lines { index, end: seal.end, sealed: Some(seal), gaps: Vec::new(), mended: 0 });
+        }
+    }
+    let limit = seal.map_or(limit, |seal| seal.end);
+    let scanned = scan(disk, segment, Salt(salt), limit, known)?;
+    Ok(Lines { index: scanned.index, end: scanned.end, sealed: None, gaps: scanned.gaps, mended: scanned.mended })
+}
+
+impl Replay {
+    /// Take in the next segment's records. Segments come in rising order.
+    pub(super) fn segment(&mut self, segment: u32, size: u64, lines: &Lines) {
+        let known = self.space.get(segment);
+        (known.size, known.end) = (size, lines.end);
+        self.mended += lines.mended;
+        self.scanned_segments += u32::from(lines.sealed.is_none());
+        self.gaps.extend(lines.gaps.iter().map(|&(offset, bytes)| Gap { segment, offset, bytes }));
+        let mut offset = BLOCK_BYTES as u32;
+        let mut take = Take::new(&lines.index);
+        while let Some(line) = Line::take(&mut take) {
+            match line {
+                Line::Nothing { bytes } => offset += bytes,
+                Line::Frame { kind, flags, body_len, meta } => {
+                    let len = (HEAD_BYTES + meta.len()) as u32 + body_len;
+                    let place = Place { segment, offset, len };
+                    if let Some(record) = Record::decode(kind, meta) {
+                        self.record(place, flags & DAMAGED != 0, &record);
+                    }
+                    offset += padded(len as usize) as u32;
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, place: Place, damaged: bool, record: &Record<'_>) {
+        let segment = place.segment;
+        match *record {
+            Record::Mark => {}
+            Record::Declare { queue, uid, name } => {
+                let queue = self.queue(queue, segment);
+                queue.declared = Some((uid, name.to_owned()));
+                queue.says(segment, false);
+            }
+            Record::Drop { queue } => self.queue(queue, segment).says(segment, true),
+            Record::Message(targets) => {
+                for target in targets {
+                    let queue = self.queue(target.queue, segment);
+                    queue.next_seq = queue.next_seq.max(target.seq.saturating_add(1));
+                    let before = queue.entries.insert(target.seq, place, target.head, damaged);
+                    if let Some(before) = before.filter(|before| before.segment != segment) {
+                        self.space.get(segment).copies_from.insert(before.segment);
+                    }
+                }
+            }
+            Record::Remove(removed) => {
+                for range in removed.ranges {
+                    let queue = self.queues.entry(removed.queue).or_default();
+                    queue.first.get_or_insert(segment);
+                    queue.next_seq = queue.next_seq.max(range.last.saturating_add(1));
+                    let by = self.space.get(segment);
+                    queue.entries.remove(range, |place| {
+                        if place.segment != segment {
+                            by.removes_in.insert(place.segment);
+                        }
+                    });
+                }
+            }
+            Record::State { queue, key, value } => {
+                let queue = self.queue(queue, segment);
+                let gone = value.is_empty();
+                match queue.states.get_mut(key) {
+                    Some((known, fact)) => {
+                        *known = value.into();
+                        (fact.segment, fact.gone) = (segment, gone);
+                    }
+                    None => {
+                        let fact = Fact { segment, first: segment, gone };
+                        queue.states.insert(key.into(), (value.into(), fact));
+                    }
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, queue: u32, segment: u32) -> &mut Replayed {
+        let queue = self.queues.entry(queue).or_default();
+        queue.first.get_or_insert(segment);
+        queue
+    }
+
+    /// All records are in: what is alive, and what the log must know about it.
+    pub(super) fn finish(mut self) -> (Recovered, Space, Facts) {
+        let mut facts = Facts::default();
+        let mut recovered = Recovered {
+            next_queue: self.queues.keys().max().map_or(0, |&last| last.saturating_add(1)),
+            gaps: self.gaps,
+            mended: self.mended,
+            scanned_segments: self.scanned_segments,
+            queues: Vec::new(),
+        };
+        for (number, queue) in self.queues {
+            if let Some(fact) = queue.fact {
+                facts.restore_queue(number, fact, &mut self.space);
+            }
+            if queue.fact.is_some_and(|fact| fact.gone) {
+                continue;
+            }
+            for (_, place, _, _) in queue.entries.iter() {
+                let segment = self.space.get(place.segment);
+                segment.messages += 1;
+                segment.bytes += u64::from(place.len);
+            }
+            for (key, (_, fact)) in &queue.states {
+                facts.restore_state(number, key, *fact, &mut self.space);
+            }
+            let states = queue.states.into_iter().filter(|(_, (_, fact))| !fact.gone);
+            recovered.queues.push(RecoveredQueue {
+                queue: number,
+                declared: queue.declared,
+                next_seq: queue.next_seq,
+                states: states.map(|(key, (value, _))| (key, value)).collect(),
+                entries: queue.entries,
+            });
+        }
+        recovered.queues.sort_unstable_by_key(|queue| queue.queue);
+        (recovered, self.space, facts)
+    }
+}
+
+impl Replayed {
+    fn says(&mut self, segment: u32, gone: bool) {
+        let first = self.first.unwrap_or(segment);
+        match &mut self.fact {
+            Some(fact) => (fact.segment, fact.gone) = (segment, fact.gone || gone),
+            None => self.fact = Some(Fact { segment, first, gone }),
+        }
+    }
+}

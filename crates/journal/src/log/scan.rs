@@ -1,0 +1,253 @@
+//! Reading a segment without its index: the one that was being written, or one whose index is damaged.
+//!
+//! Frames are taken one after the other. Where none begins, the next one is searched for, so a damaged length costs one
+//! record and not the rest. What is damaged and what was never finished is told apart by what frames say of the log:
+//! each carries how far the segment was durable when it was written. Below the highest such mark everything was once
+//! right, so what is wrong there is damage; from the mark on, the first thing that is wrong is where the log ends, with
+//! all of its group. The one exception there is a record that is wrong by a single bit: writes do not tear like that.
+
+use super::disk::{Disk, Fault};
+use super::frame::{ALIGN, DAMAGED, Flip, HEAD_BYTES, Head, MORE, Salt, check, flipped_bit, mend, padded};
+use super::record::Line;
+use super::segment::BLOCK_BYTES;
+
+const CHUNK_BYTES: usize = 1 << 20;
+/// A frame may have a longer meta, but none is searched for in damaged bytes.
+const META_BYTES_MAX: u32 = 64 << 20;
+
+/// How far a segment is known to be durable before anything of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// All of it: its seal says where it ends, or a later segment was begun.
+    Whole,
+    /// Only what its frames say.
+    ByMarks,
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(super) struct Scanned {
+    /// A line for each record that counts; offsets follow from the lengths.
+    pub(super) index: Vec<u8>,
+    /// Where the records end.
+    pub(super) end: u32,
+    /// Bytes that were durable and say nothing any more: where, and how many.
+    pub(super) gaps: Vec<(u32, u32)>,
+    /// Records whose head was mended.
+    pub(super) mended: u64,
+}
+
+struct Found {
+    offset: u32,
+    head: Head,
+    /// The meta's range in `Scan::metas`.
+    meta: std::ops::Range<usize>,
+    body: Body,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Right,
+    OneBit,
+    Wrong,
+}
+
+/// Read the records of a segment between its first block and `limit`.
+///
+/// # Errors
+/// The disk cannot be read.
+pub(super) fn scan<D: Disk + ?Sized>(
+    disk: &D,
+    segment: u32,
+    salt: Salt,
+    limit: u32,
+    known: Known,
+) -> Result<Scanned, Fault> {
+    let window = Window { disk, segment, limit, base: 0, buffer: Vec::new() };
+    let mut scan = Scan { window, salt, found: Vec::new(), metas: Vec::new(), mended: 0 };
+    let mut at = BLOCK_BYTES as u32;
+    while let Some(next) = scan.frame(at, true)? {
+        at = next;
+    }
+    Ok(scan.judge(known))
+}
+
+struct Scan<'a, D: Disk + ?Sized> {
+    window: Window<'a, D>,
+    salt: Salt,
+    found: Vec<Found>,
+    metas: Vec<u8>,
+    mended: u64,
+}
+
+impl<D: Disk + ?Sized> Scan<'_, D> {
+    /// Take the frame at an offset, or the first one after it; gives where the next one should begin.
+    fn frame(&mut self, at: u32, expected: bool) -> Result<Option<u32>, Fault> {
+        if let Some(head) = self.head(at, expected)? {
+            let body = self.body(at, &head)?;
+            if let Some(body) = body {
+                return Ok(Some(self.take(at, head, body)));
+            }
+        }
+        // Nothing here: look for the next frame.
+        let mut at = at + ALIGN as u32;
+        while let Some(bytes) = self.window.bytes(at, HEAD_BYTES)? {
+            if bytes[4..6] == self.salt.magic()
+                && let Some(head) = self.head(at, false)?
+                && let Some(body) = self.body(at, &head)?
+            {
+                return Ok(Some(self.take(at, head, body)));
+            }
+            at += ALIGN as u32;
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, offset: u32, head: Head, body: Body) -> u32 {
+        let start = self.metas.len();
+        let meta = self.window.held(offset + HEAD_BYTES as u32, head.meta_len as usize);
+        self.metas.extend_from_slice(meta);
+        self.found.push(Found { offset, head, meta: start..self.metas.len(), body });
+        offset + padded(head.frame_len().unwrap_or(0) as usize) as u32
+    }
+
+    /// The head of the frame at an offset, its meta held in the window.
+    fn head(&mut self, at: u32, mending: bool) -> Result<Option<Head>, Fault> {
+        let Some(bytes) = self.window.bytes(at, HEAD_BYTES)? else { return Ok(None) };
+        let meta_len = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+        let salt = self.salt;
+        if meta_len <= META_BYTES_MAX
+            && let Some(bytes) = self.window.bytes(at, HEAD_BYTES + meta_len as usize)?
+            && let Some(head) = check(bytes, salt, at)
+        {
+            return Ok(Some(head));
+        }
+        if !mending {
+            return Ok(None);
+        }
+        // A length may be what is wrong: offer what is there.
+        let Some(bytes) = self.window.up_to(at, CHUNK_BYTES)? else { return Ok(None) };
+        let head = mend(bytes, salt, at);
+        self.mended += u64::from(head.is_some());
+        Ok(head)
+    }
+
+    /// Whether the body is what was written; `None` where the segment is too short for it.
+    fn body(&mut self, at: u32, head: &Head) -> Result<Option<Body>, Fault> {
+        let start = at + HEAD_BYTES as u32 + head.meta_len;
+        let fits = start.checked_add(head.body_len).is_some_and(|end| end <= self.window.limit);
+        if !fits {
+            return Ok(None);
+        }
+        let mut crc = 0;
+        let mut done = 0;
+        while done < head.body_len {
+            let step = (head.body_len - done).min(CHUNK_BYTES as u32);
+            let Some(bytes) = self.window.bytes(start + done, step as usize)? else { return Ok(None) };
+            crc = crc32c::crc32c_append(crc, bytes);
+            done += step;
+        }
+        let wrong = crc ^ head.body_crc;
+        // The window must hold the meta again for whoever takes the frame.
+        self.window.bytes(at, HEAD_BYTES + head.meta_len as usize)?;
+        Ok(Some(match wrong {
+            0 => Body::Right,
+            _ => match flipped_bit(head.body_len as usize, wrong) {
+                Some(Flip::At { .. }) => Body::OneBit,
+                Some(Flip::InCrc) | None => Body::Wrong,
+            },
+        }))
+    }
+
+    /// Which of the frames found count.
+    fn judge(self, known: Known) -> Scanned {
+        let durable = match known {
+            Known::Whole => u32::MAX,
+            Known::ByMarks => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0),
+        };
+        let mut scanned = Scanned { end: BLOCK_BYTES as u32, mended: self.mended, ..Scanned::default() };
+        // Where the index and the records end if the group that is open is not finished.
+        let mut whole = (0, scanned.end);
+        let mut expected = scanned.end;
+        for found in &self.found {
+            let doubtful = expected >= durable;
+            if found.offset > expected {
+                if doubtful {
+                    break;
+                }
+                let bytes = found.offset - expected;
+                scanned.gaps.push((expected, bytes));
+                Line::Nothing { bytes }.put(&mut scanned.index);
+            }
+            if found.body == Body::Wrong && doubtful && found.offset >= durable {
+                break;
+            }
+            expected = found.offset + padded(found.head.frame_len().unwrap_or(0) as usize) as u32;
+            let damaged = if found.body == Body::Right { 0 } else { DAMAGED };
+            Line::Frame {
+                kind: found.head.kind,
+                flags: found.head.flags & !MORE | damaged,
+                body_len: found.head.body_len,
+                meta: &self.metas[found.meta.clone()],
+            }
+            .put(&mut scanned.index);
+            if found.head.flags & MORE == 0 || expected <= durable {
+                whole = (scanned.index.len(), expected);
+            }
+        }
+        scanned.index.truncate(whole.0);
+        scanned.end = whole.1;
+        scanned
+    }
+}
+
+/// A part of a segment held in memory.
+struct Window<'a, D: Disk + ?Sized> {
+    disk: &'a D,
+    segment: u32,
+    limit: u32,
+    base: u32,
+    buffer: Vec<u8>,
+}
+
+impl<D: Disk + ?Sized> Window<'_, D> {
+    /// So many bytes from an offset on; `None` where the segment ends before.
+    fn bytes(&mut self, at: u32, len: usize) -> Result<Option<&[u8]>, Fault> {
+        if u64::from(at) + len as u64 > u64::from(self.limit) {
+            return Ok(None);
+        }
+        self.fill(at, len)?;
+        let start = (at - self.base) as usize;
+        Ok(self.buffer.get(start..start + len))
+    }
+
+    /// At most so many bytes from an offset on, to change; `None` at the end.
+    fn up_to(&mut self, at: u32, len: usize) -> Result<Option<&mut [u8]>, Fault> {
+        let len = len.min(self.limit.saturating_sub(at) as usize);
+        if len == 0 {
+            return Ok(None);
+        }
+        self.fill(at, len)?;
+        let start = (at - self.base) as usize;
+        Ok(self.buffer.get_mut(start..start + len))
+    }
+
+    /// Bytes that the window holds.
+    fn held(&self, at: u32, len: usize) -> &[u8] {
+        let start = (at - self.base) as usize;
+        &self.buffer[start..start + len]
+    }
+
+    fn fill(&mut self, at: u32, len: usize) -> Result<(), Fault> {
+        let held = at >= self.base && (at - self.base) as usize + len <= self.buffer.len();
+        if held {
+            return Ok(());
+        }
+        let room = len.max(CHUNK_BYTES).min((self.limit - at) as usize);
+        self.buffer.resize(room, 0);
+        self.base = at;
+        let read = self.disk.read(self.segment, at.into(), &mut self.buffer)?;
+        self.buffer.truncate(read);
+        Ok(())
+    }
+}

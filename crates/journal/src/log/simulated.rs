@@ -1,0 +1,418 @@
+//! A disk in memory that does what disks do at the worst moment. For tests and simulations: seeded, without a clock.
+//!
+//! It keeps apart what was written and what is durable. [`SimulatedDisk::crashed`] gives the disk as it is found after
+//! a loss of power: of each sector written since the last sync any version may be there, the old one among them; of
+//! the changes to the folder since its last sync the first few. [`SimulatedDisk::as_seen`] gives it as it is found after
+//! the process alone was killed: all that was written.
+//!
+//! Faults are asked for beforehand: a call that fails, power that goes after so many calls, a capacity, flipped bits,
+//! and syncs that take their time (counted, for whoever keeps a virtual clock).
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Disk, Fault};
+
+/// Numbers from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice that always fall the same way.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, or 0 if that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.any().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+}
+
+/// What a call to the disk is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `create`
+    Create,
+    /// `write`
+    Write,
+    /// `read`
+    Read,
+    /// `sync`
+    Sync,
+    /// `sync_folder`
+    SyncFolder,
+    /// `remove` and `recycle`
+    Rename,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bytes {
+    seen: Vec<u8>,
+    durable: Vec<u8>,
+    /// What each sector held at some time since the last sync, without the durable version.
+    versions: BTreeMap<usize, Vec<Vec<u8>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Create { segment: u32, file: usize },
+    Remove { segment: u32 },
+    Rename { from: u32, to: u32 },
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    files: Vec<Bytes>,
+    folder: BTreeMap<u32, usize>,
+    durable_folder: BTreeMap<u32, usize>,
+    changes: Vec<Change>,
+    sector_bytes: usize,
+    capacity_bytes: u64,
+    /// How many calls of a kind until one fails.
+    failing: BTreeMap<Call, u64>,
+    calls_left: Option<u64>,
+    calls: u64,
+    sync_us: u64,
+    busy_us: u64,
+    dice: Dice,
+}
+
+/// The disk; see the module.
+#[derive(Debug)]
+pub struct SimulatedDisk {
+    state: Mutex<State>,
+}
+
+impl SimulatedDisk {
+    /// An empty disk whose writes are whole by sectors of this size, without a bound.
+    #[must_use]
+    pub fn new(sector_bytes: usize, seed: u64) -> Self {
+        Self::of(State {
+            files: Vec::new(),
+            folder: BTreeMap::new(),
+            durable_folder: BTreeMap::new(),
+            changes: Vec::new(),
+            sector_bytes,
+            capacity_bytes: u64::MAX,
+            failing: BTreeMap::new(),
+            calls_left: None,
+            calls: 0,
+            sync_us: 0,
+            busy_us: 0,
+            dice: Dice::new(seed),
+        })
+    }
+
+    fn of(state: State) -> Self {
+        Self { state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk as it is found after a loss of power, by a seed.
+    #[must_use]
+    pub fn crashed(&self, seed: u64) -> Self {
+        let mut state = self.state().clone();
+        let mut dice = Dice::new(seed);
+        state.lose_folder(&mut dice);
+        // Now and then all or nothing of what was under way.
+        let kept_percent = [0, 100, 50, 90, 10][dice.below(5) as usize];
+        for file in &mut state.files {
+            file.lose(state.sector_bytes, kept_percent, &mut dice);
+        }
+        Self::of(state.restarted(dice))
+    }
+
+    /// The disk as it is found after the process was killed.
+    #[must_use]
+    pub fn as_seen(&self) -> Self {
+        let state = self.state().clone();
+        let dice = state.dice.clone();
+        Self::of(state.restarted(dice))
+    }
+
+    /// Flip one bit of a segment, as seen and as durable. Gives false if it is not that long.
+    pub fn flip(&self, segment: u32, byte: u64, bit: u8) -> bool {
+        let mut state = self.state();
+        let Some(&file) = state.folder.get(&segment) else { return false };
+        let file = &mut state.files[file];
+        let at = byte as usize;
+        if at >= file.seen.len() {
+            return false;
+        }
+        file.seen[at] ^= 1 << bit;
+        file.durable[at] ^= 1 << bit;
+        true
+    }
+
+    /// Bytes of a segment as seen.
+    #[must_use]
+    pub fn bytes(&self, segment: u32) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.folder.get(&segment).map(|&file| state.files[file].seen.clone())
+    }
+
+    /// Let all segments together have at most so many bytes.
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        self.state().capacity_bytes = bytes;
+    }
+
+    /// Bytes of all segments.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state().used_bytes()
+    }
+
+    /// Let the call of this kind fail that comes after so many others of it.
+    pub fn fail(&self, call: Call, after: u64) {
+        self.state().failing.insert(call, after);
+    }
+
+    /// Let the power go after so many more calls that change something: they all fail from then on.
+    pub fn cut_after(&self, calls: u64) {
+        self.state().calls_left = Some(calls);
+    }
+
+    /// Calls so far that change something.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// What a sync takes.
+    pub fn set_sync_us(&self, sync_us: u64) {
+        self.state().sync_us = sync_us;
+    }
+
+    /// What all syncs so far have taken.
+    #[must_use]
+    pub fn busy_us(&self) -> u64 {
+        self.state().busy_us
+    }
+}
+
+impl Bytes {
+    fn write(&mut self, offset: usize, bytes: &[u8], sector_bytes: usize) {
+        self.seen[offset..offset + bytes.len()].copy_from_slice(bytes);
+        for sector in offset / sector_bytes..(offset + bytes.len()).div_ceil(sector_bytes) {
+            let start = sector * sector_bytes;
+            let end = (start + sector_bytes).min(self.seen.len());
+            self.versions.entry(sector).or_default().push(self.seen[start..end].to_vec());
+        }
+    }
+
+    fn sync(&mut self) {
+        self.versions.clear();
+        self.durable.clone_from(&self.seen);
+    }
+
+    fn lose(&mut self, sector_bytes: usize, kept_percent: u64, dice: &mut Dice) {
+        for (sector, versions) in std::mem::take(&mut self.versions) {
+            if dice.percent(kept_percent) {
+                let last = versions.len() as u64 - 1;
+                let version = if dice.percent(70) { last } else { dice.below(last + 1) };
+                let bytes = &versions[version as usize];
+                self.durable[sector * sector_bytes..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        self.seen.clone_from(&self.durable);
+    }
+}
+
+impl State {
+    fn restarted(self, dice: Dice) -> Self {
+        Self { failing: BTreeMap::new(), calls_left: None, dice, ..self }
+    }
+
+    fn lose_folder(&mut self, dice: &mut Dice) {
+        let kept = dice.below(self.changes.len() as u64 + 1) as usize;
+        let mut folder = self.durable_folder.clone();
+        for change in std::mem::take(&mut self.changes).into_iter().take(kept) {
+            if let Change::Create { file, .. } = change
+                && dice.percent(50)
+            {
+                // Its length was not durable either.
+                let len = dice.below(self.files[file].seen.len() as u64) as usize;
+                let file = &mut self.files[file];
+                file.versions.clear();
+                file.seen.truncate(len);
+                file.durable.truncate(len);
+            }
+            change.apply(&mut folder);
+        }
+        self.folder.clone_from(&folder);
+        self.durable_folder = folder;
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.folder.values().map(|&file| self.files[file].seen.len() as u64).sum()
+    }
+
+    /// Whether this call works.
+    fn call(&mut self, call: Call) -> Result<(), Fault> {
+        if call != Call::Read {
+            self.calls += 1;
+            match &mut self.calls_left {
+                Some(0) => return Err(Fault::Failed("the power is gone".to_owned())),
+                Some(left) => *left -= 1,
+                None => {}
+            }
+        }
+        match self.failing.get_mut(&call) {
+            Some(0) => {
+                self.failing.remove(&call);
+                Err(Fault::Failed(format!("{call:?} was to fail")))
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn file(&mut self, segment: u32) -> Result<&mut Bytes, Fault> {
+        let file = *self.folder.get(&segment).ok_or(Fault::Missing)?;
+        Ok(&mut self.files[file])
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.folder);
+        self.changes.push(change);
+    }
+}
+
+impl Change {
+    fn apply(&self, folder: &mut BTreeMap<u32, usize>) {
+        match *self {
+            Self::Create { segment, file } => {
+                folder.insert(segment, file);
+            }
+            Self::Remove { segment } => {
+                folder.remove(&segment);
+            }
+            Self::Rename { from, to } => {
+                if let Some(file) = folder.remove(&from) {
+                    folder.insert(to, file);
+                }
+            }
+        }
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn list(&self) -> Result<Vec<u32>, Fault> {
+        Ok(self.state().folder.keys().copied().collect())
+    }
+
+    fn length(&self, segment: u32) -> Result<u64, Fault> {
+        Ok(self.state().file(segment)?.seen.len() as u64)
+    }
+
+    fn create(&self, segment: u32, bytes: u64) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.call(Call::Create)?;
+        if state.used_bytes() + bytes > state.capacity_bytes {
+            return Err(Fault::Full);
+        }
+        let file = state.files.len();
+        let zeros = vec![0; bytes as usize];
+        state.files.push(Bytes { seen: zeros.clone(), durable: zeros, versions: BTreeMap::new() });
+        state.change(Change::Create { segment, file });
+        Ok(())
+    }
+
+    fn write(&self, segment: u32, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), Fault> {
+        let mut state = self.state();
+        let works = state.call(Call::Write);
+        let sector_bytes = state.sector_bytes;
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        if works.is_err() {
+            // A write that fails has written something, or nothing.
+            let kept = state.dice.below(bytes.len() as u64 + 1) as usize;
+            bytes.truncate(kept);
+        }
+        let file = state.file(segment)?;
+        if offset as usize + bytes.len() > file.seen.len() {
+            return Err(Fault::Failed("a write beyond the segment's end".to_owned()));
+        }
+        file.write(offset as usize, &bytes, sector_bytes);
+        works
+    }
+
+    fn read(&self, segment: u32, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
+        let mut state = self.state();
+        state.call(Call::Read)?;
+        let seen = &state.file(segment)?.seen;
+        let start = (offset as usize).min(seen.len());
+        let len = into.len().min(seen.len() - start);
+        into[..len].copy_from_slice(&seen[start..start + len]);
+        Ok(len)
+    }
+
+    fn sync(&self, segment: u32) -> Result<(), Fault> {
+        let mut state = self.state();
+        let works = state.call(Call::Sync);
+        state.busy_us += state.sync_us;
+        let sector_bytes = state.sector_bytes;
+        let mut dice = state.dice.clone();
+        let file = state.file(segment)?;
+        if works.is_ok() {
+            file.sync();
+        } else {
+            // The system gives up on what it could not write, and still shows it to readers.
+            let seen = file.seen.clone();
+            file.lose(sector_bytes, 50, &mut dice);
+            file.seen = seen;
+            state.dice = dice;
+        }
+        works
+    }
+
+    fn sync_folder(&self) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.call(Call::SyncFolder)?;
+        state.busy_us += state.sync_us;
+        state.changes.clear();
+        state.durable_folder = state.folder.clone();
+        Ok(())
+    }
+
+    fn remove(&self, segment: u32) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.call(Call::Rename)?;
+        state.file(segment)?;
+        state.change(Change::Remove { segment });
+        Ok(())
+    }
+
+    fn recycle(&self, from: u32, to: u32) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.call(Call::Rename)?;
+        state.file(from)?;
+        if state.folder.contains_key(&to) {
+            return Err(Fault::Failed(format!("there is a segment {to} already")));
+        }
+        state.change(Change::Rename { from, to });
+        Ok(())
+    }
+}

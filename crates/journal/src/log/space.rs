@@ -1,0 +1,128 @@
+//! What each segment still holds, and which may go.
+//!
+//! A segment may go when no message in it is alive and nothing else in it is needed. Needed are: removals whose messages
+//! still lie in an older segment (without them the messages would be back after a restart), the newest value of each
+//! state, declarations. Such records are small, and the log writes them again (`carry`) to let the segment go. A copy
+//! takes the place of a message in an older segment, so a segment with copies waits for the ones they came from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::place::Freed;
+
+/// One segment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Segment {
+    /// Bytes of the file.
+    pub(super) size: u64,
+    /// Where its index lies, if it has one.
+    pub(super) end: u32,
+    /// Messages alive in it, counted once for each queue that has them.
+    pub(super) messages: u64,
+    /// Bytes of those; a message of several queues counts for each.
+    pub(super) bytes: u64,
+    /// State and declarations in it that are the newest.
+    pub(super) facts: u64,
+    /// Segments with messages whose removals lie here.
+    pub(super) removes_in: BTreeSet<u32>,
+    /// Segments that messages were copied from to here.
+    pub(super) copies_from: BTreeSet<u32>,
+    /// What it still holds has been written again, and waits for a sync.
+    pub(super) carried: bool,
+}
+
+impl Segment {
+    fn alive(&self) -> u64 {
+        self.bytes.min(self.size)
+    }
+}
+
+/// All segments with records, by number.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    pub(super) segments: BTreeMap<u32, Segment>,
+}
+
+impl Space {
+    pub(super) fn get(&mut self, segment: u32) -> &mut Segment {
+        self.segments.entry(segment).or_default()
+    }
+
+    pub(super) fn exists(&self, segment: u32) -> bool {
+        self.segments.contains_key(&segment)
+    }
+
+    /// Whether a segment of some numbers exists.
+    pub(super) fn exists_in(&self, mut numbers: std::ops::Range<u32>) -> bool {
+        numbers.start < numbers.end && self.segments.range(std::mem::take(&mut numbers)).next().is_some()
+    }
+
+    /// A batch in segment `by` no longer needs these. Not knowing a segment is a mistake of the caller.
+    pub(super) fn free(&mut self, freed: &Freed) {
+        for freed in freed.iter() {
+            let Some(segment) = self.segments.get_mut(&freed.segment) else {
+                debug_assert!(false, "segment {} is gone, yet something in it was alive", freed.segment);
+                continue;
+            };
+            debug_assert!(segment.messages >= freed.messages, "segment {}: freed twice", freed.segment);
+            segment.messages = segment.messages.saturating_sub(freed.messages);
+            segment.bytes = segment.bytes.saturating_sub(freed.bytes);
+        }
+    }
+
+    pub(super) fn fact_moves(&mut self, from: Option<u32>, to: Option<u32>) {
+        if let Some(segment) = from.and_then(|from| self.segments.get_mut(&from)) {
+            segment.facts = segment.facts.saturating_sub(1);
+        }
+        if let Some(to) = to {
+            self.get(to).facts += 1;
+        }
+    }
+
+    /// Note that removals in `by` are about messages in other segments.
+    pub(super) fn removes(&mut self, by: u32, among: impl Iterator<Item = u32>) {
+        for segment in among.filter(|&segment| segment != by) {
+            if self.exists(segment) {
+                self.get(by).removes_in.insert(segment);
+            }
+        }
+    }
+
+    /// A segment is gone for good.
+    pub(super) fn gone(&mut self, segment: u32) {
+        self.segments.remove(&segment);
+        for other in self.segments.values_mut() {
+            other.removes_in.remove(&segment);
+            other.copies_from.remove(&segment);
+        }
+    }
+
+    /// The oldest segment but `active` in which no message is alive and that waits for no other one.
+    pub(super) fn emptied(&self, active: Option<u32>) -> Option<u32> {
+        let empty = |(&number, segment): (&u32, &Segment)| {
+            let waits = segment.messages > 0 || !segment.copies_from.is_empty();
+            (Some(number) != active && !waits).then_some(number)
+        };
+        self.segments.iter().find_map(empty)
+    }
+
+    /// Bytes that all segments take, and bytes alive in them.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        let add = |(used, alive): (u64, u64), segment: &Segment| (used + segment.size, alive + segment.alive());
+        self.segments.values().fold((0, 0), add)
+    }
+
+    /// The segment with the least alive for its size, if the log takes more than twice what is alive and `slack`.
+    pub(super) fn sparsest(&self, active: Option<u32>, slack_bytes: u64) -> Option<u32> {
+        let (used, alive) = self.totals();
+        if used <= alive * 2 + slack_bytes {
+            return None;
+        }
+        let share = |segment: &Segment| segment.alive() * 1024 / segment.size.max(1);
+        self.segments
+            .iter()
+            .filter(|&(&number, segment)| Some(number) != active && segment.messages > 0)
+            .min_by_key(|(_, segment)| share(segment))
+            .filter(|(_, segment)| share(segment) <= 512)
+            .map(|(&number, _)| number)
+    }
+}

@@ -1,0 +1,246 @@
+//! What is put in is found again; what is removed is not; space comes back.
+
+use std::sync::Arc;
+
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Batch, Config, Freed, Log, OpenError, Place, Recovered, Refused, Removal, Target};
+
+const QUEUE: u32 = 7;
+
+fn config() -> Config {
+    Config { segment_bytes: 16 << 10, secret: 0x5EC2E7, ..Config::default() }
+}
+
+fn new_log(disk: &Arc<SimulatedDisk>) -> Log<SimulatedDisk> {
+    Log::open(Arc::clone(disk), config()).expect("an empty disk can be opened").0
+}
+
+fn reopened(disk: &SimulatedDisk) -> (Log<SimulatedDisk>, Recovered) {
+    Log::open(Arc::new(disk.as_seen()), config()).expect("it can be opened again")
+}
+
+fn committed(log: &mut Log<SimulatedDisk>, batch: &mut Batch) {
+    log.append(batch).expect("there is room");
+    log.sync().expect("the disk works");
+}
+
+fn idle(log: &mut Log<SimulatedDisk>) {
+    while log.turn().expect("the disk works") {
+        log.sync().expect("the disk works");
+    }
+}
+
+fn body(seq: u64) -> Vec<u8> {
+    (0..200 + seq % 700).map(|at| (seq * 31 + at) as u8).collect()
+}
+
+/// Messages `seqs` in one batch each, committed; gives their places.
+fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>) -> Vec<Place> {
+    let mut places = Vec::new();
+    for seq in seqs {
+        let mut batch = Batch::new();
+        let message = batch.message(&[Target { queue: QUEUE, seq, head: &[4, seq as u8] }], &body(seq));
+        committed(log, &mut batch);
+        places.push(batch.place(message));
+    }
+    places
+}
+
+fn declared(disk: &Arc<SimulatedDisk>) -> Log<SimulatedDisk> {
+    let mut log = new_log(disk);
+    let mut batch = Batch::new();
+    batch.declare(QUEUE, &[9; 16], "orders");
+    committed(&mut log, &mut batch);
+    log
+}
+
+fn remove(log: &mut Log<SimulatedDisk>, seqs: impl Iterator<Item = u64>, places: &[Place]) {
+    let mut removal = Removal::new(QUEUE);
+    for seq in seqs {
+        removal.add(seq, places[seq as usize]);
+    }
+    let mut batch = Batch::new();
+    batch.remove(&mut removal);
+    committed(log, &mut batch);
+}
+
+#[test]
+fn messages_are_found_again_in_order_with_their_heads() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let places = put(&mut log, 0..200);
+    remove(&mut log, (0..200).filter(|seq| seq % 3 == 0), &places);
+    let (log, recovered) = reopened(&disk);
+    let [queue] = &recovered.queues[..] else { panic!("one queue") };
+    assert_eq!(queue.declared, Some(([9; 16], "orders".to_owned())));
+    assert_eq!(queue.next_seq, 200);
+    assert_eq!(recovered.scanned_segments, 1);
+    assert_eq!(recovered.gaps, []);
+    let found: Vec<_> = queue.messages().collect();
+    assert_eq!(
+        found.iter().map(|message| message.seq).collect::<Vec<_>>(),
+        (0..200).filter(|seq| seq % 3 != 0).collect::<Vec<_>>()
+    );
+    let mut buffer = Vec::new();
+    for message in found {
+        assert_eq!(message.head, [4, message.seq as u8]);
+        assert_eq!(message.place, places[message.seq as usize]);
+        assert_eq!(log.reader().read(message.place, &mut buffer).expect("it is there"), body(message.seq));
+    }
+}
+
+#[test]
+fn the_newest_state_counts_and_an_empty_one_deletes() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let mut batch = Batch::new();
+    batch.state(QUEUE, b"a", b"1");
+    batch.state(QUEUE, b"b", b"1");
+    batch.state(QUEUE, b"a", b"2");
+    batch.state(QUEUE, b"b", b"");
+    committed(&mut log, &mut batch);
+    let (_, recovered) = reopened(&disk);
+    let states: Vec<(&[u8], &[u8])> =
+        recovered.queues[0].states.iter().map(|(key, value)| (&**key, &**value)).collect();
+    assert_eq!(states, [(&b"a"[..], &b"2"[..])]);
+}
+
+#[test]
+fn segments_without_anything_alive_are_used_again() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let mut batch = Batch::new();
+    batch.state(QUEUE, b"kept", b"for good");
+    committed(&mut log, &mut batch);
+    for round in 0..40 {
+        let places: Vec<Place> = put(&mut log, round * 50..round * 50 + 50);
+        let mut removal = Removal::new(QUEUE);
+        for (at, place) in places.into_iter().enumerate() {
+            removal.add(round * 50 + at as u64, place);
+        }
+        let mut batch = Batch::new();
+        batch.remove(&mut removal);
+        committed(&mut log, &mut batch);
+        idle(&mut log);
+        assert!(log.figures().segments <= 2, "{:?}", log.figures());
+    }
+    assert!(disk.used_bytes() <= 12 * (16 << 10));
+    let (_, recovered) = reopened(&disk);
+    let [queue] = &recovered.queues[..] else { panic!("one queue") };
+    assert!(queue.is_empty());
+    assert_eq!(queue.states.len(), 1);
+    assert_eq!(queue.declared, Some(([9; 16], "orders".to_owned())));
+}
+
+#[test]
+fn one_old_message_is_written_again_and_pins_nothing() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let mut places = put(&mut log, 0..2000);
+    remove(&mut log, (0..2000).filter(|seq| seq % 100 != 50), &places);
+    idle(&mut log);
+    let before = log.figures().segments;
+    while let Some(segment) = log.wants_compacted() {
+        let mut batch = Batch::new();
+        let alive: Vec<u64> =
+            (0..2000).filter(|&seq| seq % 100 == 50 && places[seq as usize].segment == segment).collect();
+        let mut copies = Vec::new();
+        for &seq in &alive {
+            let head = [4, seq as u8];
+            copies.push(batch.copy(places[seq as usize], &[Target { queue: QUEUE, seq, head: &head }]));
+        }
+        committed(&mut log, &mut batch);
+        let mut freed = Freed::default();
+        for (&seq, &copy) in alive.iter().zip(&copies) {
+            freed.add(places[seq as usize]);
+            places[seq as usize] = batch.copied(copy).expect("it was there");
+        }
+        batch.clear();
+        batch.free(&freed);
+        committed(&mut log, &mut batch);
+        idle(&mut log);
+    }
+    assert!(log.figures().segments * 4 < before, "{before} then {:?}", log.figures());
+    let (log, recovered) = reopened(&disk);
+    let mut buffer = Vec::new();
+    let found: Vec<_> = recovered.queues[0].messages().collect();
+    assert_eq!(found.len(), 20);
+    for message in found {
+        assert_eq!(message.place, places[message.seq as usize]);
+        assert_eq!(log.reader().read(message.place, &mut buffer).expect("it is there"), body(message.seq));
+    }
+}
+
+#[test]
+fn a_dropped_queue_is_gone_with_all_it_had() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let places = put(&mut log, 0..100);
+    let mut freed = Freed::default();
+    places.iter().for_each(|&place| freed.add(place));
+    let mut batch = Batch::new();
+    batch.drop_queue(QUEUE, &freed);
+    batch.declare(8, &[8; 16], "other");
+    committed(&mut log, &mut batch);
+    idle(&mut log);
+    let (_, recovered) = reopened(&disk);
+    assert_eq!(recovered.queues.iter().map(|queue| queue.queue).collect::<Vec<_>>(), [8]);
+    assert_eq!(recovered.next_queue, 9);
+}
+
+#[test]
+fn a_message_larger_than_a_segment_gets_one_of_its_own() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let large = vec![0xAB; 100 << 10];
+    let mut batch = Batch::new();
+    let message = batch.message(&[Target { queue: QUEUE, seq: 0, head: &[] }], &large);
+    committed(&mut log, &mut batch);
+    let place = batch.place(message);
+    put(&mut log, 1..60);
+    assert_eq!(log.reader().read(place, &mut Vec::new()).expect("it is there"), large);
+    let (log, recovered) = reopened(&disk);
+    assert_eq!(recovered.queues[0].len(), 60);
+    assert_eq!(log.reader().read(place, &mut Vec::new()).expect("it is there"), large);
+}
+
+#[test]
+fn a_full_disk_refuses_messages_and_takes_removals() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    disk.set_capacity_bytes(10 * (16 << 10));
+    let mut log = declared(&disk);
+    let mut places = Vec::new();
+    let refused = loop {
+        let seq = places.len() as u64;
+        let mut batch = Batch::new();
+        let message = batch.message(&[Target { queue: QUEUE, seq, head: &[] }], &body(seq));
+        match log.append(&mut batch) {
+            Ok(()) => places.push(batch.place(message)),
+            Err(refused) => break refused,
+        }
+        log.sync().expect("the disk works");
+    };
+    assert!(matches!(refused, Refused::NoRoom(_)), "{refused}");
+    for seq in 0..places.len() as u64 {
+        remove(&mut log, seq..=seq, &places);
+        let mut batch = Batch::new();
+        batch.state(QUEUE, b"taken", &seq.to_le_bytes());
+        committed(&mut log, &mut batch);
+        idle(&mut log);
+    }
+    let next = places.len() as u64;
+    put(&mut log, next..next + 20);
+    assert_eq!(reopened(&disk).1.queues[0].len(), 20);
+}
+
+#[test]
+fn another_format_is_refused() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let log = declared(&disk);
+    let segment = 1;
+    assert_eq!(log.figures().segments, 1);
+    // Both copies of the header say version 3.
+    assert!(disk.flip(segment, 8, 1) && disk.flip(segment, 2048 + 8, 1));
+    let refused = Log::open(disk, config()).err().expect("it is refused");
+    assert_eq!(refused, OpenError::Version { segment, found: 3, known: 1 });
+}
