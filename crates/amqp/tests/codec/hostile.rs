@@ -8,7 +8,7 @@ use enmasse_amqp::codec::{
 use enmasse_amqp::types::{Performative, Symbol, Value, condition};
 use proptest::prelude::*;
 
-use crate::strategies;
+use crate::{fuzz, strategies};
 
 fn value_error(bytes: &[u8]) -> DecodeError {
     let error = decode_value(bytes).unwrap_err();
@@ -138,7 +138,16 @@ fn memory_is_in_proportion_to_the_bytes() {
         bytes.extend(content);
         bytes
     };
+    let mut described = b"\x00\xa3\x40".to_vec();
+    described.extend([b'd'; 64]);
+    described.push(0x50);
+    described.extend([1; 10_000]);
+    let mut array = vec![0xf0];
+    array.extend((described.len() as u32 + 4).to_be_bytes());
+    array.extend(10_000_u32.to_be_bytes());
+    array.extend(described);
     let worst = [
+        array,
         list(b"\x40", 100_000),
         list(b"\x45", 100_000),
         list(b"\x00\x40\x40", 30_000),
@@ -363,6 +372,7 @@ proptest! {
             }
             Err(error) => prop_assert!(error.condition.as_str().starts_with("amqp:") && !error.description.is_empty()),
         }
+        fuzz::check_views(body);
         let _ = describe(&bytes);
     }
 }

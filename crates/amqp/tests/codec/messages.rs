@@ -1,8 +1,12 @@
 //! Messages: whole, and scanned in place.
 
 use enmasse_amqp::codec::scan::{self, Broken};
-use enmasse_amqp::codec::{decode_message, encode_message};
+use enmasse_amqp::codec::{decode_message, decode_value, encode_message};
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value, condition};
+use proptest::prelude::*;
+
+use crate::loose::{self, Choice};
+use crate::strategies;
 
 fn full_message() -> Message {
     Message {
@@ -161,4 +165,27 @@ fn to_is_told_from_absent_cut_and_malformed() {
     assert_eq!(scan::find_to(b"\x00\x53\x73\xc0\x04\x03\x40\x40\x44"), Err(Broken::Malformed));
     assert_eq!(scan::find_to(b"\x00\x53\x73\xc0\x06\x03\x40\x40\xa1\x01\xff"), Err(Broken::Malformed));
     assert_eq!(scan::find_to(b"hello"), Err(Broken::Malformed));
+}
+
+/// The same message in another legal encoding.
+fn loosely(message: &[u8], seed: u64) -> Vec<u8> {
+    let mut choice = Choice::new(seed);
+    let (mut bytes, mut rest) = (Vec::new(), message);
+    while !rest.is_empty() {
+        let (section, after) = decode_value(rest).unwrap();
+        loose::encode(&mut bytes, &section, &mut choice);
+        rest = after;
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn messages_are_understood_in_every_legal_encoding(message in strategies::message(), seed in any::<u64>()) {
+        let to = message.properties.as_ref().and_then(|properties| properties.to.as_deref());
+        for bytes in [encoded(&message), loosely(&encoded(&message), seed)] {
+            prop_assert_eq!(scan::find_to(&bytes), Ok(to));
+            prop_assert_eq!(&decode_message(&bytes).unwrap(), &message);
+        }
+    }
 }
