@@ -204,6 +204,12 @@ impl Producer {
         }
     }
 
+    /// As much of its as may wait does. What came back after it was told that it left does not count: the producer
+    /// may have been given its window anew.
+    pub(super) fn is_full(&self, capacity: u32) -> bool {
+        i64::from(self.waiting) + i64::from(self.taken.min(0)) >= i64::from(capacity)
+    }
+
     /// Whether a filter lets its messages through.
     pub(super) fn passes(&self, filter: &Filter) -> bool {
         self.name.as_deref().is_some_and(|name| filter.matches(name))

@@ -36,7 +36,7 @@ impl Router {
         let producer = &mut self.producers[from];
         let key = producer.address;
         let address = &mut self.addresses[key];
-        if address.consumers.is_empty() || producer.waiting >= address.declared.link_capacity {
+        if address.consumers.is_empty() || producer.is_full(address.declared.link_capacity) {
             if arrival.more {
                 producer.incoming = Incoming::Discarded;
             }

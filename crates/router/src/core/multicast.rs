@@ -56,7 +56,7 @@ impl Router {
     ) -> Fanout {
         let producer = &self.producers[from];
         let address = producer.address;
-        let may_wait = producer.waiting < self.addresses[address].declared.link_capacity;
+        let may_wait = !producer.is_full(self.addresses[address].declared.link_capacity);
         let mut fanout = Fanout { message: None, to_wait: 0, missed: u32::from(audience.is_empty()) };
         let (mut sent, mut waiting) = (0, 0);
         if arrival.more {

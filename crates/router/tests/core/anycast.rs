@@ -289,6 +289,26 @@ fn a_refusal_gives_the_credit_back() {
 }
 
 #[test]
+fn what_comes_back_takes_no_room_from_what_the_producer_may_still_send() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(CAPACITY));
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "handed over");
+    }
+    bench.turn();
+    bench.hush();
+    for at in 0..CAPACITY {
+        bench.refuse(at as usize);
+        bench.send(producer, CAPACITY + at, "within the window it was given");
+    }
+    assert_eq!(bench.said(), ["c0 halted"]);
+    bench.send(producer, 2 * CAPACITY, "beyond");
+    assert_eq!(bench.said(), ["p0 20 released"]);
+    bench.credit(consumer, CAPACITY);
+    assert_eq!(bench.said().len(), 2 * CAPACITY as usize);
+}
+
+#[test]
 fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() {
     let mut bench = bench();
     let (producer, gone, other) = (bench.producer(), bench.consumer_elsewhere(4), bench.consumer());
