@@ -126,14 +126,17 @@ impl Shard {
             .iter()
             .map(|entry| {
                 let home = self.home_of(entry);
-                (self.fabric.ports.insert(id.key, link.0, home), home)
+                (self.fabric.ports.insert(id.key, link.0, entry.key, home), home)
             })
             .collect();
         let state = match (attach.role, &places[..]) {
             (Role::Sender, [(port, home), ..]) => {
                 Link::Producer { port: *port, home: *home, window: Window::new(entries[0].link_capacity) }
             }
-            _ => Link::Consumer { ports: places.iter().map(|(port, _)| *port).collect() },
+            _ => Link::Consumer {
+                ports: places.iter().map(|(port, _)| *port).collect(),
+                filter: is_wildcard(name).then(|| name.into()),
+            },
         };
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
@@ -190,7 +193,7 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
 
 /// What a receiver below a multicast address, or with wildcards, wants of it. A receiver of the address's own name
 /// wants what is sent to that name, not to names below.
-fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
+pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
     if !entry.covers_below() {
         return None;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Outcome};
 
-use crate::core::{Arrival, Delivery, PortId, PortRole};
+use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole};
 use crate::table::AddressEntry;
 
 /// Where a payload lies in the batch's bytes.
@@ -53,6 +53,7 @@ pub(super) enum Entry {
     Refused { port: PortId, delivery: DeliveryHead },
     Begun { port: PortId },
     Stall { port: PortId },
+    Retire { address: AddressKey },
     // to the owner of a port
     Transfer { port: PortId, delivery: DeliveryHead },
     Settle { port: PortId, delivery_id: u32, outcome: Outcome },

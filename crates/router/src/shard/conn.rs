@@ -30,8 +30,8 @@ pub struct Peer {
 pub(super) enum Link {
     /// no such link, or one that was refused
     Vacant,
-    /// we send to it: one port, or more where its name has wildcards that reach several addresses
-    Consumer { ports: SmallVec<[PortId; 1]> },
+    /// we send to it: one port, or more where its name has wildcards (`filter`) that reach several addresses
+    Consumer { ports: SmallVec<[PortId; 1]>, filter: Option<Box<str>> },
     /// it sends to us, always to one address
     Producer { port: PortId, home: u16, window: Window },
     /// it sends to us, and each message says where to
@@ -135,7 +135,7 @@ impl Conn {
 
     /// Whether a link we send to listens to several addresses.
     pub(super) fn is_shared(&self, id: u32) -> bool {
-        matches!(self.links.get(id as usize), Some(Link::Consumer { ports }) if ports.len() > 1)
+        matches!(self.links.get(id as usize), Some(Link::Consumer { ports, .. }) if ports.len() > 1)
     }
 
     /// The window of a link that sends to us.

@@ -73,6 +73,16 @@ impl Fabric {
         }
     }
 
+    /// A long delivery of an address that is gone ends on a link that listens to others, too: they may go on.
+    fn break_off(&mut self, conn: u32, link: u32) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        let void = Outgoing { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
+        if state.machine.transfer(LinkId(link), void).is_ok() {
+            self.freed.push((conn, link));
+            self.mark(conn);
+        }
+    }
+
     /// Holds a link that sends to us back, or lets it go on.
     pub(super) fn link_held(&mut self, conn: u32, link: u32, hold: bool) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
@@ -117,6 +127,7 @@ impl Links for Fabric {
             state.starved |= error == SendError::Unsettled;
             return false;
         }
+        port.sending = delivery.more;
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
         } else if !delivery.more && state.is_shared(port.link) {
@@ -207,9 +218,19 @@ impl Links for Fabric {
         let Some(gone) = self.ports.remove(port) else { return };
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);
-        if let Some(Link::Anonymous(anonymous)) = state.links.get_mut(gone.link as usize) {
-            anonymous.routes.retain(|_, route| route.port != port);
-            return;
+        match state.links.get_mut(gone.link as usize) {
+            Some(Link::Anonymous(anonymous)) => {
+                anonymous.routes.retain(|_, route| route.port != port);
+                return;
+            }
+            Some(Link::Consumer { ports, .. }) if ports.len() > 1 => {
+                ports.retain(|other| *other != port);
+                if gone.sending {
+                    self.break_off(gone.conn, gone.link);
+                }
+                return;
+            }
+            _ => {}
         }
         // Its deliveries were answered, or forgotten, where the address lived.
         state.give_up_place(id);

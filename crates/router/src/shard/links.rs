@@ -119,7 +119,7 @@ impl Shard {
         let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
         self.give_up_routes(id, incoming.link);
         let home = self.home_of(&entry);
-        let port = self.fabric.ports.insert(id.key, incoming.link.0, home);
+        let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.key, home);
         self.attach_port(port, home, &entry, PortRole::Producer { anonymous: true, name: full_name(&entry, to) });
         let route = Route { port, home };
         if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {
@@ -211,7 +211,7 @@ impl Shard {
     /// uses it, and one that comes late finds no room and waits for the next word.
     pub(super) fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-        let Some(Link::Consumer { ports }) = conn.links.get(link.0 as usize) else { return };
+        let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return };
         if let [port] = ports[..] {
             self.port_credit(port, credit, drain);
         } else {
@@ -221,7 +221,7 @@ impl Shard {
         }
     }
 
-    fn port_credit(&mut self, port: PortId, credit: u32, drain: bool) {
+    pub(super) fn port_credit(&mut self, port: PortId, credit: u32, drain: bool) {
         if self.fabric.late.has(port) && !self.offer_late(port) {
             return;
         }
@@ -337,7 +337,7 @@ impl Shard {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port),
             Link::Anonymous(anonymous) => self.release_anonymous(*anonymous),
-            Link::Consumer { ports } => {
+            Link::Consumer { ports, .. } => {
                 let mut tokens = std::mem::take(&mut self.settled);
                 conn.machine.take_unsettled(link, |token| tokens.push(token));
                 let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));

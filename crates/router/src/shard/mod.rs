@@ -8,6 +8,7 @@
 //! An address lives on one shard, its home; only the home's router decides about it. `links` connects protocol
 //! events with the router, `fabric` carries the router's answers to links here and elsewhere.
 
+mod apply;
 mod attach;
 mod batch;
 mod conn;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Error, condition};
+use enmasse_amqp::types::Error;
 
 pub use batch::Batch;
 pub use conn::Peer;
@@ -319,6 +320,7 @@ impl Shard {
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
             Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
+            Entry::Retire { address } => router.retire(*address, &apply::deleted(), fabric),
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
@@ -372,28 +374,6 @@ impl Shard {
             self.attach(id, link, attach);
         }
         id
-    }
-
-    /// A new table is in force: links at addresses that are gone are closed with `amqp:resource-deleted`,
-    /// connections of spaces that are gone with `amqp:connection:forced`. Others notice nothing.
-    pub fn apply(&mut self, table: Arc<Table>, removed: &[AddressKey]) {
-        self.table = table;
-        let error = Error::new(condition::RESOURCE_DELETED, "the address was deleted");
-        for key in removed {
-            self.router.retire(*key, &error, &mut self.fabric);
-        }
-        let keys: Vec<usize> = self.fabric.conns.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            let Some(conn) = self.fabric.conns.get_mut(key) else { continue };
-            let Some((key_of_space, _)) = conn.home else { continue };
-            match self.table.space(key_of_space) {
-                Some(space) => conn.home = Some((key_of_space, space.rights(conn.user()))),
-                None => {
-                    let error = Error::new(condition::CONNECTION_FORCED, "the address space was deleted");
-                    self.close(self.id(key as u32), error);
-                }
-            }
-        }
     }
 
     /// Closes a connection with an error; `dirty` names it until its output is written.

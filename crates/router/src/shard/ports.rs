@@ -1,7 +1,7 @@
 //! Ports: each is one link's place at one address. A slot is used again with the next generation, so that what
 //! is still on the way to the old port is recognised and dropped.
 
-use crate::core::PortId;
+use crate::core::{AddressKey, PortId};
 
 /// What a port stands for on the shard that owns its link.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +10,8 @@ pub(super) struct Port {
     pub(super) conn: u32,
     /// key of the link within it
     pub(super) link: u32,
+    /// where messages come from or go to
+    pub(super) address: AddressKey,
     /// the shard where the address lives
     pub(super) home: u16,
     /// deliveries handed to this consumer port so far: the base of its credit limit
@@ -22,6 +24,8 @@ pub(super) struct Port {
     pub(super) refusing: bool,
     /// a drain was asked for while it did
     pub(super) drain: bool,
+    /// the link is in the middle of a long delivery of this consumer port
+    pub(super) sending: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,14 +47,24 @@ impl Ports {
         Self { shard, slots: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, conn: u32, link: u32, home: u16) -> PortId {
+    pub(super) fn insert(&mut self, conn: u32, link: u32, address: AddressKey, home: u16) -> PortId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.port =
-            Some(Port { conn, link, home, handed: 0, unanswered: 0, held: false, refusing: false, drain: false });
+        slot.port = Some(Port {
+            conn,
+            link,
+            address,
+            home,
+            handed: 0,
+            unanswered: 0,
+            held: false,
+            refusing: false,
+            drain: false,
+            sending: false,
+        });
         PortId { shard: self.shard, generation: slot.generation, index }
     }
 
@@ -64,6 +78,10 @@ impl Ports {
     pub(super) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation { slot.port.as_mut() } else { None }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Port> {
+        self.slots.iter().filter_map(|slot| slot.port.as_ref())
     }
 
     pub(super) fn remove(&mut self, id: PortId) -> Option<Port> {
@@ -85,9 +103,9 @@ mod tests {
     #[test]
     fn a_used_again_slot_does_not_answer_to_the_old_port() {
         let mut ports = Ports::new(3);
-        let old = ports.insert(1, 2, 0);
+        let old = ports.insert(1, 2, AddressKey(9), 0);
         assert_eq!(ports.remove(old).map(|port| port.conn), Some(1));
-        let new = ports.insert(7, 8, 0);
+        let new = ports.insert(7, 8, AddressKey(9), 0);
         assert_eq!(new.index, old.index);
         assert!(ports.get(old).is_none());
         assert!(ports.remove(old).is_none());

@@ -2,19 +2,20 @@
 //! of routing runs on one shard and on three, with producers and consumers on shards of their own.
 
 mod net;
+mod plans;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};
 
 use net::{Heard, Net, dynamic_receiver, message_to, plain_init};
 
-const OPEN_SPACE: &str = include_str!("../../../../vectors/plans/open.json");
+pub(crate) const OPEN_SPACE: &str = include_str!("../../../../vectors/plans/open.json");
 
 /// Shards, the shard of the producer, the shard of the consumer. A connection whose first link is elsewhere moves
 /// to its address; one that has a link already (`pin`) stays, and its messages cross.
-const LAYOUTS: [(u16, usize, usize); 3] = [(1, 0, 0), (3, 1, 2), (3, 0, 1)];
+pub(crate) const LAYOUTS: [(u16, usize, usize); 3] = [(1, 0, 0), (3, 1, 2), (3, 0, 1)];
 
-fn pinned(net: &mut Net, shard: usize) -> usize {
+pub(crate) fn pinned(net: &mut Net, shard: usize) -> usize {
     let client = net.simple(shard);
     net.sender(client, None);
     client

@@ -7,6 +7,7 @@ use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, Sess
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Message, Open, Outcome, Properties, Role, SaslInit, Source, Symbol, Target};
 use enmasse_amqp::types::{Body, ReceiverSettleMode, SenderSettleMode};
+use enmasse_router::core::AddressKey;
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
 use enmasse_router::table::Table;
@@ -40,6 +41,9 @@ pub(crate) struct Net {
     pub(crate) shards: Vec<Shard>,
     pub(crate) clients: Vec<Client>,
     pub(crate) facts: Vec<Fact>,
+    table: Arc<Table>,
+    /// addresses that the last plan has no more
+    removed: Vec<AddressKey>,
     now: Time,
 }
 
@@ -68,7 +72,28 @@ impl Net {
         let shards = (0..shards)
             .map(|index| Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(u64::from(index) + 1)))
             .collect();
-        Self { shards, clients: Vec::new(), facts: Vec::new(), now: Time::ZERO }
+        Self { shards, clients: Vec::new(), facts: Vec::new(), table, removed: Vec::new(), now: Time::ZERO }
+    }
+
+    /// A new plan, which every shard takes over.
+    pub(crate) fn apply(&mut self, plan: &str) {
+        self.plan(plan);
+        for shard in 0..self.shards.len() {
+            self.take_over(shard);
+        }
+        self.run();
+    }
+
+    /// A new plan, which the shards have yet to take over.
+    pub(crate) fn plan(&mut self, plan: &str) {
+        let plan: Plan = serde_json::from_str(plan).expect("the plan is in order");
+        let table = Table::compile(&plan, &self.table).expect("the plan compiles");
+        self.removed = self.table.diff(&table).removed.iter().map(|entry| entry.key).collect();
+        self.table = Arc::new(table);
+    }
+
+    pub(crate) fn take_over(&mut self, shard: usize) {
+        self.shards[shard].apply(Arc::clone(&self.table), &self.removed);
     }
 
     /// A client that speaks no SASL, connected to `shard`.

@@ -1,0 +1,94 @@
+//! A new table comes into force.
+
+use std::sync::Arc;
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{Error, condition};
+
+use super::attach::filter;
+use super::batch::Entry;
+use super::conn::Link;
+use super::{ConnId, Shard};
+use crate::core::{AddressKey, PortRole};
+use crate::table::{AddressEntry, Table};
+
+/// Why links at an address that is gone are closed.
+pub(super) fn deleted() -> Error {
+    Error::new(condition::RESOURCE_DELETED, "the address was deleted")
+}
+
+impl Shard {
+    /// A new table is in force: links at addresses that are gone are closed with `amqp:resource-deleted`,
+    /// connections of spaces that are gone with `amqp:connection:forced`. Receivers with wildcards lose only what is
+    /// gone, as long as something is left, and get what is new. Others notice nothing.
+    pub fn apply(&mut self, table: Arc<Table>, removed: &[AddressKey]) {
+        self.table = table;
+        for key in removed {
+            self.router.retire(*key, &deleted(), &mut self.fabric);
+        }
+        self.retire_elsewhere(removed);
+        let keys: Vec<usize> = self.fabric.conns.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.apply_to(self.id(key as u32));
+        }
+    }
+
+    /// A home that has retired an address may have heard since of a link here that did not know it yet: then it is
+    /// told again, after that link.
+    fn retire_elsewhere(&mut self, removed: &[AddressKey]) {
+        let mut homes: Vec<(u16, AddressKey)> =
+            self.fabric.ports.iter().map(|port| (port.home, port.address)).collect();
+        homes.retain(|(home, address)| *home != self.fabric.index && removed.contains(address));
+        homes.sort_unstable();
+        homes.dedup();
+        for (home, address) in homes {
+            self.fabric.outboxes[home as usize].push(Entry::Retire { address });
+        }
+    }
+
+    fn apply_to(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some((space, _)) = conn.home else { return };
+        match self.table.space(space) {
+            Some(found) => {
+                conn.home = Some((space, found.rights(conn.user())));
+                self.widen(id);
+            }
+            None => self.close(id, Error::new(condition::CONNECTION_FORCED, "the address space was deleted")),
+        }
+    }
+
+    /// Receivers with wildcards listen to the addresses that are new, too.
+    fn widen(&mut self, id: ConnId) {
+        let links = self.fabric.conns[id.key()].links.len() as u32;
+        for link in (0..links).map(LinkId) {
+            for (entry, name) in self.unheard(id, link) {
+                let home = self.home_of(&entry);
+                let port = self.fabric.ports.insert(id.key, link.0, entry.key, home);
+                let conn = &mut self.fabric.conns[id.key()];
+                if let Some(Link::Consumer { ports, .. }) = conn.links.get_mut(link.0 as usize) {
+                    ports.push(port);
+                }
+                let credit = conn.machine.credit(link);
+                self.attach_port(port, home, &entry, PortRole::Consumer { filter: filter(&entry, &name) });
+                self.port_credit(port, credit, false);
+            }
+        }
+    }
+
+    /// The addresses that a link with wildcards reaches and does not listen to, with its name.
+    fn unheard(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Box<str>)> {
+        let conn = &self.fabric.conns[id.key()];
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let (Some(Link::Consumer { ports, filter: Some(name) }), Some(space)) =
+            (conn.links.get(link.0 as usize), space)
+        else {
+            return Vec::new();
+        };
+        let heard = |entry: &AddressEntry| {
+            ports.iter().any(|port| self.fabric.ports.get(*port).is_some_and(|port| port.address == entry.key))
+        };
+        let reached = space.resolve_receiver(name).into_iter();
+        reached.filter(|entry| !heard(entry)).map(|entry| (Arc::clone(entry), name.clone())).collect()
+    }
+}

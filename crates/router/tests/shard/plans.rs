@@ -1,0 +1,95 @@
+//! Plans that follow one another: what links notice of addresses that go and come.
+
+use enmasse_amqp::types::condition;
+
+use crate::net::{Heard, Net};
+use crate::{LAYOUTS, OPEN_SPACE, pinned};
+
+/// The open space with one more multicast address.
+fn with_other(uid: &str) -> String {
+    let limits = "\"limits\": {\"linkCapacity\": 1000, \"messageSize\": null}";
+    let other = format!("{{\"uid\": \"{uid}\", \"name\": \"other\", \"type\": \"multicast\", {limits}}}");
+    OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{other},"), 1)
+}
+
+fn bodies(net: &mut Net, client: usize) -> Vec<Vec<u8>> {
+    net.messages(client).into_iter().map(|(_, body)| body).collect()
+}
+
+#[test]
+fn links_at_an_address_that_is_deleted_are_closed() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, &with_other("1"));
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "other", 10);
+        net.sender(sender, Some("other"));
+        net.apply(OPEN_SPACE);
+        for client in [sender, receiver] {
+            assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_with_wildcards_loses_what_is_deleted_and_keeps_the_rest() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, &with_other("1"));
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "+", 10);
+        let (doomed, out) = (net.sender(sender, Some("other")), net.sender(sender, Some("multicast")));
+        net.piece(sender, doomed, b"not to be ended", true, true, true);
+        net.apply(OPEN_SPACE);
+        assert_eq!(net.detached(receiver), None);
+        assert_eq!(bodies(&mut net, receiver), [b"not to be ended"], "which is void now");
+        net.send(sender, out, b"rest", true);
+        assert_eq!(bodies(&mut net, receiver), [b"rest"], "once");
+    }
+}
+
+#[test]
+fn a_receiver_with_wildcards_loses_its_link_with_the_last_address() {
+    let mut net = Net::new(1, &with_other("1"));
+    let receiver = pinned(&mut net, 0);
+    net.receiver(receiver, "oth/#", 10);
+    assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::NOT_FOUND));
+    let receiver = pinned(&mut net, 0);
+    net.receiver(receiver, "other/#", 10);
+    net.apply(OPEN_SPACE);
+    assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
+}
+
+#[test]
+fn a_receiver_with_wildcards_listens_to_what_is_declared_later() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let into = net.receiver(receiver, "#", 1);
+        net.apply(&with_other("1"));
+        let out = net.sender(sender, Some("other"));
+        net.send(sender, out, b"one", true);
+        assert_eq!(bodies(&mut net, receiver), [b"one"], "with the credit it has");
+        net.apply(OPEN_SPACE);
+        net.apply(&with_other("2"));
+        net.grant(receiver, into, 5);
+        let again = net.sender(sender, Some("other/x"));
+        net.send(sender, again, b"another", true);
+        assert_eq!(bodies(&mut net, receiver), [b"another"]);
+        assert!(!net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Detach { .. })));
+    }
+}
+
+#[test]
+fn a_link_that_came_to_a_deleted_address_by_another_shard_is_closed_all_the_same() {
+    for deleted_first in [0, 1] {
+        let mut net = Net::new(2, &with_other("1"));
+        let (here, there) = (pinned(&mut net, 0), pinned(&mut net, 1));
+        net.receiver(here, "other", 10);
+        net.plan(OPEN_SPACE);
+        net.take_over(deleted_first);
+        net.receiver(there, "other", 10);
+        net.take_over(1 - deleted_first);
+        net.run();
+        let error = net.detached(there).expect("nothing is left to receive from");
+        assert!([condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition), "{error:?}");
+    }
+}
