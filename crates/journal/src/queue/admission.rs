@@ -5,13 +5,21 @@ use super::consumers::Refused;
 use super::effect::{Admission, Effect, Refusal, Stored};
 use super::entry::{Mark, Place, Seq, State, Step};
 use super::head::{Head, Record};
-use super::settings::Full;
+use super::settings::{Full, Grouping};
 
 impl Queue {
     /// A message has come. If it is to be stored it has its place in the order from now on, and can be had once it is
     /// [`committed`](Queue::committed).
     pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
-        if let Some(refusal) = self.refusal(head) {
+        if head.size_bytes > self.settings.limits.message_bytes {
+            self.figures.refused += 1;
+            return Admission::Refuse(Refusal::MessageSize(self.settings.limits.message_bytes));
+        }
+        // Before the bounds: what is here already needs no room.
+        if let Some(answer) = self.known(now, head) {
+            return answer;
+        }
+        if let Some(refusal) = self.fullness(head) {
             self.figures.refused += 1;
             return Admission::Refuse(refusal);
         }
@@ -29,13 +37,16 @@ impl Queue {
         let at = self.next;
         self.next += 1;
         self.insert(at, &record);
-        Admission::Store(Stored { seq: Seq(at), record, markers: [None, None] })
+        Admission::Store(Stored { seq: Seq(at), record, markers: self.seen.note(now, at, head) })
     }
 
     pub(super) fn insert(&mut self, at: u64, record: &Record) {
         let mut entry = record.entry();
         entry.set(Mark::Keyed, record.key.is_some());
         entry.set(Mark::Timed, record.due.is_some());
+        if let Some(group) = record.group.filter(|_| self.settings.grouping != Grouping::Off) {
+            entry.group = self.groups.join(group.digest, record.priority.get(), at);
+        }
         self.index.push(at, entry);
         if let Some(key) = record.key {
             self.values.insert(at, key);
@@ -47,11 +58,8 @@ impl Queue {
         self.depths[State::Offered as usize] += 1;
     }
 
-    fn refusal(&self, head: &Head) -> Option<Refusal> {
+    fn fullness(&self, head: &Head) -> Option<Refusal> {
         let limits = &self.settings.limits;
-        if head.size_bytes > limits.message_bytes {
-            return Some(Refusal::MessageSize(limits.message_bytes));
-        }
         if self.settings.full != Full::Reject {
             return None;
         }
@@ -73,6 +81,7 @@ impl Queue {
         entry.place = place;
         let (timed, expires) = (entry.has(Mark::Timed), entry.expires());
         self.figures.enqueued += 1;
+        self.seen.commit(at);
         if timed {
             self.step(at, Step::Schedule);
             if expires != 0 {
@@ -97,6 +106,7 @@ impl Queue {
             return false;
         }
         self.take_out(seq.0);
+        self.seen.withdraw(seq.0);
         true
     }
 

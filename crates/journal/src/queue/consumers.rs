@@ -114,8 +114,9 @@ pub(super) struct Consumers {
 }
 
 impl Consumers {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self { single: settings.sharing == Sharing::SingleActive, ..Self::default() }
+    pub(super) fn configure(&mut self, settings: &Settings) {
+        self.single = settings.sharing == Sharing::SingleActive;
+        self.choose_active();
     }
 
     pub(super) fn len(&self) -> u32 {

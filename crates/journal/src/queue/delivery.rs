@@ -3,7 +3,7 @@
 use super::Queue;
 use super::consumers::{Candidates, Consume, ConsumerId, Refused};
 use super::effect::{Item, Next, Verdict};
-use super::entry::{Mark, Step};
+use super::entry::{Entry, Mark, Step};
 use super::index::Class;
 
 /// Expired messages that are passed over in one call.
@@ -22,7 +22,9 @@ impl Queue {
 
     /// A consumer has gone. Settle what it held first, with its own outcomes or as failed.
     pub fn detach(&mut self, id: ConsumerId) {
-        self.consumers.detach(id);
+        if self.consumers.detach(id).is_some() {
+            self.free_groups(id);
+        }
     }
 
     /// The key that the consumer was attached with.
@@ -34,6 +36,9 @@ impl Queue {
     /// Whether a consumer can be handed messages.
     pub fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
         self.consumers.set_credit(id, has_credit);
+        if has_credit && self.groups.any_of(id) {
+            self.consumers.wake(id);
+        }
     }
 
     /// Who may be given a message now: all of one priority, the highest that has any.
@@ -44,7 +49,7 @@ impl Queue {
 
     #[inline]
     fn has_loose(&self) -> bool {
-        self.index.priorities(Class::Loose) != 0
+        self.index.priorities(Class::Loose) != 0 || self.groups.any_free()
     }
 
     /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only one that attached
@@ -61,7 +66,7 @@ impl Queue {
             return self.walk(now, id, &mut accepts);
         }
         for _ in 0..SHARE {
-            let Some(at) = self.best() else {
+            let Some(at) = self.best(id) else {
                 self.consumers.sleep(id);
                 return Next::Nothing;
             };
@@ -74,8 +79,14 @@ impl Queue {
         Next::Later
     }
 
-    fn best(&self) -> Option<u64> {
-        self.index.first(Class::Loose).map(|(_, at)| at)
+    /// Of what a consumer may have the first: 9 - priority and number decide.
+    #[inline]
+    fn best(&self, id: ConsumerId) -> Option<u64> {
+        let loose = self.index.first(Class::Loose).map(|(priority, at)| (9 - priority, at));
+        match (loose, self.groups.first_for(id)) {
+            (Some(loose), Some(grouped)) => Some(loose.min(grouped).1),
+            (loose, grouped) => loose.or(grouped).map(|(_, at)| at),
+        }
     }
 
     /// Hands a waiting message to a consumer.
@@ -85,8 +96,13 @@ impl Queue {
             return Next::Nothing;
         }
         self.index.hide(at);
+        let mut group = Entry::NO_GROUP;
         if let Some(entry) = self.index.get_mut(at) {
             entry.holder = id.0;
+            group = entry.group;
+        }
+        if group != Entry::NO_GROUP {
+            self.bind_group(group, at, id);
         }
         if let Some(consumer) = self.consumers.get_mut(id) {
             consumer.outstanding += 1;
@@ -98,7 +114,10 @@ impl Queue {
     /// A consumer holds a message no more; its name.
     #[inline]
     pub(super) fn let_go(&mut self, at: u64) -> Option<u64> {
-        let id = ConsumerId(self.index.get(at)?.holder);
+        let (id, group) = self.index.get(at).map(|entry| (ConsumerId(entry.holder), entry.group))?;
+        if group != Entry::NO_GROUP {
+            self.loosen_group(group);
+        }
         let consumer = self.consumers.get_mut(id)?;
         consumer.outstanding = consumer.outstanding.saturating_sub(1);
         let name = consumer.name;

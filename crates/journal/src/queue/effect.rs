@@ -25,6 +25,8 @@ pub struct Item {
     pub expires: Option<u64>,
     /// `delivery-count`: failed deliveries
     pub failures: u16,
+    /// digest of its group
+    pub group: Option<u64>,
     /// where it is in its life
     pub state: State,
 }
@@ -145,6 +147,9 @@ pub enum Refusal {
     /// `limits.bytes`
     #[error("the address is full: it holds {0} bytes")]
     Bytes(u64),
+    /// [`NUMBERED_PRODUCERS_MAX`](super::NUMBERED_PRODUCERS_MAX)
+    #[error("the address knows as many numbered producers as it can remember")]
+    NumberedProducers,
     /// `limits.message_bytes`
     #[error("a message of this address may have at most {0} bytes")]
     MessageSize(u32),

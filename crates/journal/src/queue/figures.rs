@@ -19,6 +19,8 @@ pub struct Figures {
     pub bytes: u64,
     /// since when the oldest message that can be had is here, milliseconds since 1970
     pub oldest: Option<u64>,
+    /// message groups that have messages
+    pub groups: u64,
     /// consumers attached
     pub consumers: u32,
     /// producers attached

@@ -39,9 +39,13 @@ mod delivery;
 mod effect;
 mod entry;
 mod figures;
+mod groups;
 mod head;
 mod index;
+mod manage;
 mod outcome;
+mod restore;
+mod seen;
 mod settings;
 mod state;
 mod timer;
@@ -53,7 +57,9 @@ use std::collections::HashMap;
 use barred::Barred;
 use consumers::Consumers;
 use entry::{Entry, Mark, Step};
+use groups::Groups;
 use index::{Class, Index};
+use seen::Seen;
 use timer::Timers;
 use values::Values;
 
@@ -62,6 +68,9 @@ pub use effect::{Admission, Cause, Effect, Item, Next, Outcome, Refusal, Stored,
 pub use entry::{Place, Seq, State};
 pub use figures::Figures;
 pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
+pub use manage::{Operation, Progress, Slice};
+pub use restore::{OutOfOrder, Restored};
+pub use seen::NUMBERED_PRODUCERS_MAX;
 pub use settings::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
 pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
 
@@ -82,6 +91,8 @@ pub struct Queue {
     /// under which number the log knows those that were renamed
     names: HashMap<u64, u64>,
     values: Values,
+    groups: Groups,
+    seen: Seen,
     figures: Figures,
 }
 
@@ -89,9 +100,9 @@ impl Queue {
     /// An empty queue whose first message gets the number `next`: above all that were ever given out for this address.
     #[must_use]
     pub fn new(settings: Settings, next: Seq) -> Self {
-        Self {
-            consumers: Consumers::new(&settings),
-            settings,
+        let mut queue = Self {
+            consumers: Consumers::default(),
+            settings: Settings::default(),
             index: Index::default(),
             next: next.0,
             bytes: 0,
@@ -101,8 +112,12 @@ impl Queue {
             barred: Barred::default(),
             names: HashMap::new(),
             values: Values::default(),
+            groups: Groups::default(),
+            seen: Seen::default(),
             figures: Figures::default(),
-        }
+        };
+        queue.reconfigure(settings);
+        queue
     }
 
     /// What was declared.
@@ -146,6 +161,7 @@ impl Queue {
             uncommitted: self.depth_in(State::Offered),
             bytes: self.bytes,
             oldest: self.oldest().and_then(|at| self.index.get(at)).map(Entry::enqueued),
+            groups: self.groups.len() as u64,
             consumers: self.consumers.len(),
             producers: self.producers,
             ..self.figures
@@ -155,7 +171,12 @@ impl Queue {
     /// Bytes of memory on the heap, as asked of the allocator; ordered sets are estimated.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.index.heap_bytes() + self.timers.heap_bytes() + self.values.heap_bytes() + self.names.capacity() * 16
+        self.index.heap_bytes()
+            + self.timers.heap_bytes()
+            + self.values.heap_bytes()
+            + self.groups.heap_bytes()
+            + self.seen.heap_bytes()
+            + self.names.capacity() * 16
     }
 
     /// The waiting message with the lowest number.
@@ -183,33 +204,49 @@ impl Queue {
         if !entry.step(step) {
             return false;
         }
+        let (after, group) = (entry.state(), entry.group);
         self.depths[before as usize] -= 1;
-        self.depths[entry.state() as usize] += 1;
+        self.depths[after as usize] += 1;
+        if group != Entry::NO_GROUP && (before == State::Delayed || after == State::Delayed) {
+            self.groups.count_delayed(group, if after == State::Delayed { 1 } else { -1 });
+        }
         true
     }
 
     /// A message waits: it is shown to those who may have it.
     fn appear(&mut self, at: u64) {
         let Some(entry) = self.index.get(at) else { return };
-        let (expires, priority, grouped) = (entry.expires(), entry.priority(), entry.grouped());
+        let (expires, priority, group) = (entry.expires(), entry.priority(), entry.group);
+        let grouped = entry.grouped();
         if expires != 0 {
             self.index.note_expiry(at, expires);
         }
         self.index.show(at, if grouped { Class::Grouped } else { Class::Loose });
-        if !self.consumers.walkers.is_empty() {
-            self.tell_walkers(priority, at);
+        if grouped {
+            self.tell_group(group, priority, at);
+        }
+        for index in 0..self.consumers.walkers.len() {
+            self.tell_walker(self.consumers.walkers[index], priority, at);
         }
     }
 
-    fn tell_walkers(&mut self, priority: u8, at: u64) {
-        for index in 0..self.consumers.walkers.len() {
-            let id = self.consumers.walkers[index];
-            let Some(consumer) = self.consumers.get_mut(id) else { continue };
-            if let Some(walker) = consumer.walker.as_mut().filter(|_| !consumer.browses) {
-                walker.tell(priority, at);
-            }
-            self.consumers.wake(id);
+    /// A message cannot be had any more, and stays here.
+    fn disappear(&mut self, at: u64) {
+        self.index.hide(at);
+        if let Some(group) = self.index.get(at).map(|entry| entry.group).filter(|group| *group != Entry::NO_GROUP) {
+            self.refresh_group(group);
         }
+    }
+
+    /// There is a message that a walker may not come to by itself.
+    fn tell_walker(&mut self, id: ConsumerId, priority: u8, at: u64) {
+        let Some(consumer) = self.consumers.get_mut(id) else { return };
+        let browses = consumer.browses;
+        let Some(walker) = consumer.walker.as_mut() else { return };
+        if !browses {
+            walker.tell(priority, at);
+        }
+        self.consumers.wake(id);
     }
 
     #[inline]
@@ -226,6 +263,7 @@ impl Queue {
             enqueued: entry.enqueued(),
             expires: Some(entry.expires()).filter(|at| *at != 0),
             failures: entry.failures(),
+            group: if entry.grouped() { self.groups.digest(entry.group) } else { None },
             state: entry.state(),
         })
     }
@@ -234,6 +272,12 @@ impl Queue {
     fn take_out(&mut self, at: u64) {
         let Some(entry) = self.index.remove(at) else { return };
         self.depths[entry.state() as usize] -= 1;
+        if entry.grouped() {
+            if entry.state() == State::Delayed {
+                self.groups.count_delayed(entry.group, -1);
+            }
+            self.leave_group(entry.group);
+        }
         self.bytes -= u64::from(entry.size);
         if entry.has(Mark::Renamed) {
             self.names.remove(&at);
@@ -259,6 +303,9 @@ impl Queue {
         self.names.insert(new, id);
         self.index.push(new, entry);
         self.values.rename(at, new);
+        if entry.grouped() {
+            self.groups.line_up(entry.group, entry.priority(), new);
+        }
         new
     }
 }

@@ -106,6 +106,7 @@ impl Queue {
 
     fn delay(&mut self, at: u64, due: u64) {
         self.step(at, Step::Delay);
+        self.disappear(at);
         self.timers.push(due, at);
         let expires = self.index.get(at).map_or(0, |entry| entry.expires());
         if expires != 0 {
@@ -148,7 +149,7 @@ impl Queue {
         if !self.step(at, Step::Divert) {
             return false;
         }
-        self.index.hide(at);
+        self.disappear(at);
         self.figures.diverted[cause as usize] += 1;
         if let Some(item) = self.item(at) {
             sink(Effect::Divert { item, to, cause });

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::Queue;
 use super::consumers::ConsumerId;
 use super::effect::{Item, Next, Verdict};
-use super::entry::{Mark, Step};
+use super::entry::{Entry, Mark, Step};
 use super::head::Priority;
 use super::index::Class;
 
@@ -42,11 +42,13 @@ impl Walker {
         }
     }
 
-    /// It has looked at this one.
-    fn pass(&mut self, priority: u8, at: u64) {
-        if !self.returned.remove(&(9 - priority, at)) {
+    /// It has looked at this one. Whether it had come to it before.
+    fn pass(&mut self, priority: u8, at: u64) -> bool {
+        let again = self.returned.remove(&(9 - priority, at));
+        if !again {
             self.cursor[priority as usize] = at + 1;
         }
+        again
     }
 }
 
@@ -112,7 +114,15 @@ impl Queue {
             if matches!(look, Look::Unread) {
                 return self.item(at).map_or(Next::Nothing, Next::Unread);
             }
-            walker.pass(priority, at);
+            let group = self.index.get(at).map_or(Entry::NO_GROUP, |entry| entry.group);
+            if walker.pass(priority, at)
+                && group != Entry::NO_GROUP
+                && self.groups.lets(group, id)
+                && let Some((priority, after)) = self.after_in_group(group, priority, at)
+            {
+                // It had passed the group when that was another's.
+                walker.tell(priority, after);
+            }
             match look {
                 Look::Lapse if !browses => self.lapse(at),
                 Look::Give if browses => return self.item(at).map_or(Next::Nothing, Next::Message),
@@ -129,7 +139,8 @@ impl Queue {
             return Look::Lapse;
         }
         let barred = entry.has(Mark::Barred) && self.barred.is_barred(at, consumer.name);
-        if !consumer.browses && barred {
+        let elsewhere = entry.grouped() && !self.groups.lets(entry.group, id);
+        if !consumer.browses && (barred || elsewhere) {
             return Look::Skip;
         }
         if !consumer.selects {
@@ -145,7 +156,7 @@ impl Queue {
     /// Takes an expired message out of reach; the next timeout deals with it.
     pub(super) fn lapse(&mut self, at: u64) {
         if self.step(at, Step::Lapse) {
-            self.index.hide(at);
+            self.disappear(at);
         }
     }
 }

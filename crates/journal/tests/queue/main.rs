@@ -1,6 +1,11 @@
 //! The queue, semantic by semantic, and against a naive model of it.
 
+mod admission;
+mod groups;
+mod manage;
 mod order;
 mod outcomes;
+mod restart;
+mod sharing;
 mod times;
 mod world;

@@ -1,0 +1,320 @@
+//! Message groups: which consumer has which, and what of each is next.
+//!
+//! Each group keeps its waiting messages in a lane a priority, and only its first one, its head, competes: in one
+//! ordered set with the heads of its consumer's other groups, or with those that are nobody's. So a consumer never
+//! looks at what belongs to another, however much of it there is.
+//!
+//! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use super::Queue;
+use super::consumers::ConsumerId;
+use super::entry::Mark;
+use super::index::Index;
+use super::settings::Grouping;
+
+/// Holds the groups that nobody has; no consumer is called so.
+const NOBODY: u32 = u32::MAX;
+
+/// The messages of one priority of a group, in order. Those that left are passed over when they come to the front.
+#[derive(Debug)]
+struct Lane {
+    priority: u8,
+    /// numbers in `line` count from here
+    base: u64,
+    line: VecDeque<u32>,
+    /// all before it have left `line`
+    passed: u64,
+    /// those that came back after that
+    returned: BTreeSet<u64>,
+}
+
+impl Lane {
+    fn new(priority: u8, at: u64) -> Self {
+        Self { priority, base: at, line: VecDeque::new(), passed: at, returned: BTreeSet::new() }
+    }
+
+    /// A message behind all others.
+    fn push(&mut self, at: u64) {
+        if u32::try_from(at - self.base).is_err() {
+            self.rebase(at);
+        }
+        self.line.push_back((at - self.base) as u32);
+    }
+
+    /// Numbers have grown beyond what counts from `base`. What is too old for the new one is kept as returned.
+    #[cold]
+    fn rebase(&mut self, at: u64) {
+        let line = std::mem::take(&mut self.line);
+        let base = std::mem::replace(&mut self.base, at);
+        self.returned.extend(line.into_iter().map(|delta| base + u64::from(delta)));
+        self.passed = at;
+    }
+
+    /// A message can be had.
+    fn tell(&mut self, at: u64) {
+        if at < self.passed {
+            self.returned.insert(at);
+        }
+    }
+
+    /// The first message that can be had; what is before it cannot and is passed.
+    fn first(&mut self, index: &Index) -> Option<u64> {
+        while let Some(at) = self.returned.first().copied() {
+            if index.is_shown(at) {
+                return Some(at);
+            }
+            self.returned.pop_first();
+        }
+        while let Some(delta) = self.line.front() {
+            let at = self.base + u64::from(*delta);
+            if index.is_shown(at) {
+                return Some(at);
+            }
+            self.line.pop_front();
+            self.passed = at + 1;
+        }
+        None
+    }
+
+    /// The first message that can be had and is not before `at`.
+    fn not_before(&self, index: &Index, at: u64) -> Option<u64> {
+        let returned = self.returned.range(at..).copied().find(|at| index.is_shown(*at));
+        let from = self.line.partition_point(|delta| self.base + u64::from(*delta) < at);
+        let mut line = self.line.range(from..).map(|delta| self.base + u64::from(*delta));
+        [returned, line.find(|at| index.is_shown(*at))].into_iter().flatten().min()
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    digest: u64,
+    holder: u32,
+    /// messages that consumers hold
+    held: u32,
+    /// messages that wait for their next attempt
+    delayed: u32,
+    /// messages that are here, in whatever state
+    members: u32,
+    /// where it stands among the heads: holder, 9 - priority, number
+    head: Option<(u32, u8, u64)>,
+    /// the highest priority first
+    lanes: Vec<Lane>,
+}
+
+/// All groups of a queue that have messages.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    slots: Vec<Option<Group>>,
+    free: Vec<u32>,
+    by_digest: HashMap<u64, u32>,
+    /// holder, 9 - priority, number, group
+    heads: BTreeSet<(u32, u8, u64, u32)>,
+}
+
+impl Groups {
+    /// A message of a group comes in: the slot of the group.
+    pub(super) fn join(&mut self, digest: u64, priority: u8, at: u64) -> u32 {
+        let slot = *self.by_digest.entry(digest).or_insert_with(|| {
+            let group =
+                Group { digest, holder: NOBODY, held: 0, delayed: 0, members: 0, head: None, lanes: Vec::new() };
+            match self.free.pop() {
+                Some(slot) => {
+                    self.slots[slot as usize] = Some(group);
+                    slot
+                }
+                None => {
+                    self.slots.push(Some(group));
+                    (self.slots.len() - 1) as u32
+                }
+            }
+        });
+        if let Some(group) = self.get_mut(slot) {
+            group.members += 1;
+        }
+        self.line_up(slot, priority, at);
+        slot
+    }
+
+    /// A message stands behind all others of its group.
+    pub(super) fn line_up(&mut self, slot: u32, priority: u8, at: u64) {
+        let Some(group) = self.get_mut(slot) else { return };
+        let place = group.lanes.binary_search_by(|lane| priority.cmp(&lane.priority));
+        let place = place.unwrap_or_else(|place| {
+            group.lanes.insert(place, Lane::new(priority, at));
+            place
+        });
+        group.lanes[place].push(at);
+    }
+
+    fn get_mut(&mut self, slot: u32) -> Option<&mut Group> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn get(&self, slot: u32) -> Option<&Group> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    pub(super) fn digest(&self, slot: u32) -> Option<u64> {
+        self.get(slot).map(|group| group.digest)
+    }
+
+    /// Groups that have messages.
+    pub(super) fn len(&self) -> usize {
+        self.by_digest.len()
+    }
+
+    /// A message waits for its next attempt, or not any more.
+    pub(super) fn count_delayed(&mut self, slot: u32, change: i32) {
+        if let Some(group) = self.get_mut(slot) {
+            group.delayed = group.delayed.saturating_add_signed(change);
+        }
+    }
+
+    /// Whether there is a group that nobody has.
+    #[inline]
+    pub(super) fn any_free(&self) -> bool {
+        self.heads.last().is_some_and(|(holder, ..)| *holder == NOBODY)
+    }
+
+    /// The first message of the groups of a consumer, or of nobody: 9 - priority, number.
+    fn first_of(&self, holder: u32) -> Option<(u8, u64)> {
+        let (found, inverse, at, _) = *self.heads.range((holder, 0, 0, 0)..).next()?;
+        (found == holder).then_some((inverse, at))
+    }
+
+    /// The first message that a consumer may have: 9 - priority, number.
+    #[inline]
+    pub(super) fn first_for(&self, id: ConsumerId) -> Option<(u8, u64)> {
+        if self.heads.is_empty() {
+            return None;
+        }
+        [self.first_of(id.0), self.first_of(NOBODY)].into_iter().flatten().min()
+    }
+
+    /// Whether there is one that only this consumer may have.
+    pub(super) fn any_of(&self, id: ConsumerId) -> bool {
+        !self.heads.is_empty() && self.first_of(id.0).is_some()
+    }
+
+    /// Whether a consumer may have messages of a group now.
+    pub(super) fn lets(&self, slot: u32, id: ConsumerId) -> bool {
+        let head = self.get(slot).and_then(|group| group.head);
+        head.is_some_and(|(holder, ..)| holder == NOBODY || holder == id.0)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let lanes = self.slots.iter().flatten().flat_map(|group| &group.lanes);
+        let lines: usize =
+            lanes.map(|lane| size_of::<Lane>() + lane.line.capacity() * 4 + lane.returned.len() * 12).sum();
+        lines
+            + self.slots.capacity() * size_of::<Option<Group>>()
+            + self.free.capacity() * 4
+            + self.by_digest.capacity() * 17
+            + self.heads.len() * 32
+    }
+}
+
+impl Queue {
+    /// A message of a group can be had, for the first time or again.
+    pub(super) fn tell_group(&mut self, slot: u32, priority: u8, at: u64) {
+        if let Some(group) = self.groups.get_mut(slot)
+            && let Some(lane) = group.lanes.iter_mut().find(|lane| lane.priority == priority)
+        {
+            lane.tell(at);
+        }
+        self.refresh_group(slot);
+    }
+
+    /// A consumer has taken a message of a group: the group is its own, unless the message says it ends here.
+    pub(super) fn bind_group(&mut self, slot: u32, at: u64, id: ConsumerId) {
+        let closes = self.index.get(at).is_some_and(|entry| entry.has(Mark::ClosesGroup));
+        let per_key = self.settings.grouping == Grouping::PerKey;
+        let Some(group) = self.groups.get_mut(slot) else { return };
+        group.held += 1;
+        group.holder = if closes && !per_key { NOBODY } else { id.0 };
+        self.refresh_group(slot);
+    }
+
+    /// A consumer holds one message of a group less.
+    pub(super) fn loosen_group(&mut self, slot: u32) {
+        let per_key = self.settings.grouping == Grouping::PerKey;
+        let Some(group) = self.groups.get_mut(slot) else { return };
+        group.held = group.held.saturating_sub(1);
+        if per_key && group.held == 0 {
+            group.holder = NOBODY;
+        }
+    }
+
+    /// A message of a group is forgotten; a group without messages is too.
+    pub(super) fn leave_group(&mut self, slot: u32) {
+        let Some(group) = self.groups.get_mut(slot) else { return };
+        group.members -= 1;
+        if group.members > 0 {
+            return self.refresh_group(slot);
+        }
+        let digest = group.digest;
+        if let Some((holder, inverse, at)) = group.head {
+            self.groups.heads.remove(&(holder, inverse, at, slot));
+        }
+        self.groups.slots[slot as usize] = None;
+        self.groups.free.push(slot);
+        self.groups.by_digest.remove(&digest);
+    }
+
+    /// The groups of a consumer that has gone are nobody's.
+    pub(super) fn free_groups(&mut self, id: ConsumerId) {
+        while let Some((holder, _, _, slot)) = self.groups.heads.range((id.0, 0, 0, 0)..).next().copied() {
+            if holder != id.0 {
+                return;
+            }
+            self.refresh_group(slot);
+        }
+    }
+
+    /// Puts the head of a group where it belongs now.
+    pub(super) fn refresh_group(&mut self, slot: u32) {
+        let per_key = self.settings.grouping == Grouping::PerKey;
+        let index = &self.index;
+        let Some(group) = self.groups.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let mut blocked = per_key && group.delayed > 0;
+        if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
+            // Its consumer has gone. What it held is still outstanding until it is settled.
+            blocked |= per_key && group.held > 0;
+            group.holder = if blocked { group.holder } else { NOBODY };
+        }
+        let first = group.lanes.iter_mut().find_map(|lane| Some((9 - lane.priority, lane.first(index)?)));
+        let head = first.filter(|_| !blocked).map(|(inverse, at)| (group.holder, inverse, at));
+        let before = std::mem::replace(&mut group.head, head);
+        if before == head {
+            return;
+        }
+        if let Some((holder, inverse, at)) = before {
+            self.groups.heads.remove(&(holder, inverse, at, slot));
+        }
+        if let Some((holder, inverse, at)) = head {
+            self.groups.heads.insert((holder, inverse, at, slot));
+            self.announce_head(holder, 9 - inverse, at);
+        }
+    }
+
+    /// Those that may have the head of a group, and would not come to it by themselves.
+    fn announce_head(&mut self, holder: u32, priority: u8, at: u64) {
+        if holder != NOBODY {
+            self.tell_walker(ConsumerId(holder), priority, at);
+            self.consumers.wake(ConsumerId(holder));
+            return;
+        }
+        for index in 0..self.consumers.walkers.len() {
+            self.tell_walker(self.consumers.walkers[index], priority, at);
+        }
+    }
+
+    /// After a message of a group that a walker had passed before: the next one of the group.
+    pub(super) fn after_in_group(&self, slot: u32, priority: u8, at: u64) -> Option<(u8, u64)> {
+        let lanes = self.groups.get(slot)?.lanes.iter().filter(|lane| lane.priority <= priority);
+        let from = |lane: &Lane| if lane.priority == priority { at + 1 } else { 0 };
+        lanes.into_iter().find_map(|lane| Some((lane.priority, lane.not_before(&self.index, from(lane))?)))
+    }
+}

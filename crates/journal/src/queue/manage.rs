@@ -1,0 +1,95 @@
+//! What an administrator does with messages: look, remove, move; in slices, so that no turn is held up.
+
+use super::Queue;
+use super::effect::{Cause, Effect, Item, Target, Verdict};
+use super::entry::{Seq, State};
+use super::settings::Settings;
+
+/// What is done with messages that nobody holds and that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// nothing: peek, copy, or a dry run; the caller sees them in `matches`
+    Look,
+    /// removed, [`Cause::Purged`]
+    Purge,
+    /// [`Effect::Divert`] [`Target::Elsewhere`]: move, or redrive
+    Move,
+}
+
+/// A slice of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// what to do
+    pub operation: Operation,
+    /// where to begin: 0, or `next` of the slice before
+    pub from: Seq,
+    /// where to end: [`Queue::next_seq`] when the operation began, so that it does
+    pub until: Seq,
+    /// messages to look at
+    pub share: usize,
+}
+
+/// How far a slice has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// messages looked at
+    pub looked: usize,
+    /// of them those that matched
+    pub matched: usize,
+    /// where the next slice begins; `None`: done
+    pub next: Option<Seq>,
+    /// the one whose body `matches` has to read first: `next` begins with it
+    pub unread: Option<Item>,
+}
+
+impl Queue {
+    /// Does a slice of an operation on the messages that nobody holds, waiting or scheduled, in the order of their
+    /// numbers. `matches` is asked about each.
+    pub fn administer(
+        &mut self,
+        slice: Slice,
+        mut matches: impl FnMut(&Item) -> Verdict,
+        sink: &mut impl FnMut(Effect),
+    ) -> Progress {
+        let mut progress = Progress::default();
+        let mut from = slice.from.0;
+        while let Some(at) = self.index.next_live(from).filter(|at| *at < slice.until.0) {
+            if progress.looked == slice.share {
+                progress.next = Some(Seq(at));
+                return progress;
+            }
+            from = at + 1;
+            progress.looked += 1;
+            let Some(item) = self.item(at).filter(|item| is_free(item.state)) else { continue };
+            match matches(&item) {
+                Verdict::No => continue,
+                Verdict::Yes => progress.matched += 1,
+                Verdict::Unread => {
+                    progress.next = Some(Seq(at));
+                    progress.unread = Some(item);
+                    return progress;
+                }
+            }
+            match slice.operation {
+                Operation::Look => {}
+                Operation::Purge => self.finish(at, Cause::Purged, sink),
+                Operation::Move => {
+                    self.divert_to(at, Target::Elsewhere, Cause::Moved, sink);
+                }
+            }
+        }
+        progress
+    }
+
+    /// The declaration has changed. Times to live, groups and keys of messages that are here stay as they are.
+    pub fn reconfigure(&mut self, settings: Settings) {
+        self.consumers.configure(&settings);
+        self.seen.configure(settings.duplicates);
+        self.settings = settings;
+    }
+}
+
+/// Nobody holds it and it is going nowhere.
+const fn is_free(state: State) -> bool {
+    matches!(state, State::Waiting | State::Scheduled | State::Delayed)
+}

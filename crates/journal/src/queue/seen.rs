@@ -1,0 +1,229 @@
+//! Messages that came before: by message id within a window, and by the number their producer gave them.
+
+use std::collections::HashMap;
+
+use super::Queue;
+use super::effect::{Admission, Refusal};
+use super::entry::{Seq, State};
+use super::head::Head;
+use super::settings::Duplicates;
+use super::state::Marker;
+
+/// Numbered producers that a queue remembers; one more is refused, as forgetting one would let its duplicates in.
+pub const NUMBERED_PRODUCERS_MAX: usize = 1 << 20;
+
+/// One remembered message id.
+#[derive(Clone, Copy, Debug)]
+struct Id {
+    digest: u128,
+    at: u64,
+    /// the message, as long as it is not committed
+    seq: u64,
+}
+
+/// The ids seen last, in a ring.
+#[derive(Debug, Default)]
+struct Ids {
+    limit: u32,
+    window_ms: u64,
+    ring: Vec<Option<Id>>,
+    slots: HashMap<u128, u32>,
+    next: u32,
+}
+
+impl Ids {
+    fn find(&self, now: u64, digest: u128) -> Option<&Id> {
+        let id = self.ring.get(*self.slots.get(&digest)? as usize)?.as_ref()?;
+        (self.window_ms == 0 || now < id.at.saturating_add(self.window_ms)).then_some(id)
+    }
+
+    /// Remembers an id in place of the oldest.
+    fn insert(&mut self, id: Id) -> u32 {
+        let slot = self.next;
+        self.next = (slot + 1) % self.limit;
+        self.put(slot, id);
+        slot
+    }
+
+    fn put(&mut self, slot: u32, id: Id) {
+        if self.ring.len() <= slot as usize {
+            self.ring.resize(slot as usize + 1, None);
+        }
+        self.forget(slot);
+        self.ring[slot as usize] = Some(id);
+        self.slots.insert(id.digest, slot);
+    }
+
+    fn forget(&mut self, slot: u32) {
+        if let Some(old) = self.ring.get_mut(slot as usize).and_then(Option::take)
+            && self.slots.get(&old.digest) == Some(&slot)
+        {
+            self.slots.remove(&old.digest);
+        }
+    }
+
+    /// After a restart: the ring goes on where it stopped, behind the newest.
+    fn resume(&mut self) {
+        if (self.ring.len() as u32) < self.limit {
+            self.next = self.ring.len() as u32;
+            return;
+        }
+        let at = |slot: usize| self.ring[slot].map_or(0, |id| id.at);
+        // Times grow along the ring but for one step back, which is where it stopped.
+        self.next = (1..self.ring.len()).find(|slot| at(*slot) < at(*slot - 1)).unwrap_or(0) as u32;
+    }
+}
+
+/// What is known of a numbered producer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Producer {
+    /// highest number committed
+    stored: u64,
+    /// highest number offered, or committed
+    offered: u64,
+    /// whether any was committed: 0 is a number too
+    any: bool,
+    /// the message of `offered`
+    seq: u64,
+}
+
+/// What a message that is not committed has left behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trace {
+    slot: Option<u32>,
+    producer: Option<(u128, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    ids: Ids,
+    producers: HashMap<u128, Producer>,
+    /// by message not committed
+    traces: HashMap<u64, Trace>,
+}
+
+impl Seen {
+    /// Takes on what was declared; of the ids remembered as many are kept as fit.
+    pub(super) fn configure(&mut self, duplicates: Option<Duplicates>) {
+        let limit = duplicates.map_or(0, |duplicates| duplicates.ids);
+        self.ids.window_ms = duplicates.map_or(0, |duplicates| duplicates.window_ms);
+        if limit == self.ids.limit {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.ids);
+        let newer = old.ring.split_off((old.next as usize).min(old.ring.len()));
+        let kept: Vec<Id> = newer.into_iter().chain(old.ring).flatten().collect();
+        self.ids = Ids { limit, window_ms: old.window_ms, ..Ids::default() };
+        for id in kept.iter().skip(kept.len().saturating_sub(limit as usize)) {
+            self.ids.insert(*id);
+        }
+        // Slots have changed: what is not committed is remembered and cannot be taken back.
+        self.traces.values_mut().for_each(|trace| trace.slot = None);
+    }
+
+    /// The message that this one repeats.
+    pub(super) fn original(&self, now: u64, head: &Head) -> Option<Seq> {
+        let by_number = head.producer.and_then(|(name, number)| {
+            let producer = self.producers.get(&name)?;
+            (number <= producer.offered).then_some(producer.seq)
+        });
+        let by_id = || head.message_id.and_then(|id| self.ids.find(now, id)).map(|id| id.seq);
+        by_number.or_else(by_id).map(Seq)
+    }
+
+    /// A message is offered that was not seen before: what is to be journaled with it.
+    pub(super) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
+        let mut trace = Trace { slot: None, producer: head.producer };
+        let by_id = head.message_id.filter(|_| self.ids.limit > 0).map(|id| {
+            let slot = self.ids.insert(Id { digest: id, at: now, seq: at });
+            trace.slot = Some(slot);
+            Marker::MessageId { slot, id, at: now }
+        });
+        let by_number = head.producer.map(|(name, sequence)| {
+            let producer = self.producers.entry(name).or_default();
+            (producer.offered, producer.seq) = (sequence, at);
+            Marker::Producer { name, sequence }
+        });
+        if by_id.is_some() || by_number.is_some() {
+            self.traces.insert(at, trace);
+        }
+        [by_number, by_id]
+    }
+
+    pub(super) fn commit(&mut self, at: u64) {
+        if let Some(Trace { producer: Some((name, number)), .. }) = self.traces.remove(&at)
+            && let Some(producer) = self.producers.get_mut(&name)
+        {
+            producer.stored = producer.stored.max(number);
+            producer.any = true;
+        }
+    }
+
+    /// A message that was offered will not be stored: it may come again.
+    pub(super) fn withdraw(&mut self, at: u64) {
+        let Some(trace) = self.traces.remove(&at) else { return };
+        if let Some(slot) = trace.slot
+            && self.ids.ring.get(slot as usize).is_some_and(|id| id.is_some_and(|id| id.seq == at))
+        {
+            self.ids.forget(slot);
+        }
+        let Some((name, _)) = trace.producer else { return };
+        let of_it = |(seq, trace): (&u64, &Trace)| {
+            trace.producer.filter(|(of, _)| *of == name).map(|(_, number)| (number, *seq))
+        };
+        let highest = self.traces.iter().filter_map(of_it).max();
+        let Some(producer) = self.producers.get_mut(&name) else { return };
+        match highest {
+            Some((number, seq)) if number > producer.stored => (producer.offered, producer.seq) = (number, seq),
+            _ if producer.any => producer.offered = producer.stored,
+            _ => {
+                self.producers.remove(&name);
+            }
+        }
+    }
+
+    /// After a restart.
+    pub(super) fn restore(&mut self, marker: Marker) {
+        match marker {
+            Marker::Producer { name, sequence } => {
+                let producer = Producer { stored: sequence, offered: sequence, any: true, seq: u64::MAX };
+                self.producers.insert(name, producer);
+            }
+            Marker::MessageId { slot, id, at } if slot < self.ids.limit => {
+                self.ids.put(slot, Id { digest: id, at, seq: u64::MAX });
+            }
+            Marker::MessageId { .. } => {}
+        }
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.ids.resume();
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.ids.ring.capacity() * size_of::<Option<Id>>()
+            + self.ids.slots.capacity() * 33
+            + self.producers.capacity() * 49
+            + self.traces.capacity() * 65
+    }
+}
+
+impl Queue {
+    /// The answer to a message that came before, or that comes from one numbered producer too many.
+    pub(super) fn known(&mut self, now: u64, head: &Head) -> Option<Admission> {
+        if head.message_id.is_none() && head.producer.is_none() {
+            return None;
+        }
+        if let Some(original) = self.seen.original(now, head) {
+            self.figures.duplicates += 1;
+            let pending = self.index.get(original.0).is_some_and(|entry| entry.state() == State::Offered);
+            return Some(Admission::Duplicate { of: pending.then_some(original) });
+        }
+        let (name, _) = head.producer?;
+        if self.seen.producers.len() < NUMBERED_PRODUCERS_MAX || self.seen.producers.contains_key(&name) {
+            return None;
+        }
+        self.figures.refused += 1;
+        Some(Admission::Refuse(Refusal::NumberedProducers))
+    }
+}

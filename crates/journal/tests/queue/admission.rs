@@ -1,0 +1,211 @@
+//! What comes in: bounds, duplicates, last values, rings.
+
+use enmasse_journal::queue::{
+    Admission, Cause, Consume, Duplicates, Full, Head, Limits, Marker, Outcome, Queue, Refusal, Seq, Settings,
+};
+
+use crate::world::{World, of_priority, plain};
+
+fn limited(messages: u64, bytes: u64, full: Full) -> Settings {
+    Settings {
+        limits: Limits { messages, bytes, message_bytes: 1000, ..Limits::default() },
+        full,
+        ..Settings::default()
+    }
+}
+
+fn with_id(id: u128) -> Head {
+    Head { message_id: Some(id), ..plain() }
+}
+
+fn numbered(name: u128, number: u64) -> Head {
+    Head { producer: Some((name, number)), ..plain() }
+}
+
+#[test]
+fn each_bound_has_its_refusal() {
+    let mut world = World::new(limited(3, 250, Full::Reject));
+    let big = Head { size_bytes: 1001, ..plain() };
+    let refusal = |world: &mut World, head: &Head| match world.queue.offer(world.now, head) {
+        Admission::Refuse(refusal) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal(&mut world, &big), Refusal::MessageSize(1000));
+    world.fill(2);
+    assert_eq!(refusal(&mut world, &plain()), Refusal::Bytes(250));
+    world.put(&Head { size_bytes: 50, ..plain() });
+    assert_eq!(refusal(&mut world, &plain()), Refusal::Messages(3));
+    assert_eq!(world.queue.figures().refused, 3);
+    let consumer = world.consumer(Consume::default());
+    world.take(consumer);
+    world.settle(0, Outcome::Accepted);
+    world.put(&plain());
+}
+
+#[test]
+fn a_queue_that_blocks_gives_no_credit_and_keeps_what_was_granted() {
+    let mut world = World::new(limited(10, u64::MAX, Full::Block));
+    assert_eq!((world.queue.room(0), world.queue.room(4)), (10, 6));
+    world.fill(9);
+    assert_eq!((world.queue.room(0), world.queue.room(4)), (1, 0));
+    world.fill(4);
+    assert_eq!((world.queue.room(0), world.queue.len()), (0, 13));
+    let mut world = World::new(limited(u64::MAX, 1000, Full::Block));
+    world.fill(4);
+    assert_eq!(world.queue.room(1), 5, "of the mean size");
+    assert_eq!(World::new(Settings::default()).queue.room(7), u64::MAX - 7);
+}
+
+#[test]
+fn a_ring_drops_its_oldest() {
+    let mut world = World::new(limited(3, u64::MAX, Full::DropOldest));
+    world.put(&of_priority(9));
+    world.fill(2);
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.take(consumer), Some(0));
+    world.fill(2);
+    assert_eq!(world.removed(Cause::Overrun), [1, 2], "what a consumer holds is not dropped");
+    world.settle(0, Outcome::Released);
+    world.fill(1);
+    assert_eq!(world.removed(Cause::Overrun), [0]);
+    assert_eq!(world.queue.figures().removed[Cause::Overrun as usize], 3);
+    let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
+    world.fill(4);
+    assert_eq!(world.removed(Cause::Overrun), [0, 1]);
+}
+
+#[test]
+fn a_last_value_queue_keeps_the_newest_of_each_key() {
+    let mut world = World::new(Settings { last_value: true, ..Settings::default() });
+    let of_key = |key| Head { key: Some(key), ..plain() };
+    for key in [1, 2, 1, 3] {
+        world.put(&of_key(key));
+    }
+    world.put(&plain());
+    assert_eq!(world.removed(Cause::Replaced), [0]);
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.take(consumer), Some(1));
+    world.put(&of_key(2));
+    assert_eq!(world.removed(Cause::Replaced), [], "a consumer holds it");
+    world.settle(1, Outcome::Released);
+    assert_eq!(world.removed(Cause::Replaced), [1], "and it has nothing to come back to");
+    assert_eq!(world.take_all(consumer), [2, 3, 4, 5]);
+    for seq in [2, 3, 4, 5] {
+        world.settle(seq, Outcome::Accepted);
+    }
+    world.put(&of_key(2));
+    assert_eq!(world.removed(Cause::Replaced), []);
+}
+
+#[test]
+fn the_newest_of_a_key_is_the_last_offered() {
+    let mut world = World::new(Settings { last_value: true, ..Settings::default() });
+    let head = Head { key: Some(1), ..plain() };
+    let slow = world.store(&head).seq;
+    world.put(&head);
+    world.commit(slow);
+    assert_eq!(world.removed(Cause::Replaced), [0]);
+}
+
+#[test]
+fn a_message_id_seen_before_is_a_duplicate_within_the_window() {
+    let duplicates = Some(Duplicates { ids: 3, window_ms: 1000 });
+    let mut world = World::new(Settings { duplicates, ..Settings::default() });
+    let first = world.store(&with_id(1));
+    assert!(matches!(first.markers, [None, Some(Marker::MessageId { slot: 0, id: 1, .. })]));
+    assert_eq!(world.queue.offer(world.now, &with_id(1)), Admission::Duplicate { of: Some(first.seq) });
+    world.commit(first.seq);
+    assert_eq!(world.queue.offer(world.now, &with_id(1)), Admission::Duplicate { of: None });
+    world.now += 1000;
+    world.put(&with_id(1));
+    for id in [2, 3] {
+        world.put(&with_id(id));
+    }
+    assert_eq!(world.queue.offer(world.now, &with_id(1)), Admission::Duplicate { of: None });
+    world.put(&with_id(4));
+    world.put(&with_id(1));
+    assert_eq!(world.queue.figures().duplicates, 3);
+    world.put(&plain());
+    world.put(&plain());
+}
+
+#[test]
+fn a_message_that_was_withdrawn_may_come_again() {
+    let duplicates = Some(Duplicates { ids: 3, window_ms: 0 });
+    let mut world = World::new(Settings { duplicates, ..Settings::default() });
+    let head = Head { message_id: Some(1), ..numbered(7, 0) };
+    for _ in 0..2 {
+        let seq = world.store(&head).seq;
+        assert!(world.queue.withdraw(seq));
+    }
+    world.put(&head);
+    let numbers = [5, 6, 7].map(|number| world.store(&numbered(7, number)).seq);
+    for seq in numbers {
+        world.queue.withdraw(seq);
+    }
+    world.put(&numbered(7, 1));
+    assert_eq!(world.queue.offer(world.now, &numbered(7, 1)), Admission::Duplicate { of: None });
+}
+
+#[test]
+fn a_number_not_above_the_last_of_its_producer_is_a_duplicate() {
+    let mut world = World::new(Settings::default());
+    let stored = world.store(&numbered(1, 10));
+    assert_eq!(stored.markers, [Some(Marker::Producer { name: 1, sequence: 10 }), None]);
+    assert_eq!(world.queue.offer(world.now, &numbered(1, 10)), Admission::Duplicate { of: Some(stored.seq) });
+    world.commit(stored.seq);
+    for number in [0, 9, 10] {
+        assert_eq!(world.queue.offer(world.now, &numbered(1, number)), Admission::Duplicate { of: None });
+    }
+    world.put(&numbered(2, 0));
+    world.put(&numbered(1, 12));
+    world.now += 1 << 40;
+    assert_eq!(world.queue.offer(world.now, &numbered(1, 11)), Admission::Duplicate { of: None });
+}
+
+#[test]
+fn a_duplicate_is_no_matter_of_room() {
+    let mut world = World::new(limited(1, u64::MAX, Full::Reject));
+    world.put(&numbered(1, 1));
+    assert_eq!(world.queue.offer(world.now, &numbered(1, 1)), Admission::Duplicate { of: None });
+    assert!(matches!(world.queue.offer(world.now, &numbered(1, 2)), Admission::Refuse(Refusal::Messages(1))));
+}
+
+#[test]
+fn what_was_seen_outlives_a_restart() {
+    let settings = Settings { duplicates: Some(Duplicates { ids: 4, window_ms: 0 }), ..Settings::default() };
+    let mut world = World::new(settings.clone());
+    let mut kept = std::collections::HashMap::new();
+    for id in 0..6 {
+        world.now += 1;
+        let stored = world.store(&Head { message_id: Some(id), ..numbered(1, 100 + id as u64) });
+        world.commit(stored.seq);
+        for marker in stored.markers.into_iter().flatten() {
+            kept.insert(marker.key(), marker.value());
+        }
+    }
+    assert_eq!(kept.len(), 5, "a key is used again");
+    let markers = kept.iter().map(|(key, value)| Marker::decode(key, value).expect("a known form"));
+    world.queue = Queue::restore(settings, Seq(6), [], markers, &mut |_| {}).expect("in order");
+    let is_duplicate = |world: &mut World, head: &Head| {
+        matches!(world.queue.offer(world.now, head), Admission::Duplicate { of: None })
+    };
+    assert!(is_duplicate(&mut world, &numbered(1, 105)) && !is_duplicate(&mut world, &numbered(1, 106)));
+    assert!(is_duplicate(&mut world, &with_id(2)) && is_duplicate(&mut world, &with_id(5)));
+    assert!(!is_duplicate(&mut world, &with_id(6)), "takes the place of the oldest");
+    assert!(is_duplicate(&mut world, &with_id(3)) && !is_duplicate(&mut world, &with_id(2)));
+}
+
+#[test]
+fn a_smaller_window_keeps_the_newest_ids() {
+    let settings = |ids| Settings { duplicates: Some(Duplicates { ids, window_ms: 0 }), ..Settings::default() };
+    let mut world = World::new(settings(4));
+    for id in 0..6 {
+        world.put(&with_id(id));
+    }
+    world.queue.reconfigure(settings(2));
+    for (id, known) in [(4, true), (5, true), (3, false)] {
+        let answer = world.queue.offer(world.now, &with_id(id));
+        assert_eq!(matches!(answer, Admission::Duplicate { .. }), known, "{id}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Message groups: sticky to a consumer, or in order of their key.
+
+use enmasse_journal::queue::{
+    Cause, Consume, ConsumerId, Group, Grouping, Head, Outcome, Priority, Redelivery, Settings,
+};
+
+use crate::world::{FAILED, World, plain};
+
+fn of(digest: u64) -> Head {
+    Head { group: Some(Group { digest, sequence: 1 }), ..plain() }
+}
+
+fn per_key() -> Settings {
+    Settings { grouping: Grouping::PerKey, ..Settings::default() }
+}
+
+fn two(world: &mut World) -> [ConsumerId; 2] {
+    [1, 2].map(|key| world.consumer(Consume { key, name: key, ..Consume::default() }))
+}
+
+#[test]
+fn a_group_stays_with_its_consumer() {
+    let mut world = World::new(Settings::default());
+    for digest in [1, 1, 2, 1, 2, 1] {
+        world.put(&of(digest));
+    }
+    world.put(&plain());
+    let [one, two] = two(&mut world);
+    assert_eq!((world.take(one), world.take(two)), (Some(0), Some(2)));
+    assert_eq!(world.take_all(two), [4, 6], "its own group, and what has none");
+    assert_eq!(world.take_all(one), [1, 3, 5]);
+    world.settle(3, Outcome::Released);
+    assert_eq!((world.take(two), world.queue.candidates().own), (None, [one].as_slice()));
+    assert_eq!(world.take(one), Some(3));
+}
+
+#[test]
+fn twenty_messages_fifteen_of_one_group() {
+    let mut world = World::new(Settings::default());
+    for n in 0..20 {
+        world.put(&if n % 4 == 3 { plain() } else { of(7) });
+    }
+    let [one, two] = two(&mut world);
+    let mut got = [Vec::new(), Vec::new()];
+    for _ in 0..20 {
+        for (consumer, got) in [one, two].into_iter().zip(&mut got) {
+            got.extend(world.take(consumer));
+        }
+    }
+    assert_eq!((got[0].len() + got[1].len(), got[0].iter().filter(|seq| **seq % 4 != 3).count()), (20, 15));
+}
+
+#[test]
+fn groups_of_a_consumer_that_goes_find_another() {
+    let mut world = World::new(Settings::default());
+    for _ in 0..4 {
+        world.put(&of(1));
+    }
+    let [one, two] = two(&mut world);
+    assert_eq!((world.take(one), world.take(two)), (Some(0), None));
+    world.settle(0, FAILED);
+    assert!(world.queue.candidates().common.is_empty());
+    world.queue.detach(one);
+    assert_eq!(world.queue.candidates().common, [two]);
+    assert_eq!(world.take_all(two), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_group_that_has_no_messages_left_is_free() {
+    let mut world = World::new(Settings::default());
+    world.put(&of(1));
+    let [one, two] = two(&mut world);
+    world.take(one);
+    world.put(&of(1));
+    assert_eq!(world.take(two), None);
+    world.take(one);
+    world.settle(0, Outcome::Accepted);
+    world.settle(1, Outcome::Accepted);
+    world.put(&of(1));
+    assert_eq!(world.take(two), Some(2));
+}
+
+#[test]
+fn the_last_message_of_a_group_closes_it() {
+    let mut world = World::new(Settings::default());
+    let close = Head { group: Some(Group { digest: 1, sequence: Group::CLOSE }), ..plain() };
+    for head in [&of(1), &close, &of(1)] {
+        world.put(head);
+    }
+    let [one, two] = two(&mut world);
+    assert_eq!(world.take(one), Some(0));
+    assert_eq!(world.take(two), None);
+    assert_eq!(world.take(one), Some(1));
+    assert_eq!(world.take(two), Some(2), "the group begins anew");
+}
+
+#[test]
+fn a_key_is_with_one_consumer_while_it_holds_any_of_it() {
+    let mut world = World::new(per_key());
+    for digest in [1, 2, 1, 1, 2] {
+        world.put(&of(digest));
+    }
+    let [one, two] = two(&mut world);
+    assert_eq!((world.take(one), world.take(two)), (Some(0), Some(1)));
+    assert_eq!(world.take(one), Some(2), "it may have more of its key");
+    world.settle(0, Outcome::Accepted);
+    assert_eq!(world.take_all(two), [4]);
+    world.settle(2, Outcome::Accepted);
+    assert_eq!(world.take(two), Some(3), "nobody holds any of it");
+    assert_eq!(world.take(one), None);
+}
+
+#[test]
+fn a_key_waits_for_its_failed_message() {
+    let redelivery = Redelivery { delay_ms: 100, attempts_max: 2, ..Redelivery::default() };
+    let mut world = World::new(Settings { redelivery, ..per_key() });
+    for digest in [1, 1, 2] {
+        world.put(&of(digest));
+    }
+    let [one, two] = two(&mut world);
+    world.take(one);
+    world.settle(0, FAILED);
+    assert_eq!((world.take_all(two), world.take(one)), (vec![2], None));
+    world.pass(100);
+    assert_eq!(world.take(two), Some(0));
+    world.settle(0, FAILED);
+    assert_eq!(world.removed(Cause::Attempts), [0]);
+    assert_eq!(world.take(one), Some(1), "it will not come again: the next one may");
+}
+
+#[test]
+fn a_key_of_a_consumer_that_went_waits_until_it_is_settled() {
+    let mut world = World::new(per_key());
+    world.put(&of(1));
+    world.put(&of(1));
+    let [one, two] = two(&mut world);
+    world.take(one);
+    world.queue.detach(one);
+    assert_eq!(world.take(two), None);
+    world.settle(0, FAILED);
+    assert_eq!(world.take_all(two), [0, 1]);
+}
+
+#[test]
+fn priorities_hold_within_a_group_and_between_groups() {
+    let mut world = World::new(Settings::default());
+    let urgent = |digest| Head { priority: Priority::new(8), ..of(digest) };
+    for head in [of(1), of(2), urgent(2), plain(), urgent(1)] {
+        world.put(&head);
+    }
+    let [one, two] = two(&mut world);
+    assert_eq!((world.take(one), world.take(two)), (Some(2), Some(4)));
+    assert_eq!((world.take(one), world.take(one), world.take(two)), (Some(1), Some(3), Some(0)));
+}
+
+#[test]
+fn a_selector_meets_a_group_again_when_it_is_free() {
+    let mut world = World::new(per_key());
+    for digest in [1, 1, 1, 2] {
+        world.put(&of(digest));
+    }
+    let [one, _] = two(&mut world);
+    let picky = world.consumer(Consume { selects: true, ..Consume::default() });
+    assert_eq!(world.take(one), Some(0));
+    let even = |world: &mut World| world.next_if(picky, |item| item.seq.0 % 2 == 0).map(|item| item.seq.0);
+    assert_eq!(even(&mut world), None, "2 is of a key that another has");
+    world.settle(0, Outcome::Accepted);
+    assert_eq!(even(&mut world), Some(2));
+    assert_eq!(world.take(one), Some(3), "1 is of a key that the selector has now");
+}
+
+#[test]
+fn a_long_group_of_another_consumer_costs_nothing() {
+    let mut world = World::new(Settings::default());
+    world.put(&of(1));
+    let [one, two] = two(&mut world);
+    world.take(one);
+    for _ in 0..100_000 {
+        world.put(&of(1));
+    }
+    for n in 0..10_000 {
+        world.put(&of(2 + n));
+        assert_eq!(world.take(two), Some(100_001 + n));
+    }
+    for seq in [0, 100_001] {
+        world.settle(seq, Outcome::Accepted);
+    }
+    assert_eq!(world.take_all(one).len(), 100_000);
+}

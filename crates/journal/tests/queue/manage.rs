@@ -1,0 +1,93 @@
+//! What administrators do.
+
+use enmasse_journal::queue::{
+    Cause, Consume, Head, Item, Operation, Place, Progress, Queue, Seq, Settings, Slice, Target, Verdict,
+};
+
+use crate::world::{World, plain};
+
+fn slice(queue: &Queue, operation: Operation, share: usize) -> Slice {
+    Slice { operation, from: Seq(0), until: queue.next_seq(), share }
+}
+
+fn run(world: &mut World, operation: Operation, matches: impl Fn(&Item) -> bool) -> (usize, usize) {
+    let mut slice = slice(&world.queue, operation, 10);
+    let (mut slices, mut matched) = (0, 0);
+    loop {
+        let verdict = |item: &Item| if matches(item) { Verdict::Yes } else { Verdict::No };
+        let progress = world.queue.administer(slice, verdict, &mut |effect| world.effects.push(effect));
+        assert!(progress.looked <= 10);
+        slices += 1;
+        matched += progress.matched;
+        match progress.next {
+            Some(next) => slice.from = next,
+            None => return (slices, matched),
+        }
+    }
+}
+
+#[test]
+fn a_purge_goes_in_slices_and_leaves_what_is_held() {
+    let mut world = World::new(Settings::default());
+    world.fill(100);
+    world.put(&Head { due: Some(world.now + 1000), ..plain() });
+    let consumer = world.consumer(Consume::default());
+    world.take(consumer);
+    assert_eq!(run(&mut world, Operation::Look, |_| true), (11, 100), "dry");
+    assert_eq!(world.queue.len(), 101);
+    assert_eq!(run(&mut world, Operation::Purge, |item| item.seq.0 % 2 == 0), (11, 50));
+    assert_eq!(world.removed(Cause::Purged).len(), 50);
+    assert_eq!(run(&mut world, Operation::Purge, |_| true).1, 50);
+    assert_eq!((world.queue.len(), world.queue.figures().acquired), (1, 1));
+}
+
+#[test]
+fn a_move_is_done_when_the_other_address_has_it() {
+    let mut world = World::new(Settings::default());
+    world.fill(3);
+    assert_eq!(run(&mut world, Operation::Move, |item| item.seq.0 != 1).1, 2);
+    assert_eq!(world.diverted(Target::Elsewhere, Cause::Moved), [0, 2]);
+    assert!(world.queue.left(Seq(0)).is_some() && world.queue.stay(Seq(2)));
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.take_all(consumer), [1, 2]);
+    assert!(!world.queue.divert(Seq(1), &mut |_| {}), "a consumer holds it");
+}
+
+#[test]
+fn a_selector_may_have_to_read_first() {
+    let mut world = World::new(Settings::default());
+    world.fill(3);
+    let first = slice(&world.queue, Operation::Purge, 10);
+    let unread = world.queue.administer(first, |_| Verdict::Unread, &mut |_| {});
+    assert_eq!((unread.next, unread.unread.map(|item| item.seq)), (Some(Seq(0)), Some(Seq(0))));
+    let done = world.queue.administer(first, |_| Verdict::Yes, &mut |_| {});
+    assert_eq!(done, Progress { looked: 3, matched: 3, next: None, unread: None });
+}
+
+#[test]
+fn a_body_that_the_log_copies_forward_is_found_again() {
+    let mut world = World::new(Settings::default());
+    world.fill(1);
+    let place = Place { segment: 7, offset: 7, len: 7 };
+    assert!(world.queue.moved(Seq(0), place) && !world.queue.moved(Seq(1), place));
+    assert_eq!(world.queue.get(Seq(0)).map(|item| item.place), Some(place));
+}
+
+#[test]
+fn figures_say_what_is_where() {
+    let mut world = World::new(Settings::default());
+    let before = world.now;
+    world.fill(2);
+    world.now += 500;
+    world.put(&Head { due: Some(world.now + 1000), size_bytes: 7, ..plain() });
+    world.store(&plain());
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.queue.figures().oldest, Some(before));
+    world.take(consumer);
+    let figures = world.queue.figures();
+    assert_eq!(
+        (figures.ready, figures.scheduled, figures.acquired, figures.uncommitted, figures.bytes),
+        (1, 1, 1, 1, 307)
+    );
+    assert_eq!((figures.enqueued, figures.delivered, figures.consumers), (3, 1, 1));
+}
