@@ -67,6 +67,30 @@ def test_an_exception_keeps_its_trace_on_the_same_line(stream: io.StringIO) -> N
     assert "ValueError: broken" in str(record["exception"])
 
 
+class Terminal(io.StringIO):
+    """A stream that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_trace_on_a_terminal_shows_no_values_of_variables() -> None:
+    def handle(body: dict[str, str]) -> None:
+        raise ValueError("broken")
+
+    terminal = Terminal()
+    log.configure("debug", terminal)
+    body = {"password": "hunter2"}
+    try:
+        handle(body)
+    except ValueError:
+        structlog.get_logger("enmasse.test").exception("failed")
+        logging.getLogger("uvicorn.error").exception("failed too")
+    assert terminal.getvalue().count("ValueError: broken") == 2
+    assert "hunter2" not in terminal.getvalue()
+
+
 def test_secrets_are_never_written(stream: io.StringIO) -> None:
     logger = structlog.get_logger("enmasse.test")
     logger.info("login", password="hunter2", request={"Authorization": "Bearer abc", "path": "/"})

@@ -29,7 +29,10 @@ def configure(level: str, stream: TextIO | None = None) -> None:
         hide_secrets,
     ]
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(colors=True)
+        # The default would show local variables too, such as a request with a password.
+        structlog.dev.ConsoleRenderer(
+            colors=True, exception_formatter=structlog.dev.plain_traceback
+        )
         if out.isatty()
         else structlog.processors.JSONRenderer()
     )
