@@ -95,12 +95,33 @@ def address(
     name: str = "default.orders",
     type_: str = "anycast",
     address: str | None = None,
+    spec: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> Address:
-    spec = {"type": type_, "address": address or name.partition(".")[2]}
+    spec = {"type": type_, "address": address or name.partition(".")[2]} | (spec or {})
     resource = parse(document("Address", name, spec))
     assert isinstance(resource, Address)
     return resource.with_metadata(**metadata)
+
+
+def queue(name: str = "default.orders", **spec: Any) -> Address:
+    return address(name, "queue", spec=spec)
+
+
+def topic(name: str = "default.news", **spec: Any) -> Address:
+    return address(name, "topic", spec=spec)
+
+
+def subscription(
+    name: str = "default.night", topic: str = "news", max_consumers: int | None = None, **spec: Any
+) -> Address:
+    if max_consumers is not None:
+        spec["subscription"] = {"maxConsumers": max_consumers}
+    return address(name, "subscription", spec=spec | {"topic": topic})
+
+
+def deadletter(name: str = "default.dead", **spec: Any) -> Address:
+    return address(name, "deadletter", spec=spec)
 
 
 def user(

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from doubles import TestClock, address, space, user
+from doubles import TestClock, address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing
 from enmasse.control import Admission, Change
 from enmasse.resources import Key, MessagingUser
+from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
 
 SPACE = Key("AddressSpace", "default", "default")
@@ -28,6 +29,37 @@ async def test_documents_are_applied_in_the_order_they_need(admission: Admission
     applied = await admission.apply([user(), address(), space()])
     assert [one.resource.kind for one in applied] == ["AddressSpace", "Address", "MessagingUser"]
     assert {one.change for one in applied} == {Change.CREATED}
+
+
+async def test_documents_that_name_one_another_may_come_in_any_order(store: MemoryStore) -> None:
+    admission = Admission(store, exposed=False, served=TYPES)
+    resources = [subscription(), queue(deadletter="dead"), topic(), deadletter(), space()]
+    applied = await admission.apply(resources)
+    assert [one.resource.metadata.name for one in applied] == [
+        "default",
+        "default.dead",
+        "default.orders",
+        "default.news",
+        "default.night",
+    ]
+
+
+async def test_a_type_the_node_cannot_serve_is_refused_at_once(
+    admission: Admission, store: MemoryStore
+) -> None:
+    with pytest.raises(Invalid, match="'queue' cannot be served by this node"):
+        await admission.apply([space(), queue()])
+    assert store.list() == []
+
+
+async def test_what_others_name_may_be_deleted(store: MemoryStore) -> None:
+    admission = Admission(store, exposed=False, served=TYPES)
+    await admission.apply([space(), deadletter(), queue(deadletter="dead")])
+    await admission.delete(deadletter().key)
+    renamed = queue(deadletter="dead").with_metadata(labels={"a": "b"})
+    assert (await admission.replace(renamed)).metadata.labels == {"a": "b"}
+    with pytest.raises(Invalid, match="'dead' that does not exist"):
+        await admission.create(queue("default.more", deadletter="dead"))
 
 
 async def test_documents_applied_again_change_nothing(

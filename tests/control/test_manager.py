@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from doubles import FakeEngine, TestClock, address, space, user
+from doubles import FakeEngine, TestClock, address, deadletter, queue, space, user
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
 from enmasse.resources import Key, Resource
+from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
 from enmasse.store import MemoryStore
 from enmasse.store.history import CAPACITY
@@ -25,7 +26,7 @@ class Platform:
         clock = TestClock()
         self.store = MemoryStore(clock)
         self.engine = FakeEngine()
-        self.admission = Admission(self.store, exposed=False)
+        self.admission = Admission(self.store, exposed=False, served=TYPES)
         self.manager = Manager(self.store, self.engine, clock, Backoff(0.001, 0.01))
 
     @asynccontextmanager
@@ -172,6 +173,26 @@ async def test_the_younger_of_two_becomes_active_when_the_older_goes(platform: P
         await platform.admission.delete(ORDERS)
         await platform.manager.reached(platform.store.version)
         assert platform.phase(twin.key) == "Active"
+
+
+async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), deadletter(), queue(deadletter="dead"))
+        assert platform.phase() == "Active"
+        await platform.admission.delete(deadletter().key)
+        await platform.manager.reached(platform.store.version)
+        # Still in the Plan: without it the node would drop the messages.
+        assert platform.planned() == {"default": ["orders"]}
+        waiting = platform.store.get(ORDERS)
+        assert waiting is not None
+        assert waiting.status.phase == "Pending"
+        assert waiting.status.is_ready is False
+        assert waiting.status.conditions[0].reason == "DeadletterMissing"
+        assert waiting.status.messages == (
+            "references a dead letter address 'dead' that does not exist: waiting for it",
+        )
+        await platform.apply(deadletter())
+        assert platform.phase() == "Active"
 
 
 async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform) -> None:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from doubles import address, space, user
+from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
 from enmasse.control.policies import World, first_fault, space_exposed
 from enmasse.resources import Resource
+from enmasse.resources.address import TYPES
 
 
 def world(resources: Sequence[Resource], exposed: bool = False) -> World:
-    return World({resource.key: resource for resource in resources}, exposed)
+    return World({resource.key: resource for resource in resources}, exposed, served=TYPES)
 
 
 def fault_of(
@@ -32,6 +33,11 @@ GOOD = {
         [space(namespace="n"), space(), address()],
     ),
     "a user named like an address": (user("default.orders"), [space(), address()]),
+    "a subscription of a topic": (subscription(), [space(), topic()]),
+    "a queue with a dead letter": (
+        queue(deadletter="dead", expiry="dead"),
+        [space(), deadletter()],
+    ),
 }
 
 
@@ -73,11 +79,93 @@ def test_what_is_refused_and_which_field(name: str) -> None:
     assert str(resource.key) in error.message
 
 
+DANGLING = {
+    "a subscription of nothing": (
+        subscription(topic="views"),
+        [topic()],
+        "spec.topic: references a topic address 'views' that does not exist",
+    ),
+    "a subscription of another space's topic": (
+        subscription(),
+        [space("north"), topic("north.news")],
+        "spec.topic: references a topic address 'news' that does not exist",
+    ),
+    "a subscription of a queue": (
+        subscription(topic="orders"),
+        [queue()],
+        "spec.topic: references a topic address 'orders' (default.orders) that is not of type"
+        " topic but queue",
+    ),
+    "a dead letter that is not there": (
+        queue(deadletter="dead"),
+        [],
+        "spec.deadletter: references a dead letter address 'dead' that does not exist",
+    ),
+    "a dead letter by its resource name": (
+        queue(deadletter="default.dead"),
+        [deadletter()],
+        "spec.deadletter: references a dead letter address 'default.dead' that does not exist",
+    ),
+    "a dead letter that is none": (
+        topic(deadletter="dead"),
+        [queue("default.dead")],
+        "spec.deadletter: references a dead letter address 'dead' (default.dead) that is not of"
+        " type deadletter but queue",
+    ),
+    "an expiry address that is not there": (
+        queue(expiry="old"),
+        [deadletter()],
+        "spec.expiry: references an expiry address 'old' that does not exist",
+    ),
+    "itself as expiry address": (
+        queue(expiry="orders"),
+        [],
+        "spec.expiry: references an expiry address 'orders' (default.orders) that is not of type"
+        " deadletter but queue",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DANGLING)
+def test_a_reference_that_leads_nowhere_is_refused(name: str) -> None:
+    resource, others, says = DANGLING[name]
+    error = fault_of(resource, [space(), *others])
+    assert isinstance(error, Invalid)
+    assert error.code == Code.REFERENCE_INVALID
+    assert [str(fault) for fault in error.faults] == [says]
+
+
+def test_a_reference_that_came_to_nothing_does_not_keep_the_rest_from_changing() -> None:
+    before = queue(deadletter="dead")
+    after = queue(deadletter="dead", messageTtl={"maximum": 5})
+    assert fault_of(after, [space()], before) is None
+    assert fault_of(queue(deadletter="other"), [space()], before) is not None
+    assert fault_of(queue(deadletter="dead", expiry="dead"), [space()], before) is not None
+
+
+def test_a_subscription_keeps_its_full_name_for_itself() -> None:
+    twin = address("default.twin", "queue", "news::night")
+    error = fault_of(twin, [space(), topic(), subscription()])
+    assert isinstance(error, Conflict)
+    assert "'news::night' already belongs to default.night" in error.message
+    assert isinstance(fault_of(subscription(), [space(), topic(), twin]), Conflict)
+
+
+def test_a_type_that_cannot_be_served_is_refused() -> None:
+    resources = {one.key: one for one in (space(), queue())}
+    error = first_fault([(queue(), None)], World(resources, False, served=("anycast", "topic")))
+    assert isinstance(error, Invalid)
+    assert [str(fault) for fault in error.faults] == [
+        "spec.type: 'queue' cannot be served by this node; it serves anycast, topic"
+    ]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "field"),
     [
         (address(), address(type_="multicast"), "spec.type"),
         (address(), address(address="other"), "spec.address"),
+        (queue(), queue(durability="memory"), "spec.durability"),
     ],
 )
 def test_some_fields_cannot_change(before: Resource, after: Resource, field: str) -> None:

@@ -13,6 +13,7 @@ from enmasse.resources.conditions import READY, find
 
 REFUSED = Unavailable(Code.NOT_AVAILABLE, "worker 1 has not answered")
 TAKEN = LeftOut("AddressTaken", "taken")
+GONE = LeftOut("DeadletterMissing", "references a dead letter address 'dead' that does not exist")
 
 
 def seen(
@@ -22,6 +23,7 @@ def seen(
     return Seen(
         version=version,
         left_out={address("default.again").key: TAKEN},
+        waiting={address("default.dangling").key: GONE},
         proof=None if proven is None else Proof(proven, served),
         refusal=REFUSED if refused else None,
         now=TestClock().now(),
@@ -41,6 +43,18 @@ CASES = {
     "an older plan served": (address(), seen(version=2), "Configuring", "PlanNotApplied"),
     "a newer plan served": (address(), seen(proven=2), "Active", "Served"),
     "not named as active": (address(), seen(active=False), "Configuring", "NotActive"),
+    "served, but what it names is gone": (
+        address("default.dangling"),
+        seen(),
+        "Pending",
+        "DeadletterMissing",
+    ),
+    "what it names is gone, and it is not served": (
+        address("default.dangling"),
+        seen(active=False),
+        "Configuring",
+        "NotActive",
+    ),
     "a user is in force with the plan": (user(), seen(active=False), "Active", "Served"),
     "a user before the plan": (user(), seen(proven=None), "Configuring", "PlanNotApplied"),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from doubles import address, queue, space, subscription, topic
 from enmasse.plan import compile, is_open
 from enmasse.resources import Key, MessagingUser, Resource, parse
 
@@ -19,14 +20,16 @@ def stored(name: str) -> list[Any]:
     return [parse(document, stored=True) for document in yaml.safe_load_all(text)]
 
 
-def test_the_plan_is_the_golden_one() -> None:
-    compiled = compile(stored("shop"), version=12)
-    golden = json.loads((VECTORS / "plans" / "shop.json").read_text())
+@pytest.mark.parametrize(("name", "version"), [("shop", 12), ("stored", 3)])
+def test_the_plan_is_the_golden_one(name: str, version: int) -> None:
+    compiled = compile(stored(name), version)
+    golden = json.loads((VECTORS / "plans" / f"{name}.json").read_text())
     assert json.loads(compiled.plan.json_text()) == golden
 
 
-def test_the_order_of_the_resources_does_not_matter() -> None:
-    resources = stored("shop")
+@pytest.mark.parametrize("name", ["shop", "stored"])
+def test_the_order_of_the_resources_does_not_matter(name: str) -> None:
+    resources = stored(name)
     expected = compile(resources, version=1)
     for seed in range(20):
         random.Random(seed).shuffle(resources)
@@ -46,6 +49,40 @@ def test_what_is_left_out_is_named_with_the_reason() -> None:
     assert lost.reason == "SpaceMissing"
     assert "'shop' does not exist in namespace 'default'" in lost.message
     assert len(left_out) == 2
+
+
+def test_what_waits_for_another_is_named_and_planned() -> None:
+    compiled = compile(stored("stored"), version=1)
+    assert compiled.left_out == {}
+    assert {key.name: waiting.reason for key, waiting in compiled.waiting.items()} == {
+        "default.lonely": "TopicMissing",
+        "default.parcels": "DeadletterMissing",
+    }
+    assert compiled.waiting[Key("Address", "default", "default.parcels")].message == (
+        "references a dead letter address 'gone' that does not exist; references an expiry address"
+        " 'gone' that does not exist: waiting for it"
+    )
+
+
+def test_a_dead_letter_that_is_something_else_now_is_waited_for() -> None:
+    resources = [queue(deadletter="dead"), queue("default.dead"), space()]
+    compiled = compile(resources, version=1)
+    assert compiled.waiting[queue().key].reason == "DeadletterWrongType"
+    planned = {one.name: one for one in compiled.plan.spaces[0].addresses}
+    assert planned["orders"].deadletter is None
+    assert planned["orders"].redelivery is not None
+    assert planned["orders"].redelivery.attempts is None
+    assert planned["orders"].redelivery.reject_is_failure is True
+
+
+def test_a_subscription_and_an_address_of_its_full_name_are_not_both_planned() -> None:
+    older = subscription().with_metadata(creation_timestamp="2026-01-01T00:00:00Z")
+    twin = address("default.twin", "queue", "news::night")
+    twin = twin.with_metadata(creation_timestamp="2026-01-02T00:00:00Z")
+    compiled = compile([space(), topic(), older, twin], version=1)
+    assert compiled.left_out[twin.key].reason == "AddressTaken"
+    names = [one.name for one in compiled.plan.spaces[0].addresses]
+    assert names == ["news", "news::night"]
 
 
 def test_of_two_users_of_one_name_the_older_is_let_in() -> None:

@@ -136,22 +136,25 @@ pub struct SpaceLimits {
     pub links: Option<u32>,
 }
 
-/// One declared address. The members from `durability` on belong to stored addresses.
+/// One declared address. The members from `durability` on belong to stored addresses. They are what holds, not what was
+/// declared: defaults are filled in, and a subscription has what it does not say itself from its topic. On a topic they
+/// hold for the subscriptions that are not declared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Address {
     /// identity; an address deleted and made again has another
     pub uid: String,
-    /// what clients use: 1 to 1,024 bytes, no white space, no `*`, no `+` or `#` as a whole level, not beginning
+    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, no white space, no `*`, no `+` or `#` as a whole level, not beginning
     /// with `_!`; the single exception is `#`, the open name space
     pub name: String,
     /// semantics
     #[serde(rename = "type")]
     pub kind: AddressType,
-    /// bounds of each link and message
+    /// bounds of each link and message, and of what is stored
     #[serde(default)]
     pub limits: AddressLimits,
-    /// where accepted messages are kept
+    /// where accepted messages are kept; a subscription has it from its topic, and none while the topic is missing:
+    /// then it stays as it was
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
     /// how long messages live
@@ -160,10 +163,11 @@ pub struct Address {
     /// how often and when a message is tried again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redelivery: Option<Redelivery>,
-    /// name of the address for messages that failed for good
+    /// name of the address of type `deadletter` for messages that failed for good; always one of this space
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadletter: Option<String>,
-    /// name of the address for messages that lived too long
+    /// name of the address of type `deadletter` for messages that lived too long; always one of this space. Without it
+    /// they go to the dead letter, without that they are dropped
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<String>,
     /// makes a topic a stream
@@ -175,6 +179,43 @@ pub struct Address {
     /// messages sent twice are stored once
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_detection: Option<DuplicateDetection>,
+    /// the topic of a subscription; on these and no others
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<Subscription>,
+    /// application property of which only the last message of each value is kept
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_value_key: Option<String>,
+    /// one consumer at a time gets messages, the others wait to take over
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_active_consumer: Option<bool>,
+    /// what messages of one `group-id` share; left out it is [`Groups::Sticky`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+}
+
+impl Address {
+    /// An address of which nothing is said but its name and semantics.
+    #[must_use]
+    pub fn new(uid: impl Into<String>, name: impl Into<String>, kind: AddressType) -> Self {
+        Self {
+            uid: uid.into(),
+            name: name.into(),
+            kind,
+            limits: AddressLimits::default(),
+            durability: None,
+            ttl: None,
+            redelivery: None,
+            deadletter: None,
+            expiry: None,
+            retention: None,
+            partitions: None,
+            duplicate_detection: None,
+            subscription: None,
+            last_value_key: None,
+            single_active_consumer: None,
+            groups: None,
+        }
+    }
 }
 
 /// The semantics of an address.
@@ -205,6 +246,21 @@ pub struct AddressLimits {
     /// largest message in bytes; `null`: no bound
     #[serde(default)]
     pub message_size: Option<u64>,
+    /// most messages stored, in whatever state
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// most bytes stored
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// most receivers at a time
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumers: Option<u32>,
+    /// most senders at a time
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producers: Option<u32>,
+    /// what happens at `messages` and `bytes`; left out it is [`OnFull::Block`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_full: Option<OnFull>,
 }
 
 impl AddressLimits {
@@ -215,8 +271,28 @@ impl AddressLimits {
 
 impl Default for AddressLimits {
     fn default() -> Self {
-        Self { link_capacity: Self::default_link_capacity(), message_size: None }
+        Self {
+            link_capacity: Self::default_link_capacity(),
+            message_size: None,
+            messages: None,
+            bytes: None,
+            consumers: None,
+            producers: None,
+            on_full: None,
+        }
     }
+}
+
+/// What a full address does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnFull {
+    /// gives senders no more credit
+    Block,
+    /// refuses messages
+    Reject,
+    /// drops the oldest waiting message for the new one
+    DropOldest,
 }
 
 /// Where accepted messages are kept.
@@ -234,10 +310,10 @@ pub enum Durability {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ttl {
     /// shortest life
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_ms: Option<u64>,
     /// longest life
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_ms: Option<u64>,
 }
 
@@ -245,18 +321,21 @@ pub struct Ttl {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Redelivery {
-    /// attempts in all; `null`: no bound
-    #[serde(default)]
+    /// deliveries in all, at least 1; left out: no bound
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// wait before the second attempt
-    #[serde(default)]
+    /// wait before the second attempt; left out: none
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
-    /// each wait is this many times the one before
-    #[serde(default)]
+    /// each wait is this many times the one before, at least 1; left out it is 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_multiplier: Option<f64>,
-    /// longest wait
-    #[serde(default)]
+    /// longest wait; left out: no bound
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_maximum_ms: Option<u64>,
+    /// a rejected message counts as a failed delivery and stays, instead of going to the dead letter at once
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reject_is_failure: Option<bool>,
 }
 
 /// How much a stream keeps; what is older or more is dropped.
@@ -264,10 +343,10 @@ pub struct Redelivery {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Retention {
     /// bytes of each partition
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// age of a message
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
 
@@ -279,4 +358,28 @@ pub struct DuplicateDetection {
     pub ids: u32,
     /// how long an id is remembered
     pub window_ms: u64,
+}
+
+/// Where a subscription belongs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Subscription {
+    /// name of its topic. The topic may be missing, or have become something else: what the subscription holds stays,
+    /// and nothing is added until there is a topic of that name
+    pub topic: String,
+    /// most consumers at a time
+    pub max_consumers: u32,
+}
+
+/// What messages of one group share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Groups {
+    /// nothing
+    #[serde(rename = "none")]
+    Off,
+    /// their consumer, as long as it lives and the group has messages
+    Sticky,
+    /// their order: while a consumer holds messages of a group no other gets any, and a failed one holds back the rest
+    PerKey,
 }

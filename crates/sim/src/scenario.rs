@@ -168,18 +168,8 @@ impl Scenario {
                 AddressKind::Multicast => AddressType::Multicast,
             };
             life.map(|life| Address {
-                uid: format!("{space}-{}-{life}", declared.name),
-                name: declared.name.to_owned(),
-                kind,
                 limits: AddressLimits { link_capacity: declared.capacity, ..AddressLimits::default() },
-                durability: None,
-                ttl: None,
-                redelivery: None,
-                deadletter: None,
-                expiry: None,
-                retention: None,
-                partitions: None,
-                duplicate_detection: None,
+                ..Address::new(format!("{space}-{}-{life}", declared.name), declared.name, kind)
             })
         });
         plan::Space {

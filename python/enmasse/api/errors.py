@@ -34,6 +34,7 @@ BY_CODE: dict[str, Answer] = {
     Code.KIND_UNKNOWN: Answer(422, "Invalid"),
     Code.SPACE_ABSENT: Answer(422, "Invalid"),
     Code.SPACE_EXPOSED: Answer(422, "Invalid"),
+    Code.REFERENCE_INVALID: Answer(422, "Invalid"),
     Code.PATCH_UNSUPPORTED: Answer(415, "UnsupportedMediaType"),
     Code.TOKEN_REQUIRED: Answer(401, "Unauthorized"),
     Code.VERB_REFUSED: Answer(405, "MethodNotAllowed"),

@@ -47,6 +47,7 @@ class Code(StrEnum):
     SELECTOR_UNSUPPORTED = "E1009", "selectors are not supported by this server"
     URL_INVALID = "E1010", "the URL does not name an AMQP server"
     PATCH_UNSUPPORTED = "E1011", "the patch is of a kind this server does not apply"
+    REFERENCE_INVALID = "E1012", "an address it refers to does not exist or is of another type"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"

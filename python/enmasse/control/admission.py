@@ -12,7 +12,8 @@ from typing import NamedTuple
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.control import policies
-from enmasse.resources import KINDS, AddressSpace, Key, MessagingUser, Resource
+from enmasse.resources import AddressSpace, Key, MessagingUser, Resource, in_order
+from enmasse.resources.address import SERVED_TYPES
 from enmasse.store import Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 
@@ -35,21 +36,26 @@ class Applied(NamedTuple):
 class Admission:
     """Decides requests and writes what they ask for."""
 
-    def __init__(self, store: Store, *, exposed: bool) -> None:
-        """Guard `store`. `exposed`: other machines can reach a listener and that is not meant."""
+    def __init__(
+        self, store: Store, *, exposed: bool, served: Sequence[str] = SERVED_TYPES
+    ) -> None:
+        """Guard `store`.
+
+        `exposed`: other machines can reach a listener and that is not meant. `served`: the types of
+        address that can be served.
+        """
         self._store = store
         self._exposed = exposed
+        self._served = served
         self._deciding = asyncio.Lock()
 
     async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
-        """Create or change resources, all or none; spaces go before what belongs to them.
+        """Create or change resources, all or none; what others need goes before them.
 
         Raises: Invalid or Conflict for the first resource that cannot be.
         """
-        kinds = list(KINDS)
-        ordered = sorted(resources, key=lambda resource: kinds.index(resource.kind))
         async with self._deciding:
-            return await self._put(ordered)
+            return await self._put(in_order(resources))
 
     async def create(self, resource: Resource) -> Resource:
         """Create a resource that must not exist yet.
@@ -123,7 +129,7 @@ class Admission:
         for key in gone:
             after.pop(key, None)
         after |= {resource.key: resource for resource in resources}
-        return policies.World(after, self._exposed)
+        return policies.World(after, self._exposed, self._served)
 
     def _members(self, resource: Resource) -> list[Key]:
         if not isinstance(resource, AddressSpace):

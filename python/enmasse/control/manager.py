@@ -48,6 +48,7 @@ class Manager:
         self._due = asyncio.Event()
         self._looked_at: dict[Key, _Identity] = {}
         self._left_out: dict[Key, LeftOut] = {}
+        self._waiting: dict[Key, LeftOut] = {}
         self._plan: Plan | None = None
         self._proof: Proof | None = None
         self._reached = -1
@@ -130,7 +131,9 @@ class Manager:
         compiled = compile(resources.values(), version)
         touched = _differing(self._looked_at, identities)
         touched |= _differing(self._left_out, compiled.left_out)
+        touched |= _differing(self._waiting, compiled.waiting)
         self._left_out = compiled.left_out
+        self._waiting = compiled.waiting
         refusal: EnMasseError | None = None
         if self._plan is None or compiled.plan.spaces != self._plan.spaces:
             before = self._proof.active if self._proof else frozenset()
@@ -144,6 +147,7 @@ class Manager:
         seen = Seen(
             version=self._plan.version if self._plan else version,
             left_out=self._left_out,
+            waiting=self._waiting,
             proof=self._proof,
             refusal=refusal,
             now=self._clock.now(),

@@ -4,12 +4,13 @@ A check sees the resource, the resource of the same key before, and the world as
 returns None, or the error that refuses the request.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from enmasse.base.errors import Code, Conflict, EnMasseError, Fault, Invalid
-from enmasse.plan import is_open
+from enmasse.plan import dangling, is_open
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
+from enmasse.resources.address import SERVED_TYPES
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class World:
     resources: dict[Key, Resource]
     exposed: bool
     """Whether a listener can be reached from other machines, and nobody said that this is meant."""
+
+    served: Sequence[str] = SERVED_TYPES
+    """The types of address that can be served."""
 
     _owners: dict[tuple[str, ...], Key] = field(default_factory=dict)
 
@@ -31,6 +35,12 @@ class World:
         """Return the address space a resource belongs to, if it exists."""
         space = self.resources.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
         return space if isinstance(space, AddressSpace) else None
+
+    def address_named(self, beside: Resource, name: str) -> Address | None:
+        """Return the address of that name in the address space of a resource."""
+        key = self.owner(("Address", beside.metadata.namespace, beside.space, name))
+        found = self.resources.get(key) if key else None
+        return found if isinstance(found, Address) else None
 
     def owner(self, name: tuple[str, ...]) -> Key | None:
         """Return which resource has a name that only one may have."""
@@ -53,16 +63,18 @@ def field_changed(resource: Resource, before: Resource | None, _: World) -> EnMa
     """A field that cannot change was changed."""
     if before is None:
         return None
-    faults = [
-        Fault(
-            f"spec.{name}",
-            f"cannot change (it is {getattr(before.spec, name)!r});"
-            " delete the resource and create it anew",
-        )
-        for name in resource.immutable
-        if getattr(resource.spec, name) != getattr(before.spec, name)
-    ]
+    faults = resource.refused_changes(before)
     return _invalid(Code.FIELD_IMMUTABLE, resource, faults) if faults else None
+
+
+def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
+    """It is an address of a type that cannot be served."""
+    if not isinstance(resource, Address) or resource.spec.type in world.served:
+        return None
+    message = (
+        f"{resource.spec.type!r} cannot be served by this node; it serves {', '.join(world.served)}"
+    )
+    return _invalid(Code.FIELD_INVALID, resource, [Fault("spec.type", message)])
 
 
 def space_absent(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
@@ -87,7 +99,32 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
     return None
 
 
-CHECKS: tuple[Check, ...] = (field_changed, space_absent, name_taken)
+def reference_dangling(
+    resource: Resource, before: Resource | None, world: World
+) -> EnMasseError | None:
+    """It refers to an address that is not there, or is not of the type it must be.
+
+    A reference that was good when it was made may have come to nothing since; it does not keep the
+    rest of the resource from being changed.
+    """
+    if not isinstance(resource, Address):
+        return None
+    faults = [
+        Fault(f"spec.{reference.field}", reference.problem)
+        for reference in dangling(resource, lambda name: world.address_named(resource, name))
+        if before is None
+        or getattr(before.spec, reference.field) != getattr(resource.spec, reference.field)
+    ]
+    return _invalid(Code.REFERENCE_INVALID, resource, faults) if faults else None
+
+
+CHECKS: tuple[Check, ...] = (
+    field_changed,
+    type_not_served,
+    space_absent,
+    name_taken,
+    reference_dangling,
+)
 """What every created or changed resource must pass, in the order in which faults are told."""
 
 
@@ -118,12 +155,12 @@ def first_fault(
 def _unique_names(resource: Resource) -> list[tuple[str, str, str, str]]:
     """Names that only one resource may have."""
     if isinstance(resource, Address):
-        name = resource.spec.address
+        names = resource.names
     elif isinstance(resource, MessagingUser):
-        name = resource.spec.username
+        names = (resource.spec.username,)
     else:
-        return []
-    return [(resource.kind, resource.metadata.namespace, resource.space, name)]
+        names = ()
+    return [(resource.kind, resource.metadata.namespace, resource.space, name) for name in names]
 
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:

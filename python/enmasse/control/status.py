@@ -36,6 +36,9 @@ class Seen:
     left_out: Mapping[Key, LeftOut]
     """What is not in that Plan, and why."""
 
+    waiting: Mapping[Key, LeftOut]
+    """What is in it and names something that is not there, and what that is."""
+
     proof: Proof | None
     """What the engine serves; None if it has never answered."""
 
@@ -74,6 +77,12 @@ def not_proven(resource: Resource, seen: Seen) -> Finding | None:
     if seen.proof is not None and resource.metadata.uid in seen.proof.active:
         return None
     return Finding("Configuring", "NotActive", "the node does not report it as active")
+
+
+def waiting_for_another(resource: Resource, seen: Seen) -> Finding | None:
+    """It is served as far as that goes without another resource, which is gone."""
+    waiting = seen.waiting.get(resource.key)
+    return Finding("Pending", waiting.reason, waiting.message) if waiting else None
 
 
 def decide(resource: Resource, seen: Seen, chain: tuple[Check, ...]) -> Status:

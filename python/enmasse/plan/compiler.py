@@ -2,7 +2,8 @@
 
 What cannot be served beside the rest (an address whose name another one has, a user without a
 space) is left out and named with the reason; the rest is served. Of two that want one name the
-older wins, as in the original EnMasse.
+older wins, as in the original EnMasse. An address that names another one which is gone stays in the
+Plan, because a node drops the messages of an address that is not; it is named as waiting.
 """
 
 from collections import defaultdict
@@ -18,6 +19,8 @@ from enmasse.plan.model import (
     PlannedUser,
     Right,
 )
+from enmasse.plan.references import dangling
+from enmasse.plan.stored import planned as planned_address
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 
 STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -32,7 +35,7 @@ EVERY_NAME = "#"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Why a resource is not in the Plan: a reason for programs, a message for people."""
+    """Why a resource is not in the Plan, or waits: a reason for programs, a message for people."""
 
     reason: str
     message: str
@@ -40,10 +43,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A Plan, and every resource that is not in it with the reason."""
+    """A Plan, every resource that is not in it, and those in it that wait for others."""
 
     plan: Plan
     left_out: dict[Key, LeftOut]
+    waiting: dict[Key, LeftOut]
 
 
 def compile(resources: Iterable[Resource], version: int) -> Compiled:
@@ -58,8 +62,10 @@ def compile(resources: Iterable[Resource], version: int) -> Compiled:
         elif isinstance(resource, MessagingUser):
             members.users[_home(resource)].append(resource)
     left_out: dict[Key, LeftOut] = {}
+    waiting: dict[Key, LeftOut] = {}
     planned = tuple(
-        _space(space, members, left_out) for space in sorted(spaces, key=lambda space: space.key)
+        _space(space, members, left_out, waiting)
+        for space in sorted(spaces, key=lambda space: space.key)
     )
     known = {_home(space) for space in spaces}
     left_out.update(
@@ -68,7 +74,7 @@ def compile(resources: Iterable[Resource], version: int) -> Compiled:
         if home not in known
         for orphan in orphans
     )
-    return Compiled(Plan(version=version, spaces=planned), left_out)
+    return Compiled(Plan(version=version, spaces=planned), left_out, waiting)
 
 
 def is_open(space: AddressSpace, users: Iterable[MessagingUser]) -> bool:
@@ -97,26 +103,56 @@ def _home(resource: Resource) -> _Home:
     return resource.metadata.namespace, resource.space
 
 
-def _space(space: AddressSpace, members: _Members, left_out: dict[Key, LeftOut]) -> PlannedSpace:
+def _space(
+    space: AddressSpace,
+    members: _Members,
+    left_out: dict[Key, LeftOut],
+    waiting: dict[Key, LeftOut],
+) -> PlannedSpace:
     home = _home(space)
     # `get`, so that asking about a space without members leaves no trace.
     users = members.users.get(home, [])
     authentication = space.authentication(has_users=bool(users))
-    addresses: dict[str, Address] = {}
-    for address in _oldest_first(members.addresses.get(home, [])):
-        first = addresses.setdefault(address.spec.address, address)
-        if first is not address:
-            left_out[address.key] = LeftOut(
-                "AddressTaken",
-                f"address {address.spec.address!r} is already declared by {first.metadata.name};"
-                " delete one of the two",
-            )
     return PlannedSpace(
         uid=space.metadata.uid or "",
         names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
         authentication=_authentication(authentication),
         users=_users(users, left_out) if authentication == "standard" else (),
-        addresses=tuple(_address(addresses[name]) for name in sorted(addresses)),
+        addresses=_addresses(members.addresses.get(home, []), left_out, waiting),
+    )
+
+
+def _addresses(
+    declared: list[Address], left_out: dict[Key, LeftOut], waiting: dict[Key, LeftOut]
+) -> tuple[PlannedAddress, ...]:
+    named: dict[str, Address] = {}
+    for address in _oldest_first(declared):
+        taken = next((name for name in address.names if name in named), None)
+        if taken is None:
+            named.update((name, address) for name in address.names)
+        else:
+            left_out[address.key] = LeftOut(
+                "AddressTaken",
+                f"address {taken!r} is already declared by {named[taken].metadata.name};"
+                " delete one of the two",
+            )
+    served = {address.name: address for address in named.values()}
+    for address in served.values():
+        if gone := dangling(address, named.get):
+            problems = "; ".join(reference.problem for reference in gone)
+            waiting[address.key] = LeftOut(gone[0].reason, f"{problems}: waiting for it")
+
+    def of_type(type_: str, name: str | None) -> Address | None:
+        address = named.get(name or "")
+        return address if address and address.spec.type == type_ else None
+
+    return tuple(
+        planned_address(
+            served[name],
+            topic=of_type("topic", served[name].spec.topic),
+            missing=lambda name: of_type("deadletter", name) is None,
+        )
+        for name in sorted(served)
     )
 
 
@@ -124,12 +160,6 @@ def _authentication(kind: str) -> Authentication:
     if kind == "none":
         return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
     return Authentication(type="standard", anonymous=False, mechanisms=STANDARD_MECHANISMS)
-
-
-def _address(address: Address) -> PlannedAddress:
-    return PlannedAddress(
-        uid=address.metadata.uid or "", name=address.spec.address, type=address.spec.type
-    )
 
 
 def _users(users: list[MessagingUser], left_out: dict[Key, LeftOut]) -> tuple[PlannedUser, ...]:

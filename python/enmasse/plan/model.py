@@ -1,10 +1,11 @@
 """The Plan's shape. The node refuses members it does not know: this and the node's move together.
 
-Only what this control plane can ask for is here; the schema in `vectors/plans/schema.json` also has
-the members of stored addresses.
+What each member means to the node is said in `crates/router/src/plan.rs`.
 """
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from enmasse.resources.messaging_user import Operation, Verifier
 from enmasse.resources.model import Model
@@ -13,23 +14,96 @@ LINK_CAPACITY = 1000
 """Deliveries a producer may have on the way on one link, where nothing else is said."""
 
 
+class Sparse(Model):
+    """A piece of a Plan whose members are left out where nothing is said."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
 class AddressLimits(Model):
-    """Bounds of an address."""
+    """Bounds of an address; None has no bound."""
 
     link_capacity: int = LINK_CAPACITY
     """Deliveries a producer may have sent and no consumer taken, on each link."""
 
     message_size: int | None = None
-    """Largest message in bytes; None has no bound."""
+    """Largest message in bytes."""
+
+    messages: int | None = None
+    bytes: int | None = None
+    consumers: int | None = None
+    producers: int | None = None
+    on_full: Literal["block", "reject", "dropOldest"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say of direct addresses no more than they have."""
+        members = serialize(self)
+        always = ("linkCapacity", "messageSize")
+        return {
+            name: value for name, value in members.items() if name in always or value is not None
+        }
 
 
-class PlannedAddress(Model):
-    """One address a node serves."""
+class PlannedTtl(Sparse):
+    """How long messages live."""
+
+    minimum_ms: int | None = None
+    maximum_ms: int | None = None
+
+
+class PlannedRedelivery(Sparse):
+    """How often a message is tried, and when again."""
+
+    attempts: int | None = None
+    delay_ms: int | None = None
+    delay_multiplier: float | None = None
+    delay_maximum_ms: int | None = None
+    reject_is_failure: bool | None = None
+
+
+class PlannedRetention(Sparse):
+    """How much a stream keeps."""
+
+    bytes: int | None = None
+    age_ms: int | None = None
+
+
+class PlannedDuplicateDetection(Model):
+    """Which message ids are remembered."""
+
+    ids: int
+    window_ms: int
+
+
+class PlannedSubscription(Model):
+    """Where a subscription belongs."""
+
+    topic: str
+    max_consumers: int
+
+
+class PlannedAddress(Sparse):
+    """One address a node serves. A subscription's name is `topic::address`."""
 
     uid: str
     name: str
     type: str
     limits: AddressLimits = AddressLimits()
+    durability: Literal["disk", "memory"] | None = None
+    ttl: PlannedTtl | None = None
+    redelivery: PlannedRedelivery | None = None
+    deadletter: str | None = None
+    expiry: str | None = None
+    retention: PlannedRetention | None = None
+    partitions: int | None = None
+    duplicate_detection: PlannedDuplicateDetection | None = None
+    subscription: PlannedSubscription | None = None
+    last_value_key: str | None = None
+    single_active_consumer: bool | None = None
+    groups: Literal["none", "sticky", "perKey"] | None = None
 
 
 class Right(Model):

@@ -7,7 +7,7 @@ the address taken) is decided in `enmasse.control`, not here.
 
 from enmasse.resources.address import Address, AddressSpec
 from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
-from enmasse.resources.documents import KINDS, invalid, load, parse
+from enmasse.resources.documents import KINDS, in_order, invalid, load, parse
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
     API_VERSION,
@@ -35,6 +35,7 @@ __all__ = [
     "Resource",
     "Status",
     "Verifier",
+    "in_order",
     "invalid",
     "load",
     "parse",

@@ -1,22 +1,35 @@
 """Address: a name that clients send to and receive from, and what happens to messages there."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field
 
+from enmasse.base.errors import Fault
+from enmasse.resources import address_rules
 from enmasse.resources.model import Metadata, Model, Resource, name_in_space
+from enmasse.resources.quantities import Count, Delay, Duration, LinkCount, MessageSize, Size
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
 """Every type there is."""
 
 SERVED_TYPES = ("anycast", "multicast")
-"""The types this node can serve."""
+"""The types this node can serve; an address of another type is refused when it is declared."""
 
 ADDRESS_BYTES_MAX = 1024
 """Longest address. MQTT would allow 65535 bytes; other brokers stop between 255 and 4096."""
 
 OPEN_NAME_SPACE = "#"
 """The one declared address that stands for every name nothing else covers."""
+
+PARTITIONS_MAX = 1024
+"""Most partitions of a stream; each has files and an index of its own."""
+
+DELIVERY_ATTEMPTS_MAX = 65_535
+NO_LIMIT = -1
+"""Delivery attempts without a limit."""
+
+CONSUMERS_DEFAULT = 1
+"""Consumers of a subscription at a time, where nothing else is said."""
 
 
 def _address(value: str) -> str:
@@ -36,12 +49,15 @@ def _address(value: str) -> str:
     return value
 
 
-def _served_type(value: str) -> str:
-    served = ", ".join(SERVED_TYPES)
+def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; this node serves {served}")
-    if value not in SERVED_TYPES:
-        raise ValueError(f"{value!r} cannot be served by this node; it serves {served}")
+        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
+    return value
+
+
+def _delivery_attempts(value: int) -> int:
+    if value != NO_LIMIT and not 1 <= value <= DELIVERY_ATTEMPTS_MAX:
+        raise ValueError(f"must be 1 to {DELIVERY_ATTEMPTS_MAX}, or {NO_LIMIT} for no limit")
     return value
 
 
@@ -52,10 +68,89 @@ class AddressMetadata(Metadata):
     """`<space>.<name>`; the first part names the address space."""
 
 
-class AddressSpec(Model):
-    """What an address is. `address` and `type` cannot change later."""
+class MessageTtl(Model):
+    """How long messages live; a message's own time is brought between the two."""
 
-    type: Annotated[str, AfterValidator(_served_type)]
+    minimum: Duration | None = None
+    """Shortest life, in milliseconds."""
+
+    maximum: Duration | None = None
+    """Longest life, in milliseconds; a message that names none gets this one."""
+
+
+class MessageRedelivery(Model):
+    """How often a message is tried, and when again after a delivery that failed."""
+
+    maximum_delivery_attempts: (
+        Annotated[int, Field(strict=True), AfterValidator(_delivery_attempts)] | None
+    ) = None
+    """Deliveries after which a message is a dead letter; -1 has no limit."""
+
+    redelivery_delay: Delay | None = None
+    """Wait before the second attempt, in milliseconds."""
+
+    redelivery_delay_multiplier: (
+        Annotated[float, Field(strict=True, ge=1, le=1000, allow_inf_nan=False)] | None
+    ) = None
+    """Each further wait is this many times the one before."""
+
+    maximum_delivery_delay: Delay | None = None
+    """Longest wait, in milliseconds."""
+
+
+class Subscription(Model):
+    """What only a subscription has."""
+
+    max_consumers: LinkCount | None = None
+    """Consumers at a time; one more is refused. 1 if left out, and it cannot change."""
+
+
+class DuplicateDetection(Model):
+    """How message ids are remembered, so that a message sent twice is stored once."""
+
+    ids: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
+    """Ids remembered, the newest ones."""
+
+    window: Duration | None = None
+    """How long an id is remembered, in milliseconds."""
+
+
+class Retention(Model):
+    """How much a stream keeps: what is beyond either bound is dropped, oldest first."""
+
+    bytes: Size | None = None
+    """Bytes of each partition."""
+
+    age: Duration | None = None
+    """Age of a message, in milliseconds."""
+
+
+class Limits(Model):
+    """Bounds of an address."""
+
+    messages: Count | None = None
+    """Messages stored."""
+
+    bytes: Size | None = None
+    """Bytes stored."""
+
+    message_size: MessageSize | None = None
+    """Bytes of one message."""
+
+    consumers: LinkCount | None = None
+    """Receivers at a time; one more is refused."""
+
+    producers: LinkCount | None = None
+    """Senders at a time; one more is refused."""
+
+    on_full: Literal["block", "reject", "dropOldest"] | None = None
+    """At `messages` or `bytes`: senders wait, messages are refused, or the oldest one goes."""
+
+
+class AddressSpec(Model):
+    """What an address is. Which fields go with which type is one table: `address_rules.ALLOWED`."""
+
+    type: Annotated[str, AfterValidator(_known_type)]
     """What happens to messages: anycast (one consumer each) or multicast (every consumer)."""
 
     address: Annotated[str, AfterValidator(_address)]
@@ -64,13 +159,90 @@ class AddressSpec(Model):
     plan: str | None = None
     """Name of a plan. Any name is accepted until plans exist."""
 
+    topic: str | None = None
+    """The topic a subscription belongs to, by the name that clients use."""
+
+    subscription: Subscription | None = None
+    """What only a subscription has."""
+
+    deadletter: str | None = None
+    """Address of type deadletter for messages that failed for good."""
+
+    expiry: str | None = None
+    """Address of type deadletter for messages that lived too long."""
+
+    message_ttl: MessageTtl | None = None
+    """How long messages live."""
+
+    message_redelivery: MessageRedelivery | None = None
+    """How often a message is tried, and when again."""
+
+    treat_reject_as_unmodified_delivery_failed: Annotated[bool, Field(strict=True)] | None = None
+    """A rejected message counts as a failed delivery and stays."""
+
+    durability: Literal["disk", "memory"] | None = None
+    """Where accepted messages are kept: disk if left out."""
+
+    duplicate_detection: DuplicateDetection | None = None
+    """Messages sent twice are stored once, by their message-id."""
+
+    retention: Retention | None = None
+    """Makes a topic a stream, and says how much it keeps."""
+
+    partitions: Annotated[int, Field(strict=True, ge=1, le=PARTITIONS_MAX)] | None = None
+    """Partitions of a stream; 1 if left out, and they can only become more."""
+
+    limits: Limits | None = None
+    """Bounds of the address."""
+
+    last_value_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    """Application property of which only the last message of each value is kept."""
+
+    single_active_consumer: Annotated[bool, Field(strict=True)] | None = None
+    """One consumer at a time gets messages; the others wait to take over."""
+
+    groups: Literal["none", "sticky", "perKey"] | None = None
+    """What messages of one group-id share: nothing, their consumer, or their order."""
+
 
 class Address(Resource):
     """A declared address."""
 
     plural: ClassVar[str] = "addresses"
-    immutable: ClassVar[tuple[str, ...]] = ("type", "address")
+    immutable: ClassVar[tuple[str, ...]] = ("type", "address", "topic")
 
     kind: Literal["Address"] = Field(default="Address")
     metadata: AddressMetadata
     spec: AddressSpec
+
+    @property
+    def name(self) -> str:
+        """What clients attach to: the address, or for a subscription `topic::address`."""
+        if self.spec.type == "subscription":
+            return f"{self.spec.topic}::{self.spec.address}"
+        return self.spec.address
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that no other address of the space may have."""
+        return tuple(dict.fromkeys((self.spec.address, self.name)))
+
+    @property
+    def needs_others(self) -> int:
+        """Dead letters first, then what may name them, then subscriptions, which name a topic."""
+        return {"deadletter": 0, "subscription": 2}.get(self.spec.type, 1)
+
+    @property
+    def max_consumers(self) -> int:
+        """Consumers of a subscription at a time."""
+        return (
+            self.spec.subscription and self.spec.subscription.max_consumers
+        ) or CONSUMERS_DEFAULT
+
+    def faults(self) -> list[Fault]:
+        """Return what is wrong with fields that are each right by themselves."""
+        return address_rules.faults(self)
+
+    def refused_changes(self, before: Self) -> list[Fault]:
+        """Return the faults of changing `before` into this."""
+        return [*super().refused_changes(before), *address_rules.refused_changes(self, before)]

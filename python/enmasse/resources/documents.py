@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -69,9 +69,22 @@ def parse(data: object, *, stored: bool = False) -> Resource:
     if not stored:
         data = _without_server_fields(data)
     try:
-        return model.model_validate(data, by_alias=True, by_name=False, context={STORED: stored})
+        resource = model.model_validate(
+            data, by_alias=True, by_name=False, context={STORED: stored}
+        )
     except ValidationError as error:
         raise invalid(model.__name__, _name(data), faults.of(error, model)) from None
+    # What is stored has been let in; a stricter rule must not make it unreadable.
+    if not stored and (found := resource.faults()):
+        raise invalid(model.__name__, _name(data), found)
+    return resource
+
+
+def in_order(resources: Iterable[Resource]) -> list[Resource]:
+    """Return resources so that each comes after those it needs: spaces first, then addresses that
+    others refer to."""
+    kinds = list(KINDS)
+    return sorted(resources, key=lambda one: (kinds.index(one.kind), one.needs_others))
 
 
 def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:

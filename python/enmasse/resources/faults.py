@@ -12,6 +12,8 @@ _PLAIN = {
     "string_type": "must be text (in YAML, quote numbers and yes/no)",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "tuple_type": "must be a list",
@@ -57,8 +59,14 @@ def _message(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
         return f"is required{_meaning(model, location)}"
     if kind == "literal_error":
         return f"must be {detail['ctx']['expected']}"
-    if kind == "too_short":
+    if kind in ("too_short", "string_too_short"):
         return "must not be empty"
+    if kind == "greater_than_equal":
+        return f"must be at least {detail['ctx']['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {detail['ctx']['le']}"
+    if kind == "string_too_long":
+        return f"must have at most {detail['ctx']['max_length']} characters"
     message = _PLAIN.get(kind) or str(detail["msg"])
     return message.removeprefix("Value error, ")
 

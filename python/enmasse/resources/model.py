@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from enmasse.base.errors import Fault
+
 API_VERSION = "enmasse.io/v1beta1"
 DEFAULT_NAMESPACE = "default"
 NAME_LENGTH_MAX = 253
@@ -156,6 +158,11 @@ class Resource(Model):
         """Name of the address space it belongs to, or is."""
         return self.metadata.name.partition(".")[0]
 
+    @property
+    def needs_others(self) -> int:
+        """How late it comes among resources of its kind: after those it refers to."""
+        return 0
+
     def with_metadata(self, **changes: Any) -> Self:
         """Return the resource with some metadata replaced."""
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=changes)})
@@ -167,3 +174,20 @@ class Resource(Model):
     def public(self) -> Self:
         """Return the resource as clients may see it: without secrets."""
         return self
+
+    def faults(self) -> list[Fault]:
+        """Return what is wrong with fields that are each right by themselves."""
+        return []
+
+    def refused_changes(self, before: Self) -> list[Fault]:
+        """Return the faults of changing `before` into this."""
+        return [
+            cannot_change(f"spec.{name}", getattr(before.spec, name))
+            for name in self.immutable
+            if getattr(self.spec, name) != getattr(before.spec, name)
+        ]
+
+
+def cannot_change(field: str, value: object) -> Fault:
+    """Return the fault of changing a field that had a value for good."""
+    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it anew")

@@ -19,17 +19,16 @@ def apply(
 ) -> None:
     """Add and change the resources of files. Nothing is deleted.
 
-    Spaces are applied before the addresses and users that belong to them. What is in no file stays
-    as it is.
+    What others need is applied before them: spaces first, then addresses that others refer to. What
+    is in no file stays as it is.
 
     Example: enmasse apply -f addresses.yaml
     """
     from enmasse.cli.client import Api
     from enmasse.cli.files import load_files
-    from enmasse.resources import KINDS
+    from enmasse.resources import in_order
 
-    kinds = list(KINDS)
-    resources = sorted(load_files(file), key=lambda resource: kinds.index(resource.kind))
+    resources = in_order(load_files(file))
     with Api.find(data, server, token_file) as api:
         applied = []
         for resource in resources:

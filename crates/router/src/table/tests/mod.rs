@@ -11,7 +11,7 @@ mod scale;
 mod schema;
 
 use super::Table;
-use crate::plan::{Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, Right, Space, User};
+use crate::plan::{Address, AddressType, Authentication, AuthenticationType, Plan, Right, Space, User};
 
 const SECRET: [u8; 32] = [7; 32];
 
@@ -33,20 +33,7 @@ fn plan(version: u64, spaces: impl IntoIterator<Item = Space>) -> Plan {
 
 /// A space open to everybody, called `NAME` and `NAME.test`, with these addresses.
 fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
-    let address = |&(address, kind): &(&str, AddressType)| Address {
-        uid: format!("{name}/{address}"),
-        name: address.into(),
-        kind,
-        limits: AddressLimits::default(),
-        durability: None,
-        ttl: None,
-        redelivery: None,
-        deadletter: None,
-        expiry: None,
-        retention: None,
-        partitions: None,
-        duplicate_detection: None,
-    };
+    let address = |&(address, kind): &(&str, AddressType)| Address::new(format!("{name}/{address}"), address, kind);
     Space {
         uid: format!("uid of {name}"),
         names: vec![name.into(), format!("{name}.test")],

@@ -1,0 +1,45 @@
+"""Addresses that name others: a subscription its topic, the rest their dead letters. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from enmasse.resources import Address
+
+_KINDS = (
+    ("topic", "topic", "a topic address", "Topic"),
+    ("deadletter", "deadletter", "a dead letter address", "Deadletter"),
+    ("expiry", "deadletter", "an expiry address", "Expiry"),
+)
+"""Field of spec, the type it must lead to, what it is called, and the beginning of the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dangling:
+    """A reference that leads nowhere: its field, a reason for programs, and what is wrong."""
+
+    field: str
+    reason: str
+    problem: str
+
+
+def dangling(address: Address, named: Callable[[str], Address | None]) -> list[Dangling]:
+    """Return what an address names and is not there or of another type.
+
+    `named` gives the address of a name in the same address space.
+    """
+    found = []
+    for field, type_, what, reason in _KINDS:
+        name = getattr(address.spec, field)
+        if name is None:
+            continue
+        target = named(name)
+        if target is None:
+            problem = f"references {what} {name!r} that does not exist"
+            found.append(Dangling(field, f"{reason}Missing", problem))
+        elif target.spec.type != type_:
+            problem = (
+                f"references {what} {name!r} ({target.metadata.name}) that is not of type {type_}"
+                f" but {target.spec.type}"
+            )
+            found.append(Dangling(field, f"{reason}WrongType", problem))
+    return found

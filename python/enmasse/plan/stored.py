@@ -1,0 +1,164 @@
+"""From what addresses say to what holds for them: defaults, and what a subscription has from its
+topic. Pure."""
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from enmasse.plan.model import (
+    AddressLimits,
+    PlannedAddress,
+    PlannedDuplicateDetection,
+    PlannedRedelivery,
+    PlannedRetention,
+    PlannedSubscription,
+    PlannedTtl,
+)
+from enmasse.resources import Address, AddressSpec
+from enmasse.resources.address import (
+    NO_LIMIT,
+    DuplicateDetection,
+    Limits,
+    MessageRedelivery,
+    MessageTtl,
+    Retention,
+)
+from enmasse.resources.model import Model
+
+ATTEMPTS_DEFAULT = 10
+"""Deliveries before a message goes to the dead letter, where there is one and nothing else said."""
+
+DUPLICATE_IDS_DEFAULT = 10_000
+DUPLICATE_WINDOW_MS_DEFAULT = 600_000
+
+FROM_TOPIC = (
+    "deadletter",
+    "expiry",
+    "message_ttl",
+    "treat_reject_as_unmodified_delivery_failed",
+    "durability",
+)
+"""What a subscription has from its topic, if it does not say it itself."""
+
+LIMITS_FROM_TOPIC = ("messages", "bytes", "on_full")
+
+
+def planned(
+    address: Address, topic: Address | None, missing: Callable[[str], bool]
+) -> PlannedAddress:
+    """Return an address as the node serves it.
+
+    `topic` is that of a subscription, if it is there. `missing` tells of a name whether there is no
+    dead letter of that name.
+    """
+    spec = _with_topic(address.spec, topic.spec) if topic else address.spec
+    stored = spec.type not in ("anycast", "multicast")
+    # Nothing is known of the durability of a subscription whose topic is gone: it stays as it was.
+    durability = spec.durability or ("disk" if spec.type != "subscription" or topic else None)
+    deadletter = _unless(missing, spec.deadletter)
+    return PlannedAddress(
+        uid=address.metadata.uid or "",
+        name=address.name,
+        type=spec.type,
+        limits=_limits(spec.limits),
+        durability=durability if stored else None,
+        ttl=_ttl(spec.message_ttl) if spec.message_ttl else None,
+        redelivery=_redelivery(spec, holds_back=deadletter != spec.deadletter),
+        deadletter=deadletter,
+        expiry=_unless(missing, spec.expiry),
+        retention=_retention(spec.retention) if spec.retention else None,
+        partitions=(spec.partitions or 1) if spec.retention else None,
+        duplicate_detection=(
+            _duplicate_detection(spec.duplicate_detection) if spec.duplicate_detection else None
+        ),
+        subscription=_subscription(address),
+        last_value_key=spec.last_value_key,
+        single_active_consumer=spec.single_active_consumer or None,
+        groups=spec.groups,
+    )
+
+
+def _with_topic(spec: AddressSpec, topic: AddressSpec) -> AddressSpec:
+    """Return the spec of a subscription with what it does not say itself from its topic."""
+    inherited = {name: getattr(topic, name) for name in FROM_TOPIC}
+    limits = topic.limits and topic.limits.model_copy(
+        update={name: None for name in Limits.model_fields if name not in LIMITS_FROM_TOPIC}
+    )
+    return _filled(
+        spec,
+        inherited
+        | {
+            "message_redelivery": _merged(spec.message_redelivery, topic.message_redelivery),
+            "limits": _merged(spec.limits, limits),
+        },
+        replace=("message_redelivery", "limits"),
+    )
+
+
+_Piece = TypeVar("_Piece", bound=Model)
+
+
+def _merged(piece: _Piece | None, default: _Piece | None) -> _Piece | None:
+    if piece is None or default is None:
+        return piece or default
+    return _filled(piece, {name: getattr(default, name) for name in type(default).model_fields})
+
+
+def _filled(piece: _Piece, values: dict[str, object], *, replace: Collection[str] = ()) -> _Piece:
+    """Return a piece with values where it has none, and where they replace its own."""
+    update = {
+        name: value
+        for name, value in values.items()
+        if name in replace or getattr(piece, name) is None
+    }
+    return piece.model_copy(update=update)
+
+
+def _unless(missing: Callable[[str], bool], name: str | None) -> str | None:
+    return None if name is None or missing(name) else name
+
+
+def _limits(limits: Limits | None) -> AddressLimits:
+    if limits is None:
+        return AddressLimits()
+    return AddressLimits(**{name: getattr(limits, name) for name in Limits.model_fields})
+
+
+def _redelivery(spec: AddressSpec, *, holds_back: bool) -> PlannedRedelivery | None:
+    """Return how a message is tried again.
+
+    `holds_back`: its dead letter is missing. Nothing is dropped for that: messages are tried
+    without limit, rejected ones too, until the dead letter is there again.
+    """
+    said = spec.message_redelivery or MessageRedelivery()
+    attempts = said.maximum_delivery_attempts
+    if attempts is None and spec.deadletter is not None:
+        attempts = ATTEMPTS_DEFAULT
+    redelivery = PlannedRedelivery(
+        attempts=None if attempts == NO_LIMIT or holds_back else attempts,
+        delay_ms=said.redelivery_delay,
+        delay_multiplier=said.redelivery_delay_multiplier,
+        delay_maximum_ms=said.maximum_delivery_delay,
+        reject_is_failure=spec.treat_reject_as_unmodified_delivery_failed or holds_back or None,
+    )
+    return redelivery if redelivery != PlannedRedelivery() else None
+
+
+def _ttl(ttl: MessageTtl) -> PlannedTtl:
+    return PlannedTtl(minimum_ms=ttl.minimum, maximum_ms=ttl.maximum)
+
+
+def _retention(retention: Retention) -> PlannedRetention:
+    return PlannedRetention(bytes=retention.bytes, age_ms=retention.age)
+
+
+def _duplicate_detection(detection: DuplicateDetection) -> PlannedDuplicateDetection:
+    return PlannedDuplicateDetection(
+        ids=detection.ids or DUPLICATE_IDS_DEFAULT,
+        window_ms=detection.window or DUPLICATE_WINDOW_MS_DEFAULT,
+    )
+
+
+def _subscription(address: Address) -> PlannedSubscription | None:
+    if address.spec.topic is None:
+        return None
+    return PlannedSubscription(topic=address.spec.topic, max_consumers=address.max_consumers)
