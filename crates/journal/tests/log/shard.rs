@@ -15,6 +15,12 @@ pub(crate) struct Known {
     pub(crate) content: Content,
 }
 
+/// A message in a batch: its number there, its targets, its content.
+type Put = (usize, Vec<(u32, u64)>, Content);
+
+/// A message that is being copied: its number in the batch, where it lay, its targets.
+type Moving = (usize, Place, Vec<(u32, u64)>);
+
 pub(crate) struct Shard {
     pub(crate) log: Log<SimulatedDisk>,
     pub(crate) dice: Dice,
@@ -175,13 +181,7 @@ impl Shard {
         Said::Message { targets, content: Content { id: self.next_content, len: len as usize } }
     }
 
-    fn put(
-        &self,
-        batch: &mut Batch,
-        said: &Said,
-        messages: &mut Vec<(usize, Vec<(u32, u64)>, Content)>,
-        gone: &mut Vec<(u32, u64)>,
-    ) {
+    fn put(&self, batch: &mut Batch, said: &Said, messages: &mut Vec<Put>, gone: &mut Vec<(u32, u64)>) {
         match said {
             Said::Declare { queue, uid } => batch.declare(*queue, uid, &name_of(*queue)),
             Said::Drop { queue } => {
@@ -241,7 +241,7 @@ impl Shard {
         self.take_over(&batch, copies)
     }
 
-    fn take_over(&mut self, batch: &Batch, copies: Vec<(usize, Place, Vec<(u32, u64)>)>) -> Result<(), Refused> {
+    fn take_over(&mut self, batch: &Batch, copies: Vec<Moving>) -> Result<(), Refused> {
         let mut answer = Batch::new();
         let mut freed = Freed::default();
         let mut said = Group::new();
