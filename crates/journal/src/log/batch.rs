@@ -221,6 +221,20 @@ impl Batch {
         self.copies[copy].frame.map(|frame| self.place_of(frame))
     }
 
+    /// Its runs, once it has been appended: where each begins in its bytes, how many they are, and where they lie.
+    pub(super) fn laid_out(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+        self.runs.iter().enumerate().map(|(n, run)| {
+            let at = self.frames[run.first as usize].at;
+            let next = self.runs.get(n + 1).map(|next| self.frames[next.first as usize].at);
+            (at, next.unwrap_or(self.bytes.len() as u32) - at, run.segment, run.offset)
+        })
+    }
+
+    /// Bytes it takes on the heap, nearly.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.index.capacity() + self.frames.capacity() * size_of::<Frame>()
+    }
+
     fn place_of(&self, frame: u32) -> Place {
         let run = self.runs.iter().rev().find(|run| run.first <= frame).expect("the batch has been appended");
         let start = self.frames[run.first as usize].at;

@@ -73,15 +73,6 @@ pub struct Log<D> {
     compacting: Option<u32>,
 }
 
-impl<D> std::fmt::Debug for Log<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let active = self.active.as_ref().map(|active| active.number);
-        let mut log = f.debug_struct("Log");
-        log.field("active", &active).field("spares", &self.spares).field("segments", &self.space.segments);
-        log.field("stopped", &self.stopped).finish_non_exhaustive()
-    }
-}
-
 impl<D: Disk> Log<D> {
     /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full segments and the
     /// records of the last one; bodies only there.
@@ -150,12 +141,6 @@ impl<D: Disk> Log<D> {
         Reader::new(Arc::clone(&self.disk), self.secret)
     }
 
-    /// The disk it lies on.
-    #[must_use]
-    pub fn disk(&self) -> &D {
-        &self.disk
-    }
-
     /// Why nothing is taken any more, if so.
     #[must_use]
     pub fn stopped(&self) -> Option<&str> {
@@ -167,9 +152,7 @@ impl<D: Disk> Log<D> {
     pub fn figures(&self) -> Figures {
         let (used_bytes, alive_bytes) = self.space.totals();
         let segments = self.space.segments.len() as u64;
-        let alive_messages = self.space.segments.values().map(|segment| segment.messages).sum();
-        let spares = self.spares.len() as u64;
-        Figures { segments, spares, used_bytes, alive_messages, alive_bytes, ..self.figures }
+        Figures { segments, spares: self.spares.len() as u64, used_bytes, alive_bytes, ..self.figures }
     }
 
     /// Write a batch. It counts once `sync` has returned; its messages have their places from now on.

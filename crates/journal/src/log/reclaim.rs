@@ -47,9 +47,6 @@ impl<D: Disk> Log<D> {
         if let Err(fault) = self.carry(number, &mut batch) {
             return Err(self.stop("a segment cannot be read to be let go", &fault));
         }
-        if !self.space.get(number).is_worth_carrying((batch.bytes.len() + batch.index.len()) as u64) {
-            return Ok(true);
-        }
         match self.append(&mut batch) {
             Ok(()) => {}
             Err(Refused::NoRoom(_)) => return Ok(false),

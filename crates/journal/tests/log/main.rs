@@ -1,6 +1,3 @@
 //! The segment log as its owner and its shards use it, on a simulated disk.
 
 mod basics;
-mod crash;
-mod history;
-mod shard;

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use enmasse_journal::queue::ConsumerId;
+
 use super::arena::{Arena, Key};
 use super::message::Queue;
+use super::stored::{Assembly, Stored};
 use super::{AddressStats, Declared, Filter, PortId};
 
 /// Payload that may wait for one multicast consumer, bytes.
@@ -34,6 +37,8 @@ pub(super) struct Address {
     pub(super) unsettled: u32,
     /// without the figures that are counted when asked for
     pub(super) stats: AddressStats,
+    /// of one that stores messages
+    pub(super) stored: Option<Box<Stored>>,
 }
 
 #[derive(Debug)]
@@ -59,6 +64,10 @@ pub(super) struct Producer {
     /// it is on the list of those to tell
     pub(super) to_tell: bool,
     pub(super) incoming: Incoming,
+    /// what has come of it
+    pub(super) assembly: Option<Box<Assembly>>,
+    /// what it calls itself where its messages are numbered
+    pub(super) producer_name: Option<Arc<str>>,
 }
 
 /// What a producer is in the middle of.
@@ -67,6 +76,8 @@ pub(super) enum Incoming {
     Nothing,
     /// a delivery of which more parts are to come
     Message(Key),
+    /// a delivery for a queue, of which more parts are to come
+    Assembly,
     /// a delivery whose rest nobody wants
     Discarded,
 }
@@ -94,6 +105,10 @@ pub(super) struct Consumer {
     /// among the address's ready ones
     ready_at: u32,
     pub(super) outgoing: Outgoing,
+    /// what the queue of a stored address calls it
+    pub(super) in_queue: Option<ConsumerId>,
+    /// messages for it that are on their way from the disk
+    pub(super) fetching: u32,
     /// multicast: copies that wait for it
     pub(super) backlog: Queue,
     pub(super) backlog_bytes: usize,
@@ -126,6 +141,7 @@ impl Address {
             waiting: Queue::default(),
             unsettled: 0,
             stats: AddressStats::default(),
+            stored: None,
         }
     }
 
@@ -180,6 +196,9 @@ impl Address {
 
     /// Whether a message of this producer would have somebody to go to.
     pub(super) fn open_to(&self, producer: &Producer) -> bool {
+        if let Some(stored) = &self.stored {
+            return stored.open;
+        }
         self.unfiltered > 0 || producer.matching > 0
     }
 }
@@ -201,6 +220,8 @@ impl Producer {
             taken: 0,
             to_tell: false,
             incoming: Incoming::Nothing,
+            assembly: None,
+            producer_name: None,
         }
     }
 
@@ -232,6 +253,8 @@ impl Consumer {
             drain: false,
             ready_at: NOT_READY,
             outgoing: Outgoing::Nothing,
+            in_queue: None,
+            fetching: 0,
             backlog: Queue::default(),
             backlog_bytes: 0,
         }
@@ -270,7 +293,7 @@ impl Random {
     }
 
     /// A number below `bound`, which is not 0.
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

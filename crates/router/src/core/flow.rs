@@ -18,6 +18,11 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     #[inline]
+    pub(super) const fn whole(payload: &'a [u8]) -> Self {
+        Self { message_format: 0, more: false, payload }
+    }
+
+    #[inline]
     pub(super) fn of(arrival: &Arrival<'a>) -> Self {
         Self { message_format: arrival.message_format, more: arrival.more, payload: arrival.payload }
     }
@@ -167,8 +172,16 @@ impl Router {
     fn charge(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
         let message = &mut self.messages[key];
         let before = std::mem::replace(&mut message.charged, bytes);
-        let Some(producer) = self.producers.get_mut(message.producer) else { return };
-        producer.waiting_bytes = producer.waiting_bytes + bytes - before;
+        let key = message.producer;
+        if let Some(producer) = self.producers.get(key) {
+            self.weigh_producer(key, producer.waiting_bytes + bytes - before, links);
+        }
+    }
+
+    /// So many bytes wait for a producer now: it is held back, or let go on.
+    pub(super) fn weigh_producer(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
+        let Some(producer) = self.producers.get_mut(key) else { return };
+        producer.waiting_bytes = bytes;
         let hold = producer.waiting_bytes > if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
         if producer.held != hold {
             producer.held = hold;
@@ -211,6 +224,7 @@ impl Router {
         let at = consumer.address;
         let address = &mut self.addresses[at];
         match address.declared.kind {
+            AddressKind::Stored => self.feed_from_queue(key, links),
             AddressKind::Multicast => self.catch_up(key, links),
             AddressKind::Anycast => {
                 if consumer.has_room() {
@@ -231,7 +245,7 @@ impl Router {
         }
         let address = &mut self.addresses[consumer.address];
         let done = match consumer.outgoing {
-            Outgoing::Nothing => true,
+            Outgoing::Nothing => consumer.fetching == 0,
             // The rest of a long delivery may take its time; credit cannot be used before, nor is it wanted.
             Outgoing::Message { .. } => address.waiting.is_empty() && consumer.backlog.is_empty(),
             Outgoing::Aborted => false,
@@ -288,6 +302,9 @@ impl Router {
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
+        if let Owed::Queue(seq) = owed {
+            return self.settle_in_queue(address, seq, &Outcome::Released, links);
+        }
         let anycast = state.declared.kind == AddressKind::Anycast;
         if anycast && state.consumers.is_empty() || !anycast && consumer.is_none() {
             return self.lose(owed, address, links);

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
+use enmasse_journal::queue::Seq;
+
 use super::arena::{Arena, Key};
 use super::{Arrival, PortId};
 
@@ -22,6 +24,8 @@ pub(super) enum Owed {
     Producer { port: PortId, delivery_id: u32 },
     /// its producer, once all copies are answered
     Join(Key),
+    /// the queue it was taken from
+    Queue(Seq),
 }
 
 /// A message that waits for consumers, or of which more parts are to come.

@@ -17,21 +17,25 @@ mod parts;
 mod places;
 mod port;
 mod stats;
+mod stored;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use enmasse_amqp::types::Outcome;
+use enmasse_journal::queue::Effect;
 
 use address::{Address, Consumer, Incoming, Producer, Random};
 use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
+use stored::{Bodies, Diverting, Journal};
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Filter, PortId, PortRole};
 pub use stats::AddressStats;
+pub use stored::{Answer, Digests, Shelf};
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -47,6 +51,8 @@ pub enum AddressKind {
     Anycast,
     /// each message to every consumer
     Multicast,
+    /// each message into a queue, and from there to one of the consumers
+    Stored,
 }
 
 /// What the router has to know of a declared address.
@@ -88,6 +94,22 @@ pub struct Router {
     audience: Vec<Key>,
     readers: Vec<Key>,
     offsets: Vec<u64>,
+    scratch: Vec<u8>,
+    effects: Vec<Effect>,
+    // stored addresses
+    /// milliseconds since 1970
+    now_ms: u64,
+    digests: Digests,
+    journal: Journal,
+    bodies: Bodies,
+    /// when to look after which address
+    timers: BTreeMap<(u64, AddressKey), Key>,
+    /// addresses to go on with in the next turn
+    later: Vec<Key>,
+    /// addresses that wait for bodies from the disk
+    awaiting: Vec<Key>,
+    /// messages for other addresses that wait for their bodies
+    diverting: Vec<Diverting>,
 }
 
 impl Router {
@@ -109,6 +131,16 @@ impl Router {
             audience: Vec::new(),
             readers: Vec::new(),
             offsets: Vec::new(),
+            scratch: Vec::new(),
+            effects: Vec::new(),
+            now_ms: 0,
+            digests: Digests::new([0; 16]),
+            journal: Journal::default(),
+            bodies: Bodies::default(),
+            timers: BTreeMap::new(),
+            later: Vec::new(),
+            awaiting: Vec::new(),
+            diverting: Vec::new(),
         }
     }
 
@@ -133,6 +165,7 @@ impl Router {
         match address.declared.kind {
             AddressKind::Anycast => self.deliver_to_one(from, arrival, links),
             AddressKind::Multicast => self.deliver_to_all(from, arrival, links),
+            AddressKind::Stored => self.deliver_to_queue(from, arrival, links),
         }
     }
 
@@ -162,6 +195,7 @@ impl Router {
 
     /// The end of a turn: producers are told how many of their deliveries wait no longer.
     pub fn turn(&mut self, links: &mut impl Links) {
+        self.turn_stored(links);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_tell = false;

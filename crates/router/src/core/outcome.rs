@@ -100,6 +100,7 @@ impl Router {
             Owed::Nobody => {}
             Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
             Owed::Join(key) => self.join(key, address, outcome, links),
+            Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),
         }
     }
 

@@ -16,7 +16,11 @@ impl Router {
         if arrival.aborted || !arrival.more {
             producer.incoming = Incoming::Nothing;
         }
-        let Incoming::Message(key) = incoming else { return };
+        let key = match incoming {
+            Incoming::Message(key) => key,
+            Incoming::Assembly => return self.assemble(from, arrival, links),
+            Incoming::Nothing | Incoming::Discarded => return,
+        };
         if arrival.aborted {
             return self.abort(key, links);
         }

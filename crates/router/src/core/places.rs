@@ -31,7 +31,7 @@ impl Router {
         }
     }
 
-    fn address(&mut self, declared: Declared) -> Key {
+    pub(super) fn address(&mut self, declared: Declared) -> Key {
         let key = *self.by_key.entry(declared.key).or_insert_with(|| self.addresses.insert(Address::new(declared)));
         self.addresses[key].declared = declared;
         key
@@ -43,6 +43,10 @@ impl Router {
         producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
         // Its list of consumers is as old as can be.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
+        if let Some(stored) = address.stored.as_mut() {
+            // At its bound it was refused before.
+            let _ = stored.shelf.queue.attach_producer();
+        }
         let (port, open) = (producer.port, address.open_to(&producer));
         let anonymous = producer.anonymous;
         let key = self.producers.insert(producer);
@@ -61,6 +65,11 @@ impl Router {
         address.consumers.push(key);
         address.epoch = address.epoch.wrapping_add(1);
         self.ports.set(port, Tenant::Consumer(key));
+        if let Some(stored) = address.stored.as_mut() {
+            // Who may attach was asked before; a queue that has changed since gives it nothing.
+            self.consumers[key].in_queue = stored.attach(key);
+            return;
+        }
         self.audience_changed(at, filter.as_ref(), 1, links);
     }
 
@@ -104,6 +113,9 @@ impl Router {
         }
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
+        if let Some(stored) = address.stored.as_mut() {
+            stored.shelf.queue.detach_producer();
+        }
         address.producers.swap_remove(producer.place);
         if let Some(moved) = address.producers.get(producer.place) {
             self.producers[*moved].place = producer.place;
@@ -118,6 +130,9 @@ impl Router {
     }
 
     fn detach_consumer(&mut self, key: Key, links: &mut impl Links) {
+        if let Some(id) = self.consumers[key].in_queue {
+            self.leave_queue(self.consumers[key].address, id);
+        }
         let consumer = &mut self.consumers[key];
         let (port, at, place) = (consumer.port, consumer.address, consumer.place);
         let filter = consumer.filter.take();
@@ -134,6 +149,9 @@ impl Router {
             self.forgo(key, message, links);
         }
         self.consumers.remove(key);
+        if self.addresses[at].stored.is_some() {
+            return self.tend(at, links);
+        }
         if self.addresses[at].consumers.is_empty() {
             self.release_waiting(at, links);
         }
@@ -157,6 +175,7 @@ impl Router {
     /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
     pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
         let Some(at) = self.by_key.remove(&key) else { return };
+        self.clear_shelf(at);
         let address = &self.addresses[at];
         let consumers: Vec<PortId> = address.consumers.iter().map(|key| self.consumers[*key].port).collect();
         let producers: Vec<PortId> = address.producers.iter().map(|key| self.producers[*key].port).collect();

@@ -24,6 +24,8 @@ pub struct AddressStats {
     /// copies that somebody should have had and nobody gets: settled ones without a consumer, and those of
     /// consumers past their bound
     pub dropped: u64,
+    /// stored messages that the disk has lost
+    pub damaged: u64,
     /// messages waiting now; with multicast, copies
     pub waiting: u64,
     /// messages that had to wait because nobody had credit

@@ -28,6 +28,7 @@ fn every_outcome_is_counted_once() {
             presettled: 1,
             dropped: 0,
             waiting: 1,
+            damaged: 0,
             credit_stalls: 1,
         };
         assert_eq!(bench.stats(), expected);

@@ -7,3 +7,4 @@ mod model;
 mod multicast;
 mod parts;
 mod places;
+mod stored;

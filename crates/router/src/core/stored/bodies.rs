@@ -1,0 +1,169 @@
+//! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their way from the disk.
+
+use std::collections::HashMap;
+
+use enmasse_journal::log::Recent;
+use enmasse_journal::queue::{Item, Place};
+
+use super::place_in_log;
+
+/// The newest part of the log that a shard keeps in memory, in bytes.
+const RECENT_BYTES: usize = 32 << 20;
+/// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of its own.
+const CHUNK_BYTES: usize = 128 << 10;
+/// Emptied chunks kept for their room.
+const SPARE_CHUNKS: usize = 16;
+
+/// Bodies of one shard.
+#[derive(Debug)]
+pub(in crate::core) struct Bodies {
+    pub(super) recent: Recent,
+    /// read back from the disk; `None` while that is under way
+    fetched: HashMap<Place, Option<Vec<u8>>>,
+    /// to be read
+    pub(super) wanted: Vec<Place>,
+    chunks: Vec<Chunk>,
+    filling: Option<u32>,
+    free: Vec<u32>,
+    spares: Vec<Vec<u8>>,
+}
+
+/// Memory for some messages: it goes when all of them have.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    messages: u32,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self {
+            recent: Recent::new(RECENT_BYTES),
+            fetched: HashMap::new(),
+            wanted: Vec::new(),
+            chunks: Vec::new(),
+            filling: None,
+            free: Vec::new(),
+            spares: Vec::new(),
+        }
+    }
+}
+
+impl Bodies {
+    /// Keeps a body in memory, until it is freed.
+    pub(super) fn put(&mut self, body: &[u8]) -> Place {
+        let fits = |chunk: &Chunk| chunk.bytes.len() + body.len() <= CHUNK_BYTES;
+        let segment = match self.filling {
+            Some(segment) if fits(&self.chunks[segment as usize]) => segment,
+            _ => self.begin_chunk(body.len()),
+        };
+        let chunk = &mut self.chunks[segment as usize];
+        let offset = chunk.bytes.len() as u32;
+        chunk.bytes.extend_from_slice(body);
+        chunk.messages += 1;
+        Place { segment, offset, len: body.len() as u32 }
+    }
+
+    fn begin_chunk(&mut self, bytes: usize) -> u32 {
+        if let Some(full) = self.filling.take()
+            && self.chunks[full as usize].messages == 0
+        {
+            self.empty(full);
+        }
+        let segment = self.free.pop().unwrap_or_else(|| {
+            self.chunks.push(Chunk::default());
+            (self.chunks.len() - 1) as u32
+        });
+        let room = self.spares.pop().unwrap_or_default();
+        let chunk = &mut self.chunks[segment as usize];
+        chunk.bytes = room;
+        chunk.bytes.reserve(bytes.max(CHUNK_BYTES));
+        self.filling = Some(segment);
+        segment
+    }
+
+    /// A body that was put in memory is not needed any more.
+    pub(super) fn free(&mut self, place: Place) {
+        let Some(chunk) = self.chunks.get_mut(place.segment as usize) else { return };
+        chunk.messages = chunk.messages.saturating_sub(1);
+        if chunk.messages > 0 {
+            return;
+        }
+        if self.filling == Some(place.segment) {
+            chunk.bytes.clear();
+        } else {
+            self.empty(place.segment);
+        }
+    }
+
+    fn empty(&mut self, segment: u32) {
+        let mut bytes = std::mem::take(&mut self.chunks[segment as usize].bytes);
+        bytes.clear();
+        if self.spares.len() < SPARE_CHUNKS && bytes.capacity() <= 2 * CHUNK_BYTES {
+            self.spares.push(bytes);
+        }
+        self.free.push(segment);
+    }
+
+    /// The body of a message, if it is in memory; `on_disk` says whether its place is one in the log.
+    #[inline]
+    pub(super) fn get(&self, place: Place, on_disk: bool) -> Option<&[u8]> {
+        if !on_disk {
+            let chunk = self.chunks.get(place.segment as usize)?;
+            return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
+        }
+        let recent = self.recent.body(place_in_log(place));
+        recent.or_else(|| self.fetched.get(&place).and_then(Option::as_deref))
+    }
+
+    /// Asks for the body of a message on disk.
+    pub(super) fn fetch(&mut self, item: &Item) {
+        if let std::collections::hash_map::Entry::Vacant(entry) = self.fetched.entry(item.place) {
+            entry.insert(None);
+            self.wanted.push(item.place);
+        }
+    }
+
+    /// A body that was asked for has come.
+    pub(super) fn fetched(&mut self, place: Place, body: Vec<u8>) {
+        if let Some(entry) = self.fetched.get_mut(&place) {
+            *entry = Some(body);
+        }
+    }
+
+    /// Nobody waits for that body any more.
+    pub(super) fn unfetch(&mut self, place: Place) {
+        if !self.fetched.is_empty() {
+            self.fetched.remove(&place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_when_its_messages_have_gone() {
+        let mut bodies = Bodies::default();
+        let body = vec![7; CHUNK_BYTES / 4];
+        for _ in 0..50 {
+            let places: Vec<Place> = (0..8).map(|_| bodies.put(&body)).collect();
+            assert!(places.iter().all(|place| bodies.get(*place, false) == Some(&body[..])));
+            places.into_iter().for_each(|place| bodies.free(place));
+        }
+        assert!(bodies.chunks.len() <= 3, "{} chunks", bodies.chunks.len());
+    }
+
+    #[test]
+    fn a_message_larger_than_a_chunk_has_its_own() {
+        let mut bodies = Bodies::default();
+        let small = bodies.put(b"small");
+        let large = bodies.put(&vec![1; 3 * CHUNK_BYTES]);
+        let next = bodies.put(b"next");
+        assert_eq!(bodies.get(large, false).map(<[u8]>::len), Some(3 * CHUNK_BYTES));
+        assert_eq!((bodies.get(small, false), bodies.get(next, false)), (Some(&b"small"[..]), Some(&b"next"[..])));
+        bodies.free(large);
+        assert!(bodies.get(large, false).is_none());
+    }
+}

@@ -1,0 +1,154 @@
+//! Messages coming in.
+
+use enmasse_amqp::codec::envelope::{Envelope, envelope};
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Stored as Admitted};
+
+use super::super::address::Incoming;
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::{Arrival, Links, Router};
+use super::journal::Commit;
+
+/// A message of which more parts are to come.
+#[derive(Debug)]
+pub(in crate::core) struct Assembly {
+    owed: Owed,
+    message_format: u32,
+    bytes: Vec<u8>,
+}
+
+impl Router {
+    /// A delivery begins.
+    pub(in crate::core) fn deliver_to_queue(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        let (port, delivery_id, message_format) = (producer.port, arrival.delivery_id, arrival.message_format);
+        let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
+        if arrival.more {
+            let bytes = arrival.payload.to_vec();
+            producer.assembly = Some(Box::new(Assembly { owed, message_format, bytes }));
+            producer.incoming = Incoming::Assembly;
+            return;
+        }
+        self.take_in(from, owed, message_format, arrival.payload, links);
+    }
+
+    /// A later part of one.
+    pub(in crate::core) fn assemble(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        let Some(mut assembly) = producer.assembly.take() else { return };
+        if arrival.aborted {
+            return self.taken(from);
+        }
+        let at = producer.address;
+        assembly.bytes.extend_from_slice(arrival.payload);
+        let limits = self.addresses[at].stored.as_ref().map(|stored| stored.shelf.queue.settings().limits);
+        if let Some(limits) = limits
+            && assembly.bytes.len() > limits.message_bytes as usize
+        {
+            if arrival.more {
+                self.producers[from].incoming = Incoming::Discarded;
+            }
+            return self.refuse(from, assembly.owed, refused(Refusal::MessageSize(limits.message_bytes)), links);
+        }
+        if arrival.more {
+            self.producers[from].assembly = Some(assembly);
+        } else {
+            self.take_in(from, assembly.owed, assembly.message_format, &assembly.bytes, links);
+        }
+    }
+
+    fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {
+        let at = self.producers[from].address;
+        if owed == Owed::Nobody {
+            self.addresses[at].stats.dropped += 1;
+        }
+        self.answer(owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
+        self.taken(from);
+    }
+
+    /// A whole message for the queue of its producer's address.
+    fn take_in(&mut self, from: Key, owed: Owed, message_format: u32, body: &[u8], links: &mut impl Links) {
+        let at = self.producers[from].address;
+        let head = match self.head(from, message_format, body) {
+            Ok(head) => head,
+            Err(error) => return self.refuse(from, owed, error, links),
+        };
+        let now_ms = self.now_ms;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        match stored.shelf.queue.offer(now_ms, &head) {
+            Admission::Store(admitted) => self.keep(from, owed, &admitted, body, links),
+            Admission::Duplicate { .. } => {
+                self.answer(owed, at, &Outcome::Accepted, links);
+                self.taken(from);
+            }
+            Admission::Refuse(refusal) => self.refuse(from, owed, refused(refusal), links),
+        }
+    }
+
+    fn keep(&mut self, from: Key, owed: Owed, admitted: &Admitted, body: &[u8], links: &mut impl Links) {
+        let at = self.producers[from].address;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let Some(log) = stored.shelf.log else {
+            let place = self.bodies.put(body);
+            let effects = &mut self.effects;
+            stored.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+            self.answer(owed, at, &Outcome::Accepted, links);
+            self.taken(from);
+            return self.tend(at, links);
+        };
+        let bytes = body.len();
+        let commit = Commit { at, seq: admitted.seq, producer: from, owed, bytes, from: None };
+        self.journal.store(log, admitted, body, commit);
+        self.journal.seal(None);
+        let producer = &mut self.producers[from];
+        producer.waiting += 1;
+        let waiting = producer.waiting_bytes + bytes;
+        self.weigh_producer(from, waiting, links);
+        self.tell_room(at, links);
+    }
+
+    /// What the queue has to know of a message.
+    pub(super) fn head(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
+        if message_format != 0 {
+            let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
+            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+        }
+        let envelope = envelope(body).map_err(|error| {
+            let what = error.to_string();
+            Error::new(error.condition, what)
+        })?;
+        let producer = self.producers[from].producer_name.as_deref();
+        Ok(self.head_of_envelope(&envelope, body.len(), producer))
+    }
+
+    pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {
+        let due = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
+        let delayed = envelope.delivery_delay_ms.map(|delay| self.now_ms.saturating_add(delay));
+        let numbered = producer.zip(envelope.producer_sequence);
+        Head {
+            size_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            priority: Priority::new(envelope.header.priority),
+            durable: envelope.header.durable,
+            ttl_ms: envelope.header.ttl.map(u64::from),
+            absolute_expiry: envelope.absolute_expiry_ms.map(|at| u64::try_from(at).unwrap_or(0)),
+            due: due.or(delayed),
+            delivery_count: u16::try_from(envelope.header.delivery_count).unwrap_or(u16::MAX),
+            group: envelope.group_id.map(|group| Group {
+                digest: self.digests.short(group.as_bytes()),
+                sequence: envelope.group_sequence.unwrap_or(0),
+            }),
+            key: None,
+            message_id: envelope.message_id.map(|id| self.digests.long(id)),
+            producer: numbered.map(|(name, number)| (self.digests.long(name.as_bytes()), number)),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Error {
+    let condition = match refusal {
+        Refusal::MessageSize(_) => condition::MESSAGE_SIZE_EXCEEDED,
+        _ => condition::RESOURCE_LIMIT_EXCEEDED,
+    };
+    Error::new(condition, refusal.to_string())
+}

@@ -1,0 +1,271 @@
+//! What the log is to write, gathered during a turn, and who is to be answered when it has.
+
+use std::collections::VecDeque;
+
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::log::{Batch, Freed, Refused, Removal, Target};
+use enmasse_journal::queue::{Item, Marker, Queue, Seq, Stored as Admitted};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::{Links, Router};
+use super::{head_of, in_log, place_in_log, place_in_queue};
+
+/// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
+const FAILURES: u8 = 0x80;
+
+/// The log's answer to a batch.
+#[derive(Debug)]
+pub struct Answer {
+    /// the batch
+    pub batch: Batch,
+    /// whether it is on disk
+    pub result: Result<(), Refused>,
+}
+
+/// A message that was given to the log.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// its queue
+    pub(super) at: Key,
+    pub(super) seq: Seq,
+    /// whose window it takes up
+    pub(super) producer: Key,
+    pub(super) owed: Owed,
+    /// payload that waits for the producer, in bytes
+    pub(super) bytes: usize,
+    /// the queue it comes from, if it is moved
+    pub(super) from: Option<(Key, Seq)>,
+}
+
+/// The log as a shard sees it.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Journal {
+    growing: Batch,
+    commits: Vec<Commit>,
+    /// removals and state: what a full disk must still take
+    shrinking: Batch,
+    removals: Vec<(u32, Removal)>,
+    spare_removals: Vec<Removal>,
+    /// commits of the batches that are with the log; nothing for those that only shrink
+    under_way: VecDeque<Option<Vec<Commit>>>,
+    spare_commits: Vec<Vec<Commit>>,
+}
+
+impl Journal {
+    /// Writes a message for the queue `log`.
+    pub(super) fn store(&mut self, log: u32, admitted: &Admitted, body: &[u8], commit: Commit) {
+        let head = head_of(&admitted.record);
+        let atomic = commit.from.is_some() || admitted.markers.iter().any(Option::is_some);
+        if atomic {
+            self.growing.begin();
+        }
+        self.growing.message(&[Target { queue: log, seq: in_log(admitted.seq), head: &head }], body);
+        for marker in admitted.markers.iter().flatten() {
+            put_marker(&mut self.growing, log, marker);
+        }
+        self.commits.push(commit);
+    }
+
+    /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
+    pub(super) fn seal(&mut self, removed: Option<(u32, &Item)>) {
+        if let Some((log, item)) = removed {
+            let mut removal = Removal::new(log);
+            removal.add(in_log(item.id), place_in_log(item.place));
+            self.growing.remove(&mut removal);
+            if item.failures > 0 {
+                self.growing.state(log, &failures_key(item.id.0), &[]);
+            }
+        }
+        self.growing.end();
+    }
+
+    /// The log forgets a message.
+    pub(super) fn remove(&mut self, log: u32, item: &Item) {
+        self.remove_at(log, in_log(item.id), place_in_log(item.place));
+        if item.failures > 0 {
+            self.shrinking.state(log, &failures_key(item.id.0), &[]);
+        }
+    }
+
+    /// As above, one that its queue has never known.
+    pub(super) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::Place) {
+        let removal = match self.removals.iter_mut().rev().find(|(queue, _)| *queue == log) {
+            Some((_, removal)) => removal,
+            None => {
+                let mut removal = self.spare_removals.pop().unwrap_or_else(|| Removal::new(log));
+                removal.reset(log);
+                self.removals.push((log, removal));
+                let last = self.removals.len() - 1;
+                &mut self.removals[last].1
+            }
+        };
+        removal.add(seq, place);
+    }
+
+    /// The log keeps how often the delivery of a message has failed.
+    pub(super) fn count_failures(&mut self, log: u32, id: u64, failures: u16) {
+        self.shrinking.state(log, &failures_key(id), &failures.to_le_bytes());
+    }
+
+    /// The log forgets a queue with all its messages.
+    pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue) {
+        let mut freed = Freed::default();
+        queue.items().for_each(|item| freed.add(place_in_log(item.place)));
+        self.removals.retain(|(queue, _)| *queue != log);
+        self.shrinking.drop_queue(log, &freed);
+    }
+
+    fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
+        if self.growing.is_empty() {
+            return None;
+        }
+        let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
+        self.under_way.push_back(Some(commits));
+        Some(std::mem::replace(&mut self.growing, spare))
+    }
+
+    fn take_shrinking(&mut self, spare: Batch) -> Option<Batch> {
+        for (_, mut removal) in self.removals.drain(..) {
+            self.shrinking.remove(&mut removal);
+            self.spare_removals.push(removal);
+        }
+        if self.shrinking.is_empty() {
+            return None;
+        }
+        self.under_way.push_back(None);
+        Some(std::mem::replace(&mut self.shrinking, spare))
+    }
+}
+
+fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
+    batch.state(log, &marker.key(), &marker.value());
+}
+
+fn failures_key(id: u64) -> [u8; 9] {
+    let mut key = [FAILURES; 9];
+    key[1..].copy_from_slice(&id.to_le_bytes());
+    key
+}
+
+/// A key and its value in the state of a queue: what it says about failed deliveries of a message, if that.
+pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, u16)> {
+    let (&FAILURES, id) = key.split_first()? else { return None };
+    Some((u64::from_le_bytes(id.try_into().ok()?), u16::from_le_bytes(value.try_into().ok()?)))
+}
+
+impl Router {
+    /// What the log is to write, if anything, after the turn: to be handed over in this order.
+    pub fn take_journal(&mut self) -> Option<Batch> {
+        let spare = self.bodies.recent.spare();
+        match self.journal.take_growing(spare) {
+            Some(batch) => Some(batch),
+            None => {
+                let spare = self.bodies.recent.spare();
+                self.journal.take_shrinking(spare)
+            }
+        }
+    }
+
+    /// A batch is back from the log, in the order they were handed over: messages that are on disk can be had, and
+    /// their producers are answered.
+    pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
+        let Answer { batch, result } = answer;
+        let Some(Some(mut commits)) = self.journal.under_way.pop_front() else {
+            return self.bodies.recent.lay_aside(batch);
+        };
+        let mut touched: Vec<Key> = Vec::new();
+        for (number, commit) in commits.drain(..).enumerate() {
+            if touched.last() != Some(&commit.at) {
+                touched.push(commit.at);
+            }
+            match &result {
+                Ok(()) => self.commit(&commit, place_in_queue(batch.place(number)), links),
+                Err(refused) => self.uncommit(&commit, refused, links),
+            }
+        }
+        self.journal.spare_commits.push(commits);
+        match result {
+            Ok(()) => self.bodies.recent.keep(batch),
+            Err(_) => self.bodies.recent.lay_aside(batch),
+        }
+        touched.sort_unstable_by_key(|key| key.pack());
+        touched.dedup();
+        for key in touched {
+            if self.addresses.get(key).is_some() {
+                self.tend(key, links);
+            }
+        }
+    }
+
+    fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::Place, links: &mut impl Links) {
+        self.free_window(commit, links);
+        if let Some((from, seq)) = commit.from
+            && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
+        {
+            stored.changed.remove(&seq.0);
+            stored.shelf.queue.left(seq);
+        }
+        let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
+            // Deleted in the meantime, and with it what it had.
+            return self.answer(commit.owed, commit.at, &Outcome::Released, links);
+        };
+        let mut effects = std::mem::take(&mut self.effects);
+        stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
+        self.effects = effects;
+        self.answer(commit.owed, commit.at, &Outcome::Accepted, links);
+        if !self.effects.is_empty() {
+            self.do_effects(commit.at, links);
+        }
+    }
+
+    fn uncommit(&mut self, commit: &Commit, refused: &Refused, links: &mut impl Links) {
+        self.free_window(commit, links);
+        if let Some((from, seq)) = commit.from
+            && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
+        {
+            stored.shelf.queue.stay(seq);
+        }
+        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
+            stored.shelf.queue.withdraw(commit.seq);
+        }
+        let condition = match refused {
+            Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
+            Refused::Stopped(_) => condition::INTERNAL_ERROR,
+        };
+        let error = Error::new(condition, format!("the message cannot be stored: {refused}"));
+        self.answer(commit.owed, commit.at, &Outcome::Rejected(Some(Box::new(error))), links);
+    }
+
+    fn free_window(&mut self, commit: &Commit, links: &mut impl Links) {
+        if let Some(producer) = self.producers.get_mut(commit.producer) {
+            producer.waiting -= 1;
+            let bytes = producer.waiting_bytes - commit.bytes;
+            self.weigh_producer(commit.producer, bytes, links);
+            self.taken(commit.producer);
+        }
+    }
+
+    /// Bodies that the disk has given back; `None` for one that is damaged: its message is counted and removed.
+    pub fn fetched(
+        &mut self,
+        bodies: impl IntoIterator<Item = (enmasse_journal::log::Place, Option<Vec<u8>>)>,
+        links: &mut impl Links,
+    ) {
+        for (place, body) in bodies {
+            // An empty body is no message (3.2), so it can stand for a damaged one.
+            self.bodies.fetched(place_in_queue(place), body.unwrap_or_default());
+        }
+        self.divert_fetched(links);
+        for key in std::mem::take(&mut self.awaiting) {
+            if self.addresses.get(key).is_some() {
+                self.tend(key, links);
+            }
+        }
+    }
+
+    /// Places of messages whose bodies are to be read and given to [`Router::fetched`].
+    pub fn take_wanted(&mut self) -> Vec<enmasse_journal::log::Place> {
+        self.bodies.wanted.drain(..).map(place_in_log).collect()
+    }
+}

@@ -1,0 +1,250 @@
+//! Stored addresses: each message into the address's queue, and from there to one of the consumers.
+//!
+//! What a queue decides is in `enmasse_journal::queue`, what is on disk in `enmasse_journal::log`. Here both meet ports:
+//! `incoming` brings messages in, `outgoing` takes them out, `settling` says what became of them. `journal` gathers what
+//! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
+//! bytes of a message are.
+
+mod bodies;
+mod digest;
+mod incoming;
+mod journal;
+mod outgoing;
+mod restore;
+mod settling;
+
+use std::collections::{HashMap, VecDeque};
+
+use enmasse_amqp::types::Fields;
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Item, RECORD_BYTES, Record, Seq};
+
+use super::arena::Key;
+use super::{Declared, Links, Router};
+
+pub(super) use bodies::Bodies;
+pub use digest::Digests;
+pub(super) use incoming::Assembly;
+pub use journal::Answer;
+pub(super) use journal::Journal;
+pub use restore::Shelf;
+pub(super) use settling::Diverting;
+
+/// The stored side of an address.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) shelf: Shelf,
+    /// messages taken out in their order, the first of which has its body still on disk
+    fetching: VecDeque<Fetching>,
+    fetching_bytes: u64,
+    /// message annotations that consumers have changed, by the message's number
+    changed: HashMap<u64, Fields>,
+    /// the earliest time that the router is to look after the queue
+    armed_ms: Option<u64>,
+    /// producers are told that there is room
+    pub(super) open: bool,
+}
+
+/// A message on its way to a consumer.
+#[derive(Clone, Copy, Debug)]
+struct Fetching {
+    to: Key,
+    item: Item,
+}
+
+impl Stored {
+    fn new(shelf: Shelf) -> Self {
+        Self {
+            shelf,
+            fetching: VecDeque::new(),
+            fetching_bytes: 0,
+            changed: HashMap::new(),
+            armed_ms: None,
+            open: true,
+        }
+    }
+}
+
+impl Stored {
+    /// A consumer attaches, unless the queue refuses it.
+    pub(super) fn attach(&mut self, key: Key) -> Option<ConsumerId> {
+        self.shelf.queue.attach(&Consume { key: key.pack(), ..Consume::default() }).ok()
+    }
+}
+
+impl Router {
+    /// A stored address lives here from now on. One that is known by that key keeps its messages.
+    pub fn shelve(&mut self, declared: Declared, mut shelf: Shelf, links: &mut impl Links) {
+        let key = self.address(declared);
+        let address = &mut self.addresses[key];
+        if address.stored.is_some() {
+            return;
+        }
+        address.stats.damaged += shelf.damaged.len() as u64;
+        for (seq, place) in shelf.damaged.drain(..) {
+            if let Some(log) = shelf.log {
+                self.journal.remove_at(log, seq, place);
+            }
+        }
+        let effects = std::mem::take(&mut shelf.effects);
+        address.stored = Some(Box::new(Stored::new(shelf)));
+        self.effects.extend(effects);
+        self.tend(key, links);
+    }
+
+    /// The key of digests: the same as before the restart.
+    pub fn set_digests(&mut self, digests: Digests) {
+        self.digests = digests;
+    }
+
+    /// The time of day, in milliseconds since 1970; what runs backwards is passed over.
+    pub fn set_time(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    /// When [`Router::turn`] has something to do that nobody else asks for, in milliseconds since 1970.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        if self.later.is_empty() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
+    }
+
+    /// Does for stored addresses what time has brought, and what a turn before had no time for.
+    pub(super) fn turn_stored(&mut self, links: &mut impl Links) {
+        while let Some((&(at_ms, address), &key)) = self.timers.first_key_value() {
+            if at_ms > self.now_ms {
+                break;
+            }
+            self.timers.remove(&(at_ms, address));
+            let Some(stored) = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut()) else {
+                continue;
+            };
+            stored.armed_ms = None;
+            let mut effects = std::mem::take(&mut self.effects);
+            stored.shelf.queue.timeout(self.now_ms, &mut |effect| effects.push(effect));
+            self.effects = effects;
+            self.tend(key, links);
+        }
+        for key in std::mem::take(&mut self.later) {
+            if self.addresses.get(key).is_some() {
+                self.tend(key, links);
+            }
+        }
+    }
+
+    /// After anything that may have changed a queue: does what it said, hands out, tells producers, sets the clock.
+    pub(super) fn tend(&mut self, key: Key, links: &mut impl Links) {
+        self.do_effects(key, links);
+        self.hand_out_stored(key, links);
+        self.do_effects(key, links);
+        self.tell_room(key, links);
+        self.arm(key);
+    }
+
+    fn do_effects(&mut self, key: Key, links: &mut impl Links) {
+        while !self.effects.is_empty() {
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
+                self.do_effect(key, effect, links);
+            }
+            // What followed from them is in a new list, unless nothing did.
+            if self.effects.is_empty() {
+                self.effects = effects;
+                return;
+            }
+        }
+    }
+
+    fn do_effect(&mut self, key: Key, effect: Effect, links: &mut impl Links) {
+        match effect {
+            Effect::Remove { item, .. } => self.forget_stored(key, &item),
+            Effect::Divert { item, to, cause } => self.divert(key, item, to, cause, links),
+            Effect::Retry { item, .. } => {
+                if let Some(log) = self.addresses[key].stored.as_ref().and_then(|stored| stored.shelf.log) {
+                    self.journal.count_failures(log, item.id.0, item.failures);
+                }
+            }
+        }
+    }
+
+    /// A message is gone from its queue: its body goes, and the log forgets it.
+    fn forget_stored(&mut self, key: Key, item: &Item) {
+        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        stored.changed.remove(&item.seq.0);
+        match stored.shelf.log {
+            Some(log) => self.journal.remove(log, item),
+            None => self.bodies.free(item.place),
+        }
+    }
+
+    /// Producers hold back when the queue is full, and go on at three quarters.
+    fn tell_room(&mut self, key: Key, links: &mut impl Links) {
+        let address = &mut self.addresses[key];
+        let Some(stored) = address.stored.as_mut() else { return };
+        let room = stored.shelf.queue.room(0);
+        let limit = stored.shelf.queue.settings().limits.messages;
+        let open = if stored.open { room > 0 } else { room > limit.min(u64::from(u32::MAX)) / 4 };
+        if open != stored.open {
+            stored.open = open;
+            for producer in &address.producers {
+                let producer = &self.producers[*producer];
+                if !producer.anonymous {
+                    links.open(producer.port, open);
+                }
+            }
+        }
+    }
+
+    fn arm(&mut self, key: Key) {
+        let address = &mut self.addresses[key];
+        let Some(stored) = address.stored.as_mut() else { return };
+        let next = stored.shelf.queue.next_timeout();
+        if next == stored.armed_ms {
+            return;
+        }
+        if let Some(before) = stored.armed_ms {
+            self.timers.remove(&(before, address.declared.key));
+        }
+        stored.armed_ms = next;
+        if let Some(next) = next {
+            self.timers.insert((next, address.declared.key), key);
+        }
+    }
+
+    /// A consumer has gone; what it held was settled before, what was on its way to it waits again.
+    pub(super) fn leave_queue(&mut self, at: Key, id: ConsumerId) {
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        stored.shelf.queue.detach(id);
+    }
+
+    /// The address is deleted: so are its messages.
+    pub(super) fn clear_shelf(&mut self, key: Key) {
+        let address = &mut self.addresses[key];
+        let Some(stored) = address.stored.take() else { return };
+        if let Some(armed) = stored.armed_ms {
+            self.timers.remove(&(armed, address.declared.key));
+        }
+        match stored.shelf.log {
+            Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),
+            None => stored.shelf.queue.items().for_each(|item| self.bodies.free(item.place)),
+        }
+    }
+}
+
+/// What the log keeps with a message, from the queue's record.
+fn head_of(record: &Record) -> [u8; RECORD_BYTES] {
+    record.encode()
+}
+
+/// The log's place and the queue's are the same three numbers.
+const fn place_in_log(place: enmasse_journal::queue::Place) -> enmasse_journal::log::Place {
+    enmasse_journal::log::Place { segment: place.segment, offset: place.offset, len: place.len }
+}
+
+/// As above, the other way.
+const fn place_in_queue(place: enmasse_journal::log::Place) -> enmasse_journal::queue::Place {
+    enmasse_journal::queue::Place { segment: place.segment, offset: place.offset, len: place.len }
+}
+
+/// A message's number in the log.
+const fn in_log(seq: Seq) -> u64 {
+    seq.0
+}

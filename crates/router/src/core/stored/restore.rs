@@ -1,0 +1,80 @@
+//! A stored address after a restart, from what the log kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use enmasse_journal::log::RecoveredQueue;
+use enmasse_journal::queue::{
+    Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, RECORD_BYTES, Record, Restored, Seq, Settings,
+};
+
+use super::super::AddressKey;
+use super::journal::failures_of;
+use super::place_in_queue;
+
+/// What a stored address has beside what every address has.
+#[derive(Debug)]
+pub struct Shelf {
+    /// what clients call the address
+    pub(super) name: Arc<str>,
+    /// its messages
+    pub(in crate::core) queue: Queue,
+    /// its number in the log; without one its messages are in memory only
+    pub(super) log: Option<u32>,
+    /// where messages go that failed for good
+    pub(super) dead_letter: Option<AddressKey>,
+    /// where messages go whose time to live ended
+    pub(super) expiry: Option<AddressKey>,
+    /// what the restart made of messages that may not stay
+    pub(super) effects: Vec<Effect>,
+    /// messages that the disk has lost, by number and place
+    pub(super) damaged: Vec<(u64, enmasse_journal::log::Place)>,
+}
+
+impl Shelf {
+    /// An address without messages; `log` is its number in the log, `None` keeps its messages in memory only.
+    #[must_use]
+    pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
+        let queue = Queue::new(settings, Seq(0));
+        Self { name, queue, log, dead_letter: None, expiry: None, effects: Vec::new(), damaged: Vec::new() }
+    }
+
+    /// The address as the log knows it.
+    #[must_use]
+    pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
+        let mut shelf = Self::new(name, settings.clone(), Some(recovered.queue));
+        let failures: HashMap<u64, u16> =
+            recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
+        let mut entries = Vec::with_capacity(recovered.len());
+        for message in recovered.messages() {
+            let record = <&[u8; RECORD_BYTES]>::try_from(message.head).ok().and_then(Record::decode);
+            match record.filter(|_| !message.damaged) {
+                Some(mut record) => {
+                    record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
+                    entries.push(Restored { id: Seq(message.seq), place: place_in_queue(message.place), record });
+                }
+                None => shelf.damaged.push((message.seq, message.place)),
+            }
+        }
+        let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));
+        let (effects, next) = (&mut shelf.effects, Seq(recovered.next_seq));
+        // The log gives them in order.
+        if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
+            shelf.queue = queue;
+        }
+        shelf
+    }
+
+    /// With addresses for messages that may not stay.
+    #[must_use]
+    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+        (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        self
+    }
+}
+
+fn marker(key: &[u8], value: &[u8]) -> Option<Marker> {
+    let key: &[u8; MARKER_KEY_BYTES] = key.try_into().ok()?;
+    let value: &[u8; MARKER_VALUE_BYTES] = value.try_into().ok()?;
+    Marker::decode(key, value)
+}

@@ -1,0 +1,150 @@
+//! What became of messages: outcomes of consumers, and messages that go to another address.
+
+use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
+use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
+use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::{Links, Router};
+use super::journal::Commit;
+
+/// Annotations of a message that went to a dead letter or expiry address.
+const CAUSE: &str = "x-opt-dead-letter-cause";
+const DESCRIPTION: &str = "x-opt-dead-letter-description";
+const ORIGIN: &str = "x-opt-dead-letter-origin";
+const TIME: &str = "x-opt-dead-letter-time";
+const COUNT: &str = "x-opt-dead-letter-count";
+
+/// A message for another address whose body is on its way from the disk.
+pub(in crate::core) type Diverting = (Key, Item, Target, Cause);
+
+impl Router {
+    /// A consumer has said what becomes of a message of a queue.
+    pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
+        let now_ms = self.now_ms;
+        let address = &mut self.addresses[at];
+        let Some(stored) = address.stored.as_mut() else { return };
+        let said = match outcome {
+            Outcome::Accepted => queue::Outcome::Accepted,
+            Outcome::Released => queue::Outcome::Released,
+            Outcome::Rejected(error) => {
+                if let Some(error) = error {
+                    let text = error.description.as_deref().unwrap_or(error.condition.as_str());
+                    merge(stored.changed.entry(seq.0).or_default(), &[annotation(DESCRIPTION, text)]);
+                }
+                queue::Outcome::Rejected
+            }
+            Outcome::Modified(modified) => {
+                if !modified.message_annotations.is_empty() {
+                    merge(stored.changed.entry(seq.0).or_default(), &modified.message_annotations);
+                }
+                let (failed, undeliverable_here) = (modified.delivery_failed, modified.undeliverable_here);
+                queue::Outcome::Modified { failed, undeliverable_here }
+            }
+        };
+        let effects = &mut self.effects;
+        stored.shelf.queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
+        self.tend(at, links);
+    }
+
+    /// A message goes to another address of this shard, which stores it before it is forgotten here.
+    pub(super) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
+        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let on_disk = stored.shelf.log.is_some();
+        let name = match to {
+            Target::DeadLetter => stored.shelf.dead_letter,
+            Target::Expiry => stored.shelf.expiry.or(stored.shelf.dead_letter),
+            Target::Elsewhere => None,
+        };
+        let target = name.and_then(|name| self.by_key.get(&name).copied());
+        let Some(target) = target.filter(|target| self.addresses[*target].stored.is_some()) else {
+            return self.drop_diverted(at, item);
+        };
+        if self.bodies.get(item.place, on_disk).is_none() {
+            self.bodies.fetch(&item);
+            self.diverting.push((at, item, to, cause));
+            return;
+        }
+        self.store_diverted(at, item, target, cause, links);
+        self.bodies.unfetch(item.place);
+    }
+
+    /// Those whose bodies have come meanwhile.
+    pub(in crate::core) fn divert_fetched(&mut self, links: &mut impl Links) {
+        for (at, item, to, cause) in std::mem::take(&mut self.diverting) {
+            if self.addresses.get(at).is_some() {
+                self.divert(at, item, to, cause, links);
+            }
+        }
+    }
+
+    fn drop_diverted(&mut self, at: Key, item: Item) {
+        if let Some(stored) = self.addresses[at].stored.as_mut() {
+            stored.shelf.queue.left(item.seq);
+        }
+        self.forget_stored(at, &item);
+    }
+
+    fn store_diverted(&mut self, at: Key, item: Item, target: Key, cause: Cause, links: &mut impl Links) {
+        let now_ms = self.now_ms;
+        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let mut annotations = stored.changed.get(&item.seq.0).cloned().unwrap_or_default();
+        let told = [
+            annotation(CAUSE, cause.name()),
+            annotation(ORIGIN, &stored.shelf.name),
+            (Symbol::constant(TIME), Value::Timestamp(now_ms.cast_signed())),
+            (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
+        ];
+        merge(&mut annotations, &told);
+        let body = self.bodies.get(item.place, stored.shelf.log.is_some()).unwrap_or_default();
+        if body.is_empty() {
+            self.addresses[at].stats.damaged += 1;
+            return self.drop_diverted(at, item);
+        }
+        let mut changed = Vec::with_capacity(body.len() + 256);
+        let changes =
+            Changes { delivery_count: u32::from(item.failures), ttl_ms: None, annotations: Some(&annotations) };
+        put_changed(&mut changed, body, &changes);
+        let from_log = stored.shelf.log;
+        let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
+        let mut head = self.head_of_envelope(&envelope, changed.len(), None);
+        // It lived as long as it was to live where it came from.
+        (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
+        let Some(there) = self.addresses[target].stored.as_mut() else { return };
+        let admitted = match there.shelf.queue.offer(now_ms, &head) {
+            Admission::Store(admitted) => admitted,
+            Admission::Duplicate { .. } | Admission::Refuse(_) => return self.drop_diverted(at, item),
+        };
+        match there.shelf.log {
+            Some(log) => {
+                let (producer, owed) = (Key::NONE, Owed::Nobody);
+                let from = Some((at, item.seq));
+                let commit = Commit { at: target, seq: admitted.seq, producer, owed, bytes: 0, from };
+                self.journal.store(log, &admitted, &changed, commit);
+                self.journal.seal(from_log.map(|log| (log, &item)));
+            }
+            None => {
+                let place = self.bodies.put(&changed);
+                let mut effects = Vec::new();
+                there.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+                self.drop_diverted(at, item);
+                let before = std::mem::replace(&mut self.effects, effects);
+                self.tend(target, links);
+                self.effects = before;
+            }
+        }
+    }
+}
+
+fn annotation(name: &'static str, text: &str) -> (Symbol, Value) {
+    (Symbol::constant(name), Value::String(text.to_owned()))
+}
+
+/// Adds annotations, in the place of those of the same name.
+fn merge(into: &mut Fields, more: &[(Symbol, Value)]) {
+    for (name, value) in more {
+        into.retain(|(known, _)| known != name);
+        into.push((name.clone(), value.clone()));
+    }
+}
