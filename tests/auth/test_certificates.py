@@ -95,6 +95,19 @@ def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: TestClock) -> No
     handshake(files, "192.0.2.7")
 
 
+def test_other_names_are_signed_for_the_same_key(tmp_path: Path, clock: TestClock) -> None:
+    files = ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "shop", "shop.default"), clock)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    handshake(files, "shop")
+    handshake(files, "shop.default")
+    ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "bar"), clock)
+    changed = {file.name for file in tmp_path.iterdir() if file.read_bytes() != before[file.name]}
+    assert changed == {"tls.crt"}
+    handshake(files, "bar")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(files, "shop")
+
+
 def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
     tmp_path: Path, clock: TestClock
 ) -> None:
@@ -117,6 +130,16 @@ def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: TestClo
     own.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     assert files.certificate.read_bytes() == own.cert_chain_pems[0].bytes()
+
+
+@pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
+def test_half_a_pair_is_never_replaced(tmp_path: Path, clock: TestClock, file: str) -> None:
+    ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    (tmp_path / file).unlink()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(Unavailable, match=rf"{file} is missing beside .*; restore it, or remove"):
+        ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])

@@ -17,6 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from enmasse.base.clock import Clock
@@ -45,15 +46,23 @@ class TlsFiles:
 def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> TlsFiles:
     """Return files that are valid for `names` (host names and addresses), making what is missing.
 
-    Raises: Unavailable if a file is there that cannot be read as what it should be.
+    A certificate of ours names exactly `names`; when they change it is made anew for the same key.
+    Raises: Unavailable if a file is there that cannot be read as what it should be, or one half of
+        a pair without the other: it may be the owner's own and is never replaced.
     """
+    for certificate_name, key_name in (("ca.crt", "ca.key"), ("tls.crt", "tls.key")):
+        _refuse_half(folder / certificate_name, folder / key_name)
     files = TlsFiles(folder / "ca.crt", folder / "tls.crt", folder / "tls.key")
     now = clock.now()
     try:
         authority = _ensure_authority(folder, now)
         if not _serves(files, names, authority.certificate, now):
-            key, certificate = _issue(authority, names, now)
-            _write_pair(files.key, files.certificate, key, [certificate, authority.certificate])
+            key = _kept_key(files, authority.certificate, now)
+            if key is None:
+                key = ec.generate_private_key(ec.SECP256R1())
+                _write_key(files.key, key)
+            certificate = _issue(authority, key, names, now)
+            _write_chain(files.certificate, [certificate, authority.certificate])
     except ValueError as error:
         raise Unavailable(
             Code.DATA_UNUSABLE,
@@ -67,6 +76,16 @@ def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> Tls
 class _Authority:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
+
+
+def _refuse_half(certificate: Path, key: Path) -> None:
+    for present, absent in ((certificate, key), (key, certificate)):
+        if present.exists() and not absent.exists():
+            raise Unavailable(
+                Code.DATA_UNUSABLE,
+                f"{absent} is missing beside {present.name}; restore it, or remove {present.name}"
+                " too and a new pair is made",
+            )
 
 
 def _ensure_authority(folder: Path, now: datetime) -> _Authority:
@@ -87,16 +106,16 @@ def _ensure_authority(folder: Path, now: datetime) -> _Authority:
         .add_extension(_usage(certificates=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    _write_pair(key_file, certificate_file, key, [certificate])
+    _write_key(key_file, key)
+    _write_chain(certificate_file, [certificate])
     return _Authority(key, certificate)
 
 
 def _issue(
-    authority: _Authority, names: Sequence[str], now: datetime
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
+    authority: _Authority, key: ec.EllipticCurvePrivateKey, names: Sequence[str], now: datetime
+) -> x509.Certificate:
     issuer = authority.certificate
-    certificate = (
+    return (
         _builder(_name("EnMasse node"), issuer.subject, key, now, VALIDITY)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(certificates=False), critical=True)
@@ -110,25 +129,39 @@ def _issue(
         )
         .sign(authority.key, hashes.SHA256())
     )
-    return key, certificate
 
 
 def _serves(
     files: TlsFiles, names: Sequence[str], authority: x509.Certificate, now: datetime
 ) -> bool:
     """Whether there is a certificate of the owner's, or one of ours that lasts and fits."""
-    if not (files.certificate.exists() and files.key.exists()):
+    if not files.certificate.exists():
         return False
-    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-    key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
+    certificate, _ = _read_pair(files)
     if certificate.issuer != authority.subject:
         return True  # the owner's own
-    if certificate.not_valid_after_utc - now < RENEW_BEFORE:
-        return False
-    if certificate.public_key() != key.public_key() or not _signed(certificate, authority):
+    if _kept_key(files, authority, now) is None:
         return False
     held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {_alternative(name) for name in names} <= set(held)
+    return {_alternative(name) for name in names} == set(held)
+
+
+def _kept_key(
+    files: TlsFiles, authority: x509.Certificate, now: datetime
+) -> ec.EllipticCurvePrivateKey | None:
+    """Return the key of a certificate of ours that lasts: a change of names needs no new one, and
+    one file that is replaced in one step is a pair at every moment."""
+    if not files.certificate.exists():
+        return None
+    certificate, key = _read_pair(files)
+    lasts = certificate.not_valid_after_utc - now >= RENEW_BEFORE
+    fits = certificate.public_key() == key.public_key() and _signed(certificate, authority)
+    return key if lasts and fits and isinstance(key, ec.EllipticCurvePrivateKey) else None
+
+
+def _read_pair(files: TlsFiles) -> tuple[x509.Certificate, PrivateKeyTypes]:
+    certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    return certificate, serialization.load_pem_private_key(files.key.read_bytes(), password=None)
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -183,20 +216,12 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _write_pair(
-    key_file: Path,
-    certificate_file: Path,
-    key: ec.EllipticCurvePrivateKey,
-    chain: Sequence[x509.Certificate],
-) -> None:
-    write_private(
-        key_file,
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-    )
-    pem = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain)
-    write_private(certificate_file, pem)
-    certificate_file.chmod(0o644)
+def _write_key(file: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    form = serialization.PrivateFormat.PKCS8
+    encryption = serialization.NoEncryption()
+    write_private(file, key.private_bytes(serialization.Encoding.PEM, form, encryption))
+
+
+def _write_chain(file: Path, chain: Sequence[x509.Certificate]) -> None:
+    write_private(file, b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain))
+    file.chmod(0o644)
