@@ -23,6 +23,28 @@ def test_a_new_folder_is_made_and_is_private(tmp_path: Path) -> None:
         assert mode(data.path / "format") == 0o600
 
 
+@pytest.mark.parametrize("ours", [(), ("format", "resources.db")])
+def test_a_folder_that_others_can_read_is_tightened(tmp_path: Path, ours: tuple[str, ...]) -> None:
+    for name in ours:
+        (tmp_path / name).write_text("1\n")
+    for folder in (tmp_path, tmp_path / "journal") if ours else (tmp_path,):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+    with DataDir(tmp_path) as data:
+        assert [mode(folder) for folder in (data.path, data.journal, data.tls)] == [0o700] * 3
+
+
+def test_a_folder_with_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("")
+    tmp_path.chmod(0o755)
+    with DataDir(tmp_path) as data:
+        assert [mode(folder) for folder in (data.path, data.journal, data.tls)] == [
+            0o755,
+            0o700,
+            0o700,
+        ]
+
+
 def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
     with DataDir(tmp_path), pytest.raises(Conflict, match=f"process {os.getpid()}") as refusal:
         DataDir(tmp_path).__enter__()

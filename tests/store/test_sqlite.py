@@ -54,6 +54,23 @@ async def test_the_file_is_written_with_full_syncs(tmp_path: Path) -> None:
     assert (journal, synchronous) == ("wal", 2)
 
 
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("readable", [False, True], ids=["new", "readable before"])
+async def test_only_the_owner_may_read_the_files(tmp_path: Path, readable: bool) -> None:
+    path = tmp_path / "resources.db"
+    if readable:
+        path.touch(0o644)
+        path.with_name("resources.db-wal").touch(0o644)
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a")])
+    names = [f"resources.db{suffix}" for suffix in ("", "-wal", "-shm")]
+    assert modes(tmp_path) == dict.fromkeys(names, 0o600)
+    await store.close()
+
+
 async def test_a_write_the_disk_refuses_is_not_seen(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())

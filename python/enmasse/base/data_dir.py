@@ -9,9 +9,10 @@
       token           what a client of the API must know
       endpoint.json   where the running process listens; gone when it stops
 
-Only the owner may read the folder.
+Only the owner may read the folder; and its files, each by itself, should others be let into it.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -50,8 +51,11 @@ class DataDir:
             Unavailable if it cannot be used.
         """
         try:
-            for folder in (self.path, self.journal, self.tls):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._tighten()
+            for folder in (self.journal, self.tls):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.chmod(0o700)
             self._take_lock()
             try:
                 self._check_format()
@@ -79,6 +83,13 @@ class DataDir:
     def write_endpoint(self, endpoint: dict[str, Any]) -> None:
         """Say where this process listens, for clients on this machine."""
         write_private(self.endpoint, json.dumps(endpoint) + "\n")
+
+    def _tighten(self) -> None:
+        """Take the folder from others, unless it holds what is not ours: then its files must do."""
+        entries = {entry.name for entry in self.path.iterdir()}
+        if not entries or "format" in entries:
+            with contextlib.suppress(PermissionError):
+                self.path.chmod(0o700)
 
     def _take_lock(self) -> None:
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -113,6 +124,12 @@ class DataDir:
                 f"data folder {self.path} has format {text}, this version reads up to {FORMAT};"
                 " use the newer version or another folder with --data",
             )
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file if there is none; only the owner may read it, whoever could before."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    path.chmod(0o600)
 
 
 def write_private(path: Path, content: str | bytes) -> None:

@@ -5,6 +5,7 @@ folder's lock sees to that), through one connection. WAL with `synchronous=FULL`
 survives power loss. A row is a resource: kind, namespace, name, version, document.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from enmasse.base.clock import Clock
+from enmasse.base.data_dir import make_private
 from enmasse.base.errors import Code, EnMasseError, Unavailable
 from enmasse.resources import Resource, parse
 from enmasse.store.memory import MemoryStore
@@ -61,6 +63,7 @@ class SqliteStore(MemoryStore):
         sa.event.listen(engine.sync_engine, "connect", _configure)
         try:
             with _failures_of(path):
+                await asyncio.to_thread(_keep_from_others, path)
                 version, resources = await _read(engine)
         except BaseException:
             await engine.dispose()
@@ -104,6 +107,15 @@ _UPSERT = _upsert(_RESOURCES)
 _SET_VERSION = _upsert(_STORE)
 
 
+def _keep_from_others(path: Path) -> None:
+    """Let only the owner read what holds verifiers. SQLite makes the files beside it alike."""
+    make_private(path)
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.chmod(0o600)
+
+
 def _configure(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
@@ -143,6 +155,10 @@ def _failures_of(path: Path) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         raise Unavailable(
             Code.DATA_UNUSABLE, f"{path}: {cause}; see to the disk, or restore the file"
+        ) from error
+    except OSError as error:
+        raise Unavailable(
+            Code.DATA_UNUSABLE, f"{path}: {error.strerror or error}; see to the disk and its rights"
         ) from error
     except (EnMasseError, ValueError) as error:
         raise Unavailable(
