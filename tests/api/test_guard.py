@@ -2,6 +2,7 @@
 
 import pytest
 
+from enmasse.api import guard
 from enmasse.api.guard import BODY_BYTES_MAX
 from served import ADDRESSES, TOKEN, Served
 
@@ -35,6 +36,17 @@ async def test_resources_are_for_the_bearer_alone(
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert answer.json()["reason"] == "Unauthorized"
     assert TOKEN not in answer.text
+
+
+async def test_past_the_bound_of_requests_health_is_still_answered(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_MAX", 0)
+    async with served.client() as http:
+        refused = await http.get(ADDRESSES, headers=GOOD)
+        assert refused.status_code == 429
+        assert refused.headers["Retry-After"] == "1"
+        assert (await http.get("/healthz")).status_code == 200
 
 
 async def test_even_a_path_that_is_not_there_tells_a_stranger_nothing(served: Served) -> None:

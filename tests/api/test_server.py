@@ -3,13 +3,16 @@
 import asyncio
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
 
 from enmasse.api import Server, bind
+from enmasse.api.peers import Bounds
 from enmasse.base.errors import Code, Unavailable
-from served import Served
+from served import ADDRESSES, TOKEN, Served
 
 
 def test_a_free_port_is_taken_and_known() -> None:
@@ -38,15 +41,62 @@ def test_ipv6_is_bound_too() -> None:
     listener.close()
 
 
-async def test_it_serves_and_stops_and_leaves_signals_alone(served: Served) -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+@asynccontextmanager
+async def serving(served: Served, bounds: Bounds | None = None) -> AsyncIterator[int]:
+    """Serve on a free port, then stop."""
     listener = bind("127.0.0.1", 0)
-    server = Server(served.app, listener)
+    server = Server(served.app, listener, bounds)
     running = asyncio.ensure_future(server.run_until_stopped())
-    async with httpx2.AsyncClient() as http:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/healthz"
-        assert (await http.get(url)).text == "ok\n"
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    yield listener.getsockname()[1]
     server.stop()
     async with asyncio.timeout(5):
         await running
+
+
+async def health(port: int) -> str:
+    async with httpx2.AsyncClient() as http:
+        return (await http.get(f"http://127.0.0.1:{port}/healthz")).text
+
+
+async def test_it_serves_and_stops_and_leaves_signals_alone(served: Served) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    async with serving(served) as port:
+        assert await health(port) == "ok\n"
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /heal",
+        b"GET /healthz HTTP/1.1\r\nHost: loc",
+        f"POST {ADDRESSES} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Content-Length: 9\r\n\r\nhalf".encode(),
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /again",
+    ],
+    ids=["nothing", "line", "head", "body", "second"],
+)
+async def test_who_does_not_finish_a_request_is_cut_off(served: Served, said: bytes) -> None:
+    async with serving(served, Bounds(request_s=0.05)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        async with asyncio.timeout(8):
+            await reader.read()
+        writer.close()
+
+
+async def test_many_that_wait_make_room_for_one_more(served: Served) -> None:
+    bounds = Bounds(request_s=60, waiting_of_peer_max=3)
+    async with serving(served, bounds) as port:
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        async with asyncio.timeout(5):
+            assert await opened[0][0].read() == b""
+            assert await opened[1][0].read() == b""
+        assert await health(port) == "ok\n"
+        kept = opened[-1]
+        kept[1].write(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert (await kept[0].read()).startswith(b"HTTP/1.1 200")
+        for _, writer in opened:
+            writer.close()

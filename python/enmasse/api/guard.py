@@ -1,4 +1,4 @@
-"""Who may ask: the Host header, the bearer token, the size of the body. Plain ASGI.
+"""Who may ask: the Host header, the bearer token, the size of the body, how many. Plain ASGI.
 
 A page in a browser on this machine can reach a loopback port. It cannot know the token; and a page
 that has made its own name resolve to this machine (DNS rebinding) sends that name as Host, which is
@@ -18,6 +18,9 @@ from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 BODY_BYTES_MAX = 1 << 20
 """Largest request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
 
+REQUESTS_MAX = 512
+"""Requests answered at one time, watches included. One more is refused; health pages never are."""
+
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that say nothing about tenants: anybody may ask."""
 
@@ -33,6 +36,7 @@ class Guard:
         self._app = app
         self._token = token
         self._hosts = {host.lower() for host in hosts}
+        self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
@@ -43,7 +47,11 @@ class Guard:
         if (error := self._refusal(scope, headers)) is not None:
             await error_response(error)(scope, receive, send)
             return
-        await self._app(scope, _bounded(receive), send)
+        self._running += 1
+        try:
+            await self._app(scope, _bounded(receive), send)
+        finally:
+            self._running -= 1
 
     def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
         host = headers.get("host", "")
@@ -56,13 +64,20 @@ class Guard:
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             return _too_large()
         path = scope["path"]
-        if path in OPEN_PATHS or (path in LOCALLY_OPEN_PATHS and _is_local(scope)):
+        if path in OPEN_PATHS:
             return None
-        if not is_bearer_of(self._token, headers.get("authorization")):
+        open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
+        if not open_here and not is_bearer_of(self._token, headers.get("authorization")):
             return Denied(
                 Code.TOKEN_REQUIRED,
                 "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"
                 " folder",
+            )
+        if self._running >= REQUESTS_MAX:
+            return Exhausted(
+                Code.LIMIT_REACHED,
+                f"{REQUESTS_MAX} requests are being answered; try again when one has ended",
+                retry_after_s=1.0,
             )
         return None
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from enmasse.api.peers import BoundedConfig, Bounds
 from enmasse.base.errors import Code, Unavailable
 
 BACKLOG = 128
-CONCURRENCY_MAX = 512
-"""Requests and idle connections at one time; more are answered 503."""
 
 GRACE_S = 1
 """Time for running requests when the process stops; watches are ended after it."""
@@ -47,18 +46,17 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """An HTTP server that runs as one task of the process and leaves signals to it."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, bounds: Bounds | None = None) -> None:
         super().__init__(
-            uvicorn.Config(
+            BoundedConfig(
                 app,
+                bounds or Bounds(),
                 lifespan="off",
                 ws="none",
-                http="h11",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,
-                limit_concurrency=CONCURRENCY_MAX,
                 timeout_graceful_shutdown=GRACE_S,
             )
         )

@@ -1,0 +1,114 @@
+"""HTTP of one peer, cut off when it takes too long over a request or holds too many connections.
+
+uvicorn bounds the time between requests only. Whoever opens a connection and says nothing, or half
+a request, would keep it for ever.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a peer may take. Past a number the connection that has waited longest is closed."""
+
+    request_s: float = 10.0
+    """Time for a whole request, head and body, from the first byte or the connection's begin."""
+
+    waiting_max: int = 512
+    """Connections without a whole request at one time, of all peers."""
+
+    waiting_of_peer_max: int = 256
+    """Those of one address."""
+
+
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's settings, and our bounds beside them."""
+
+    def __init__(self, app: Any, bounds: Bounds, **options: Any) -> None:
+        super().__init__(app, http=BoundedProtocol, **options)
+        self.bounds = bounds
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, config: uvicorn.Config, *arguments: Any, **options: Any) -> None:
+        super().__init__(config, *arguments, **options)
+        assert isinstance(config, BoundedConfig)
+        self._bounds = config.bounds
+        self._cut_off: asyncio.TimerHandle | None = None
+        self._waiting_since = self.loop.time()
+
+    @property
+    def host(self) -> str:
+        """The peer's address."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When it began to wait for a whole request; None while one is answered."""
+        answering = not getattr(self.cycle, "response_complete", True)
+        return None if answering and self._cut_off is None else self._waiting_since
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait, and see that not too many do."""
+        super().connection_made(transport)
+        self._watch_request()
+        self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch_request()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request: uvicorn bounds the silence, and we the request."""
+        super().on_response_complete()
+        self._waiting_since = self.loop.time()
+        self._watch_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._unset_cut_off()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Close the connection, whatever is under way."""
+        self._unset_cut_off()
+        self.transport.close()
+
+    def _watch_request(self) -> None:
+        """Run the timer exactly while a request is awaited that is not whole."""
+        silent = self.timeout_keep_alive_task is not None
+        if silent or self.conn.their_state in _WHOLE:
+            self._unset_cut_off()
+        elif self._cut_off is None and not self.transport.is_closing():
+            self._cut_off = self.loop.call_later(self._bounds.request_s, self.close)
+
+    def _unset_cut_off(self) -> None:
+        if self._cut_off is not None:
+            self._cut_off.cancel()
+            self._cut_off = None
+
+    def _make_room(self) -> None:
+        waiting = [
+            one
+            for one in self.connections
+            if isinstance(one, BoundedProtocol)
+            and one.waiting_since is not None
+            and not one.transport.is_closing()
+        ]
+        waiting.sort(key=lambda one: one.waiting_since or 0.0)
+        of_peer = [one for one in waiting if one.host == self.host]
+        if len(of_peer) > self._bounds.waiting_of_peer_max:
+            of_peer[0].close()
+        elif len(waiting) > self._bounds.waiting_max:
+            waiting[0].close()
