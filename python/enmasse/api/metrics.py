@@ -161,7 +161,8 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
         yield counter
     deliveries = CounterMetricFamily(
         f"{prefix}_deliveries",
-        "Deliveries by the outcome told to senders.",
+        "Messages sent, by the outcome told; presettled: sent settled, so none was told. dropped is"
+        " counted beside presettled: copies of such messages, one a receiver, that reached nobody.",
         labels=[*labels, "outcome"],
     )
     for values, figures in rows:

@@ -18,8 +18,10 @@ class Proof:
 class AddressFigures(NamedTuple):
     """The figures of one address. All but senders, receivers and waiting count since its start.
 
-    `accepted` to `modified` are outcomes told to senders; `presettled` had none to tell. `dropped`
-    is what was presettled and reached nobody. `credit_stalls` counts the times senders had to wait
+    `accepted` to `modified` are outcomes told to senders; `presettled` had none to tell: these
+    count messages. `dropped` counts copies of presettled messages that reached nobody, one a
+    receiver that missed it, or one where there was none; the message itself is in `presettled`.
+    `credit_stalls` counts the times senders had to wait
     because receivers did not take.
     """
 
