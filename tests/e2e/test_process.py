@@ -13,6 +13,9 @@ from proton.utils import BlockingConnection
 
 from running import ENMASSE, LISTENERS, Platform, running
 
+# Each test starts processes of a few seconds of CPU, maybe on a machine that is busy.
+pytestmark = pytest.mark.timeout(120)
+
 OFF = [part for name in LISTENERS for part in (f"--{name}-port", "off")]
 
 
@@ -22,7 +25,7 @@ def refused(*arguments: str | Path) -> str:
         [ENMASSE, "up", "--output", "json", *OFF, *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert done.returncode == 1
     assert done.stdout == ""
@@ -34,7 +37,7 @@ def refused(*arguments: str | Path) -> str:
 def test_it_is_one_process_and_answers_on_every_listener(platform: Platform) -> None:
     assert set(platform.endpoints) == set(LISTENERS)
     for place in platform.endpoints.values():
-        socket.create_connection((place["host"], place["port"]), timeout=5).close()
+        socket.create_connection((place["host"], place["port"]), timeout=20).close()
 
 
 def test_health_and_readiness_are_answered(platform: Platform) -> None:
@@ -100,7 +103,7 @@ def test_logs_go_to_stderr_as_json_lines(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith('{"ready": true')
         process.terminate()
-        _, logs = process.communicate(timeout=10)
+        _, logs = process.communicate(timeout=60)
     assert logs
     assert all(line.startswith("{") for line in logs.splitlines())
 

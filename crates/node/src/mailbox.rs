@@ -45,7 +45,8 @@ impl Bell {
 /// connections) and requests whose callers wait for the answer.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
-    letters: Mutex<Vec<T>>,
+    /// `None`: closed
+    letters: Mutex<Option<Vec<T>>>,
     filled: AtomicBool,
     bell: Bell,
 }
@@ -53,7 +54,11 @@ pub(crate) struct Mailbox<T> {
 impl<T> Mailbox<T> {
     /// An empty mailbox whose owner sleeps in the poll behind `registry`.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-        Ok(Self { letters: Mutex::default(), filled: AtomicBool::new(false), bell: Bell::new(registry, token)? })
+        Ok(Self {
+            letters: Mutex::new(Some(Vec::new())),
+            filled: AtomicBool::new(false),
+            bell: Bell::new(registry, token)?,
+        })
     }
 
     /// The owner's bell.
@@ -61,12 +66,13 @@ impl<T> Mailbox<T> {
         &self.bell
     }
 
-    /// Leaves letters and wakes the owner once.
+    /// Leaves letters and wakes the owner once. A closed mailbox drops them.
     pub(crate) fn post(&self, letters: impl IntoIterator<Item = T>) {
-        let mut box_ = self.lock();
+        let mut guard = self.lock();
+        let Some(box_) = guard.as_mut() else { return };
         box_.extend(letters);
         self.filled.store(!box_.is_empty(), Ordering::Relaxed);
-        drop(box_);
+        drop(guard);
         self.bell.ring();
     }
 
@@ -77,13 +83,21 @@ impl<T> Mailbox<T> {
 
     /// Takes everything, in order.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
-        let mut box_ = self.lock();
-        into.append(&mut box_);
+        if let Some(box_) = self.lock().as_mut() {
+            into.append(box_);
+        }
         self.filled.store(false, Ordering::Relaxed);
     }
 
+    /// The owner ends: what waits is dropped, and so is what is posted later, so that nobody waits for an answer.
+    pub(crate) fn close(&self) {
+        let left = self.lock().take();
+        self.filled.store(false, Ordering::Relaxed);
+        drop(left);
+    }
+
     // A poisoned lock means a thread panicked, and then the process is ending.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<T>>> {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

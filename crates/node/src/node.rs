@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -234,8 +234,13 @@ impl Node {
                 answered
             })
             .collect();
-        let busy = |worker| NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() };
-        (0..).zip(waiting).map(|(worker, one)| one.recv_timeout(ANSWER_TIMEOUT).map_err(|_| busy(worker))).collect()
+        let failed = |worker, error| match error {
+            RecvTimeoutError::Timeout => NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() },
+            RecvTimeoutError::Disconnected => NodeError::Stopped,
+        };
+        let answer =
+            |(worker, one): (u16, Receiver<T>)| one.recv_timeout(ANSWER_TIMEOUT).map_err(|error| failed(worker, error));
+        (0..).zip(waiting).map(answer).collect()
     }
 }
 

@@ -36,8 +36,9 @@ from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)
 
-STOP_TIMEOUT_S = 3.0
-"""Time for connections to be closed in order. With the HTTP server's second it stays below 5 s."""
+STOP_TIMEOUT_S = 2.0
+"""Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
+of the promised 5 s is for a machine that is busy with other things."""
 
 RENEWAL_CHECK_S = 24 * 3600.0
 """How often a running process looks whether its certificate must be renewed."""

@@ -149,6 +149,7 @@ impl Worker {
             self.wait(&mut events);
             self.turn();
         }
+        self.mailbox.close();
         let left = self.sockets.len();
         self.shared.connection_count.fetch_sub(left, Ordering::Relaxed);
     }

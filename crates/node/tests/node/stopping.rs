@@ -72,3 +72,30 @@ fn a_peer_that_does_not_read_cannot_hold_up_the_end() {
     assert!(start.elapsed() < Duration::from_millis(3000), "{:?}", start.elapsed());
     drop((stuck, to));
 }
+
+#[test]
+fn nobody_waits_for_an_answer_of_a_worker_that_has_ended() {
+    for _ in 0..20 {
+        let site = Site::open(&workers(2));
+        let ask_until_it_ends = || {
+            let mut longest = Duration::ZERO;
+            loop {
+                let start = Instant::now();
+                let answer = site.node.stats();
+                longest = longest.max(start.elapsed());
+                if let Err(error) = answer {
+                    return (error.kind(), longest);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask_until_it_ends)).collect();
+            site.node.stop(Duration::from_secs(5));
+            for thread in asking {
+                let (kind, longest) = thread.join().unwrap();
+                assert_eq!(kind, ErrorKind::Misuse);
+                assert!(longest < Duration::from_secs(4), "{longest:?}");
+            }
+        });
+    }
+}
