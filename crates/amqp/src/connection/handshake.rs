@@ -278,7 +278,7 @@ impl Connection {
     /// Writes what the sessions have put together, then a close.
     fn write_close(&mut self, error: Option<&Error>) {
         self.flush(self.timers.now);
-        encode_close(&mut self.output, 0, error);
+        self.put_close(error);
     }
 
     /// The peer's close: answered, unless it is an answer itself.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::fault::Fault;
 use super::receive::Received;
 use super::{AttachReply, Connection, Event, LinkId, SessionId, UseError};
-use crate::codec::{encode_attach, encode_detach};
 use crate::link::Link;
 use crate::link::state::{State, Step};
-use crate::types::{Attach, Detach, Error, Outcome, Role, Source, condition};
+use crate::types::{Attach, Error, Outcome, Role, Source, condition};
 
 /// Bytes of a link's name; one that is longer is refused.
 const NAME_MAX: usize = 4096;
@@ -108,11 +107,11 @@ impl Connection {
         if self.unanswered != Some(link.0) {
             return;
         }
-        self.write_answer(link.0, AttachReply::default());
-        self.write_detach(link.0, true, Some(error));
         if let Some(link) = self.links.get_mut(link.0 as usize) {
             link.told = true;
         }
+        self.write_answer(link.0, AttachReply::default());
+        self.write_detach(link.0, true, Some(error));
         self.forget_link(link.0);
     }
 
@@ -140,15 +139,17 @@ impl Connection {
     /// Writes an attach; what the machine knows itself is filled in.
     fn write_attach(&mut self, place: u32, mut attach: Attach) {
         let Some(link) = self.links.get_mut(place as usize) else { return };
-        let Some(session) = self.sessions.get(link.session as usize) else { return };
+        let index = link.session;
+        let Some(session) = self.sessions.get(index as usize) else { return };
         let Some(next) = link.state.after(Step::SentAttach) else { return };
         link.state = next;
         link.name.as_ref().clone_into(&mut attach.name);
         attach.handle = link.handle;
         attach.role = link.role;
         attach.initial_delivery_count = (link.role == Role::Sender).then_some(link.delivery_count);
+        let channel = session.channel;
         if session.state.writes() && self.state.writes() {
-            encode_attach(&mut self.output, session.channel, &attach);
+            self.put_attach(index, channel, &attach);
         }
     }
 
@@ -194,7 +195,8 @@ impl Connection {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         session.held.forget(place);
         if session.state.writes() && self.state.writes() {
-            encode_detach(&mut self.output, session.channel, &Detach { handle, closed, error });
+            let channel = session.channel;
+            self.put_detach(channel, handle, closed, error.as_ref());
         }
     }
 

@@ -11,6 +11,7 @@
 mod config;
 mod event;
 mod fault;
+mod fitting;
 mod handshake;
 mod links;
 mod receive;
@@ -239,12 +240,12 @@ impl Connection {
             session.due_links.clear();
             return;
         }
-        let (channel, output) = (session.channel, &mut self.output);
+        let (channel, output, max) = (session.channel, &mut self.output, self.remote_max_frame_size);
         session.received.take(|first, last, outcome, settled| {
-            fast::encode_disposition(output, channel, Role::Receiver, first, last, settled, outcome);
+            fitting::disposition(output, max, channel, Role::Receiver, (first, last), settled, outcome);
         });
         session.sent.take(|first, last, outcome, settled| {
-            fast::encode_disposition(output, channel, Role::Sender, first, last, settled, outcome);
+            fitting::disposition(output, max, channel, Role::Sender, (first, last), settled, outcome);
         });
         while let Some(place) = session.due_links.pop() {
             let Some(link) = self.links.get_mut(place as usize).filter(|link| link.session == index) else { continue };

@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::{Connection, Event, SessionId, UseError};
-use crate::codec::{encode_begin, encode_end};
+use crate::codec::encode_begin;
 use crate::link::state::State as LinkState;
 use crate::session::Session;
 use crate::session::state::{State, Step};
@@ -58,8 +58,9 @@ impl Connection {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         let Some(next) = session.state.after(step) else { return };
         session.state = next;
+        let channel = session.channel;
         if self.state.writes() {
-            encode_end(&mut self.output, session.channel, error);
+            self.put_end(channel, error);
         }
     }
 

@@ -4,6 +4,7 @@
 mod connection;
 mod delivery;
 mod flow;
+mod frame_size;
 mod fuzz;
 mod hostile;
 mod link;

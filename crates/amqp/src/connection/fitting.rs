@@ -1,0 +1,101 @@
+//! Frames no longer than the peer takes (2.7.1, `max-frame-size`). A transfer is split, and most others are short by
+//! nature. What may be of any length is an error or an outcome, which is cut, and an attach, whose session is ended.
+
+use super::Connection;
+use super::fault::Fault;
+use super::state::State;
+use crate::codec::{encode_attach, encode_close, encode_detach, encode_end, fast};
+use crate::types::{Attach, Detach, Error, Fields, Modified, Outcome, Role, condition};
+
+/// Bytes that a disposition, detach, end or close has around the condition and description of its error, at most.
+const AROUND_ERROR: usize = 96;
+
+/// Writes a disposition.
+#[inline]
+pub(super) fn disposition(
+    out: &mut Vec<u8>,
+    max: usize,
+    channel: u16,
+    role: Role,
+    (first, last): (u32, u32),
+    settled: bool,
+    outcome: Option<&Outcome>,
+) {
+    let write = |out: &mut Vec<u8>, outcome: Option<&Outcome>| {
+        fast::encode_disposition(out, channel, role, first, last, settled, outcome);
+    };
+    let start = out.len();
+    write(out, outcome);
+    if out.len() - start > max {
+        out.truncate(start);
+        write(out, outcome.map(|outcome| cut_outcome(outcome, max)).as_ref());
+    }
+}
+
+/// The outcome without what may be long: its kind and flags are what the peer acts upon.
+#[cold]
+fn cut_outcome(outcome: &Outcome, max: usize) -> Outcome {
+    match outcome {
+        Outcome::Accepted => Outcome::Accepted,
+        Outcome::Released => Outcome::Released,
+        Outcome::Rejected(error) => {
+            Outcome::Rejected(error.as_deref().and_then(|error| cut_error(error, max)).map(Box::new))
+        }
+        Outcome::Modified(modified) => {
+            let Modified { delivery_failed, undeliverable_here, .. } = **modified;
+            Outcome::Modified(Box::new(Modified { delivery_failed, undeliverable_here, ..Modified::default() }))
+        }
+    }
+}
+
+/// The error without its details and with the beginning of its description; `None` if its condition alone is too long.
+#[cold]
+fn cut_error(error: &Error, max: usize) -> Option<Error> {
+    let room = max.checked_sub(AROUND_ERROR + error.condition.as_str().len())?;
+    let description = error.description.as_deref().map(|text| {
+        let end = (0..=room.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text[..end].to_owned()
+    });
+    Some(Error { condition: error.condition.clone(), description, info: Fields::new() })
+}
+
+impl Connection {
+    /// Writes a frame that may carry an error.
+    fn write_error(&mut self, error: Option<&Error>, write: impl Fn(&mut Vec<u8>, Option<&Error>)) {
+        let start = self.output.len();
+        write(&mut self.output, error);
+        let max = self.remote_max_frame_size;
+        if self.output.len() - start > max {
+            self.output.truncate(start);
+            write(&mut self.output, error.and_then(|error| cut_error(error, max)).as_ref());
+        }
+    }
+
+    pub(super) fn put_detach(&mut self, channel: u16, handle: u32, closed: bool, error: Option<&Error>) {
+        self.write_error(error, |out, error| {
+            encode_detach(out, channel, &Detach { handle, closed, error: error.cloned() });
+        });
+    }
+
+    pub(super) fn put_end(&mut self, channel: u16, error: Option<&Error>) {
+        self.write_error(error, |out, error| encode_end(out, channel, error));
+    }
+
+    pub(super) fn put_close(&mut self, error: Option<&Error>) {
+        self.write_error(error, |out, error| encode_close(out, 0, error));
+    }
+
+    /// Writes an attach. One that the peer cannot take has no shorter form, and without it the link cannot even be
+    /// refused: its session ends.
+    pub(super) fn put_attach(&mut self, session: u32, channel: u16, attach: &Attach) {
+        let start = self.output.len();
+        encode_attach(&mut self.output, channel, attach);
+        let (size, max) = (self.output.len() - start, self.remote_max_frame_size);
+        // Before the peer's open nobody knows what it takes.
+        if size > max && self.state == State::Opened {
+            self.output.truncate(start);
+            let description = format!("the attach of this link takes {size} bytes, open.max-frame-size is {max}");
+            self.fail(Fault::Session(session, Error::new(condition::FRAME_SIZE_TOO_SMALL, description)));
+        }
+    }
+}
