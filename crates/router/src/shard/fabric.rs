@@ -8,7 +8,7 @@ use slab::Slab;
 use super::OUTPUT_HIGH_BYTES;
 use super::batch::{Batch, Entry};
 use super::conn::{Conn, Link};
-use super::late::LateParts;
+use super::late::{LateParts, PIECE_BYTES};
 use super::ports::Ports;
 use crate::core::{Delivery, Links, PortId};
 
@@ -99,13 +99,11 @@ impl Fabric {
     }
 }
 
-impl Links for Fabric {
+impl Fabric {
+    /// Hands a link of this shard a part of a delivery: all of it, or the beginning of a long one, whose rest waits
+    /// until the output was written. `false`: none of it.
     #[inline]
-    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
-        if let Some(batch) = self.remote(consumer) {
-            batch.push_transfer(consumer, delivery);
-            return true;
-        }
+    pub(super) fn write(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
         let Some(port) = self.ports.get_mut(consumer) else { return false };
         let conn = port.conn;
         let Some(state) = self.conns.get_mut(conn as usize) else { return false };
@@ -115,13 +113,15 @@ impl Links for Fabric {
         }
         // A receiver that asked for settled deliveries says nothing about them: taking them is accepting them.
         let settles = delivery.token.is_some() && state.machine.sends_settled(LinkId(port.link));
+        let (payload, rest) = delivery.payload.split_at(delivery.payload.len().min(PIECE_BYTES));
+        let more = delivery.more || !rest.is_empty();
         let outgoing = Outgoing {
             token: if settles { None } else { delivery.token },
             message_format: delivery.message_format,
             first: delivery.first,
-            more: delivery.more,
+            more,
             aborted: delivery.aborted,
-            payload: delivery.payload,
+            payload,
         };
         if let Err(error) = state.machine.transfer(LinkId(port.link), outgoing) {
             state.starved |= error == SendError::Unsettled;
@@ -130,14 +130,35 @@ impl Links for Fabric {
         port.sending = delivery.more;
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
-        } else if !delivery.more && state.is_shared(port.link) {
+        } else if !more && state.is_shared(port.link) {
             self.freed.push((conn, port.link));
         }
-        if settles && !delivery.more && !delivery.aborted {
+        if settles && !more && !delivery.aborted {
             self.sent_settled.extend(delivery.token);
+        }
+        if !rest.is_empty() {
+            state.congested = true;
+            self.late.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
         }
         self.mark(conn);
         true
+    }
+}
+
+impl Links for Fabric {
+    #[inline]
+    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push_transfer(consumer, delivery);
+            return true;
+        }
+        if self.late.has(consumer) {
+            if !delivery.aborted {
+                return false;
+            }
+            self.late.forget(consumer);
+        }
+        self.write(consumer, delivery)
     }
 
     #[inline]

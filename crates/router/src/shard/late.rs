@@ -1,11 +1,16 @@
-//! Parts of long deliveries that came from another shard and found no room at their link. Their home stops sending
-//! once it hears of the first, so what gathers here is what was on the way.
+//! Parts of long deliveries that wait for room at their link. What came from another shard and found none: their home
+//! stops sending once it hears of the first, so it is what was on the way. And the rest of what was too long to be
+//! written at once.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::core::{Delivery, PortId};
 
-/// A later part of a delivery, kept.
+/// Most of a delivery that is written at once: so no output grows far beyond `OUTPUT_HIGH_BYTES`, however much of a
+/// message had gathered before its consumer took any.
+pub(super) const PIECE_BYTES: usize = 256 * 1024;
+
+/// A later part of a delivery, kept; at most [`PIECE_BYTES`].
 #[derive(Debug)]
 pub(super) struct Part {
     token: Option<u64>,
@@ -37,14 +42,22 @@ impl LateParts {
     }
 
     pub(super) fn push(&mut self, port: PortId, delivery: &Delivery<'_>) {
-        let part = Part {
-            token: delivery.token,
-            message_format: delivery.message_format,
-            more: delivery.more,
-            aborted: delivery.aborted,
-            payload: delivery.payload.into(),
-        };
-        self.0.entry(port).or_default().push_back(part);
+        let parts = self.0.entry(port).or_default();
+        let mut rest = delivery.payload;
+        loop {
+            let (payload, after) = rest.split_at(rest.len().min(PIECE_BYTES));
+            rest = after;
+            parts.push_back(Part {
+                token: delivery.token,
+                message_format: delivery.message_format,
+                more: delivery.more || !rest.is_empty(),
+                aborted: delivery.aborted,
+                payload: payload.into(),
+            });
+            if rest.is_empty() {
+                return;
+            }
+        }
     }
 
     /// Takes the first part of a port.

@@ -291,7 +291,7 @@ impl Shard {
     /// Parts that waited for room on this shard are offered again. Whether none is left.
     fn offer_late(&mut self, port: PortId) -> bool {
         while let Some(part) = self.fabric.late.front(port) {
-            if !self.fabric.transfer(port, &part.delivery()) {
+            if !self.fabric.write(port, &part.delivery()) {
                 self.fabric.late.put_back(port, part);
                 return false;
             }

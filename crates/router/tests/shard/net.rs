@@ -35,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) heard: VecDeque<Heard>,
     sasl: Option<SaslInit>,
     gone: bool,
+    /// reads nothing
+    pub(crate) deaf: bool,
 }
 
 pub(crate) struct Net {
@@ -44,6 +46,8 @@ pub(crate) struct Net {
     table: Arc<Table>,
     /// addresses that the last plan has no more
     removed: Vec<AddressKey>,
+    /// the most output of one connection that was ever seen
+    pub(crate) output_max_bytes: usize,
     now: Time,
 }
 
@@ -72,7 +76,15 @@ impl Net {
         let shards = (0..shards)
             .map(|index| Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(u64::from(index) + 1)))
             .collect();
-        Self { shards, clients: Vec::new(), facts: Vec::new(), table, removed: Vec::new(), now: Time::ZERO }
+        Self {
+            shards,
+            clients: Vec::new(),
+            facts: Vec::new(),
+            table,
+            removed: Vec::new(),
+            output_max_bytes: 0,
+            now: Time::ZERO,
+        }
     }
 
     /// A new plan, which every shard takes over.
@@ -114,6 +126,7 @@ impl Net {
             heard: VecDeque::new(),
             sasl,
             gone: false,
+            deaf: false,
         });
         self.run();
         self.clients.len() - 1
@@ -290,11 +303,15 @@ impl Net {
             self.shards[shard].end_turn(self.now);
             while let Some(attention) = self.shards[shard].dirty() {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
-                let bytes = std::mem::take(output);
                 let Some(client) = self.clients.iter_mut().find(|client| client.server == (shard, attention.conn))
                 else {
                     continue;
                 };
+                self.output_max_bytes = self.output_max_bytes.max(output.len());
+                if client.deaf {
+                    continue;
+                }
+                let bytes = std::mem::take(output);
                 moved |= !bytes.is_empty();
                 client.to_client.extend(bytes);
                 self.shards[shard].written(attention.conn);

@@ -1,0 +1,77 @@
+//! Messages so large that a consumer takes them bit by bit.
+
+use enmasse_router::shard::OUTPUT_HIGH_BYTES;
+
+use crate::net::{Heard, Net};
+use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
+
+/// What one turn may put behind `OUTPUT_HIGH_BYTES`.
+const MORE_BYTES: usize = 300_000;
+
+fn payload() -> Vec<u8> {
+    (0..40).flat_map(|part| vec![part; 100_000]).collect()
+}
+
+/// Sends `payload`, which takes many frames, while the consumer has no credit.
+fn send_large(net: &mut Net, sender: usize, settled: bool) {
+    let out = net.sender(sender, Some("anycast"));
+    net.send(sender, out, &payload(), settled);
+}
+
+#[test]
+fn what_has_gathered_leaves_in_pieces_that_bound_the_output() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for settled in [true, false] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            let link = net.receiver(receiver, "anycast", 0);
+            send_large(&mut net, sender, settled);
+            net.output_max_bytes = 0;
+            net.grant(receiver, link, 1);
+            let messages = net.messages(receiver);
+            assert_eq!(messages.len(), 1);
+            assert!(messages[0].1 == payload(), "it came as it was sent");
+            let seen = net.output_max_bytes;
+            assert!(seen <= OUTPUT_HIGH_BYTES + MORE_BYTES, "{seen} bytes of output at once");
+            if !settled {
+                net.settle(receiver, link, messages[0].0, &accepted());
+                assert_eq!(net.outcomes(sender), [(0, accepted())]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_large_message_stays_behind_it() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let link = net.receiver(receiver, "anycast", 0);
+        send_large(&mut net, sender, true);
+        let other = pinned(&mut net, producer);
+        let out = net.sender(other, Some("anycast"));
+        net.send(other, out, b"after", true);
+        net.grant(receiver, link, 5);
+        net.send(other, out, b"later", true);
+        let bodies: Vec<Vec<u8>> = net.messages(receiver).into_iter().map(|(_, body)| body).collect();
+        assert!(bodies.len() == 3 && bodies[0] == payload(), "{} messages", bodies.len());
+        assert_eq!(bodies[1..], [b"after".to_vec(), b"later".to_vec()]);
+    }
+}
+
+#[test]
+fn the_rest_is_forgotten_with_its_consumer() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let link = net.receiver(receiver, "anycast", 0);
+        send_large(&mut net, sender, false);
+        net.clients[receiver].deaf = true;
+        net.grant(receiver, link, 1);
+        assert!(!net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Message { .. })));
+        net.cut(receiver);
+        let outcomes = net.outcomes(sender);
+        assert_eq!(outcomes.len(), 1);
+        assert_ne!(outcomes[0].1, accepted());
+    }
+}
