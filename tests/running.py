@@ -35,7 +35,7 @@ class Platform:
         """The environment in which the command line finds this platform."""
         return os.environ | {"ENMASSE_DATA": str(self.data)}
 
-    def enmasse(self, *arguments: str, timeout_s: float = 20.0) -> str:
+    def enmasse(self, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one command against this platform; return what it printed."""
         done = subprocess.run(
             [ENMASSE, *arguments],

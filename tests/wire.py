@@ -56,6 +56,10 @@ class Wire:
         body = data.encode() + payload
         self.socket.sendall(struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body)
 
+    def beat(self) -> None:
+        """Send an empty frame: we are still here."""
+        self.socket.sendall(struct.pack(">IBBH", 8, 2, 0, 0))
+
     def read(self, count: int) -> bytes:
         """Take that many bytes; fewer only where the peer has closed."""
         while len(self.buffer) < count and (more := self.socket.recv(1 << 20)):
@@ -67,7 +71,10 @@ class Wire:
     def receive(self) -> tuple[int, list[Any], bytes]:
         """Wait for a frame; return code, fields and payload. A heartbeat is passed over."""
         while True:
-            (size,) = struct.unpack(">I", self.read(4))
+            head = self.read(4)
+            if len(head) < 4:
+                raise EOFError("the peer has closed the connection")
+            (size,) = struct.unpack(">I", head)
             body = self.read(size - 4)[4:]
             if body:
                 break

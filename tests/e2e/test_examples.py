@@ -48,7 +48,7 @@ def started(*commands: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
     finally:
         for program in programs:
             program.terminate()
-            program.communicate(timeout=10)
+            program.communicate(timeout=30)
 
 
 def next_line(program: subprocess.Popen[str]) -> str:
@@ -75,7 +75,7 @@ def test_request_reply(examples: Platform, program: str) -> None:
         assert done.stdout.strip() == "how are you?"
     finally:
         service.terminate()
-        service.communicate(timeout=10)
+        service.communicate(timeout=30)
 
 
 def test_competing_consumers(examples: Platform) -> None:
@@ -87,7 +87,7 @@ def test_competing_consumers(examples: Platform) -> None:
         for worker in (python, javascript):
             worker.terminate()
         done = [
-            len(worker.communicate(timeout=10)[0].splitlines()) for worker in (python, javascript)
+            len(worker.communicate(timeout=30)[0].splitlines()) for worker in (python, javascript)
         ]
     assert sum(done) == count
     assert min(done) > 0, "both work"

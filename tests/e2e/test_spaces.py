@@ -10,6 +10,9 @@ from proton.utils import BlockingConnection
 
 from running import Platform, Start
 
+# Connections wait up to 30 s, and starting takes seconds of CPU.
+pytestmark = pytest.mark.timeout(120)
+
 DOCUMENTS = "\n---\n".join(
     [
         f"""
@@ -46,7 +49,7 @@ def spaces(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
 @contextmanager
 def connected(url: str, user: str, **options: Any) -> Iterator[BlockingConnection]:
     connection = BlockingConnection(
-        url, timeout=10, user=user, password="wonderland", allowed_mechs="PLAIN", **options
+        url, timeout=30, user=user, password="wonderland", allowed_mechs="PLAIN", **options
     )
     with closing(connection):
         yield connection
@@ -60,11 +63,11 @@ def test_the_same_name_in_two_spaces_never_meets(spaces: Platform) -> None:
         stranger = south.create_receiver("orders", credit=10)
         consumer = north.create_receiver("orders", credit=10)
         delivery = north.create_sender("orders").link.send(Message(body="for the north"))
-        assert consumer.receive(10).body == "for the north"
+        assert consumer.receive(30).body == "for the north"
         consumer.accept()
-        north.wait(lambda: delivery.settled, timeout=10)
+        north.wait(lambda: delivery.settled, timeout=30)
         stranger.link.drain(0)  # answered once all that is there has been sent
-        south.wait(lambda: stranger.link.credit == 0, timeout=10)
+        south.wait(lambda: stranger.link.credit == 0, timeout=30)
         assert not stranger.fetcher.has_message
 
 
