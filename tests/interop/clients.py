@@ -60,6 +60,9 @@ class Client:
 
     websocket: bool = False
 
+    virtual_host: bool = False
+    """Whether the library can name a virtual host in `sasl-init`."""
+
     def prepare(self) -> None:
         """Build the program, unless it was built from the same sources before."""
         source, built = SOURCES / self.name, CACHE / self.name
@@ -109,6 +112,7 @@ CLIENTS = {
             ("node", "{source}/client.js"),
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL"),
             websocket=True,
+            virtual_host=True,
         ),
         Client(
             "java",
@@ -117,6 +121,7 @@ CLIENTS = {
             ("java", "-cp", "{built}/client.jar:{built}/lib/*", "Client"),
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
             websocket=True,
+            virtual_host=True,
         ),
         Client(
             "go",
@@ -131,6 +136,7 @@ CLIENTS = {
             _cargo,
             ("{built}/debug/client",),
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
+            virtual_host=True,
         ),
     )
 }

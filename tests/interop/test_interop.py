@@ -1,7 +1,7 @@
 """Every scenario with every foreign client; `README.md` beside this file is the contract."""
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from interop.clients import CLIENTS, Client
 from running import Platform, Start
 
 STORE_PASSWORD = "interop"
+VERY_LARGE_BYTES = 64 * 1024 * 1024
 QUICK = ("python", "javascript")
 
 pytestmark = pytest.mark.timeout(120)
@@ -44,7 +45,15 @@ spec:
   authorization:
     - {addresses: [anycast], operations: [send, recv]}
 """
+Certificates = Callable[[str], dict[str, str]]
 ALICE = {"user": "alice", "password": "wonderland"}
+
+NEIGHBOUR = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: neighbour}
+spec: {type: standard}
+"""
 
 
 def parameters(clients: Iterable[Client]) -> list[Any]:
@@ -63,6 +72,13 @@ def client(request: pytest.FixtureRequest) -> Client:
     return chosen
 
 
+@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.virtual_host))
+def naming_client(request: pytest.FixtureRequest) -> Client:
+    chosen: Client = request.param
+    chosen.prepare()
+    return chosen
+
+
 @pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.websocket))
 def websocket_client(request: pytest.FixtureRequest) -> Client:
     chosen: Client = request.param
@@ -75,6 +91,14 @@ def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
     """A platform whose space has a user, so that nobody else comes in."""
     documents = tmp_path_factory.mktemp("documents") / "closed.yaml"
     documents.write_text(DOCUMENTS)
+    return start_platform("-f", documents)
+
+
+@pytest.fixture(scope="module")
+def spaces(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    """A platform with two spaces, so that a connection has to say which one it wants."""
+    documents = tmp_path_factory.mktemp("documents") / "spaces.yaml"
+    documents.write_text(f"{DOCUMENTS}---{NEIGHBOUR}")
     return start_platform("-f", documents)
 
 
@@ -105,12 +129,18 @@ def java_truststore(authority: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def alice_certificate(
-    closed: Platform, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, str]]:
-    """A client certificate for alice, signed by the platform's own CA."""
-    folder = tmp_path_factory.mktemp("alice")
-    tls = closed.data / "tls"
+def certificates(closed: Platform, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Make client certificates for names, signed by the platform's own CA."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def make(name: str) -> dict[str, str]:
+        return client_certificate(closed.data / "tls", folder, name)
+
+    return make
+
+
+def client_certificate(tls: Path, folder: Path, name: str) -> dict[str, str]:
+    """Certificate, key and Java's key store as options of the clients."""
     issuer = x509.load_pem_x509_certificate((tls / "ca.crt").read_bytes())
     issuer_key = serialization.load_pem_private_key((tls / "ca.key").read_bytes(), password=None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -118,7 +148,7 @@ def alice_certificate(
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")]))
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
         .issuer_name(issuer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -131,24 +161,19 @@ def alice_certificate(
         .sign(issuer_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    (folder / "alice.crt").write_bytes(certificate.public_bytes(pem))
-    (folder / "alice.key").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    (folder / "alice.p12").write_bytes(
-        pkcs12.serialize_key_and_certificates(
-            b"alice",
-            key,
-            certificate,
-            None,
-            serialization.BestAvailableEncryption(STORE_PASSWORD.encode()),
-        )
-    )
-    yield {
-        "certificate": str(folder / "alice.crt"),
-        "key": str(folder / "alice.key"),
-        "keystore": str(folder / "alice.p12"),
+    encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
+    files = {
+        "certificate": certificate.public_bytes(pem),
+        "key": key.private_bytes(
+            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
+        "keystore": pkcs12.serialize_key_and_certificates(
+            name.encode(), key, certificate, None, encryption
+        ),
     }
+    for kind, content in files.items():
+        (folder / f"{name}.{kind}").write_bytes(content)
+    return {kind: str(folder / f"{name}.{kind}") for kind in files}
 
 
 def exchanged(client: Client, address: str = "anycast", **options: Any) -> None:
@@ -174,6 +199,12 @@ def test_messages_come_whole_and_in_order(
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "unsettled"])
 def test_a_large_message_comes_whole(client: Client, platform: Platform, settled: bool) -> None:
     exchanged(client, settled=settled, count=1, size=10 * 1024 * 1024, **place(platform))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_very_large_message_comes_whole(client: Client, platform: Platform) -> None:
+    exchanged(client, count=1, size=VERY_LARGE_BYTES, **place(platform))
 
 
 def test_the_producer_gets_the_outcome_of_the_consumer(client: Client, platform: Platform) -> None:
@@ -271,10 +302,42 @@ def test_messages_cross_tls(client: Client, platform: Platform) -> None:
     exchanged(client, count=1, size=1024 * 1024, **place(platform, "amqps"))
 
 
-def test_a_client_certificate_is_an_identity(
-    client: Client, closed: Platform, alice_certificate: dict[str, str]
+def test_a_user_comes_in_over_tls_by_every_mechanism(client: Client, closed: Platform) -> None:
+    for mechanism in offered(client, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        exchanged(client, mechanism=mechanism, **ALICE, **place(closed, "amqps"))
+
+
+@pytest.mark.parametrize("stranger", ["nobody", "mallory"])
+def test_a_certificate_of_nobody_known_is_refused(
+    client: Client, closed: Platform, certificates: Certificates, stranger: str
 ) -> None:
-    exchanged(client, mechanism="EXTERNAL", **alice_certificate, **place(closed, "amqps"))
+    """Without a certificate EXTERNAL is not even offered; mallory's is in order, but no user's."""
+    papers = {} if stranger == "nobody" else certificates(stranger)
+    answer = client.call(
+        "exchange",
+        address="anycast",
+        count=1,
+        size=1,
+        mechanism="EXTERNAL",
+        **papers,
+        **place(closed, "amqps"),
+    )
+    assert set(answer) == {"refused"}
+
+
+def test_the_sasl_hostname_names_the_space(naming_client: Client, spaces: Platform) -> None:
+    options: dict[str, Any] = {"mechanism": "PLAIN", **ALICE, **place(spaces)}
+    exchanged(naming_client, virtual_host="default", **options)
+    answer = naming_client.call(
+        "exchange", address="anycast", count=1, size=1, virtual_host="neighbour", **options
+    )
+    assert set(answer) == {"refused"}, "alice is no user of the neighbour's"
+
+
+def test_a_client_certificate_is_an_identity(
+    client: Client, closed: Platform, certificates: Certificates
+) -> None:
+    exchanged(client, mechanism="EXTERNAL", **certificates("alice"), **place(closed, "amqps"))
 
 
 @pytest.mark.parametrize("listener", ["ws", "wss"])

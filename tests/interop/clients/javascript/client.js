@@ -24,6 +24,8 @@ function connectOptions(options) {
     port: options.port,
     connection_details: options.websocket ? webSocket(options, ca) : undefined,
     reconnect: false,
+    hostname: options.virtual_host,
+    sasl_init_hostname: options.virtual_host,
     sasl_mechanisms: mechanism === 'NONE' ? undefined : mechanisms,
     transport: options.tls ? 'tls' : 'tcp',
     ca,

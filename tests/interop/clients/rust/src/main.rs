@@ -37,6 +37,7 @@ struct Options {
     mechanism: String,
     user: String,
     password: String,
+    virtual_host: Option<String>,
     address: String,
     unknown: String,
     count: usize,
@@ -56,6 +57,7 @@ impl Default for Options {
             mechanism: "ANONYMOUS".into(),
             user: String::new(),
             password: String::new(),
+            virtual_host: None,
             address: String::new(),
             unknown: String::new(),
             count: 1,
@@ -121,6 +123,9 @@ async fn open(given: &Options) -> Result<ConnectionHandle<()>, OpenError> {
     let mut builder = Connection::builder().container_id("interop-rust");
     if let Some(profile) = profile {
         builder = builder.sasl_profile(profile);
+    }
+    if let Some(name) = &given.virtual_host {
+        builder = builder.hostname(name.as_str());
     }
     if !given.tls {
         return builder.open(format!("amqp://{}:{}", given.host, given.port).as_str()).await;

@@ -102,6 +102,9 @@ public final class Client {
         query.put(mechanism.equals("NONE") ? "amqp.saslLayer" : "amqp.saslMechanisms",
                 mechanism.equals("NONE") ? "false" : mechanism);
         query.put("amqp.idleTimeout", "60000");
+        if (options.text("virtual_host") != null) {
+            query.put("amqp.vhost", options.text("virtual_host"));
+        }
         if (options.flag("tls")) {
             query.put("transport.trustStoreLocation", options.text("truststore"));
             query.put("transport.trustStorePassword", options.text("store_password"));
