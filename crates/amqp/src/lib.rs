@@ -3,12 +3,13 @@
 //! Bytes and time come in as arguments, events and bytes come out; no socket, clock, thread or file is
 //! touched here (`clippy.toml` bans them). `types` holds the nouns of parts 1 to 5, `codec` turns them into
 //! bytes and back, `sasl` holds both sides of the mechanisms of part 5, `connection` is the machine that a
-//! driver feeds; `session` and `link` are its parts.
+//! driver feeds; `session` and `link` are its parts. `selector` chooses messages in their encoding.
 
 pub mod codec;
 pub mod connection;
 mod link;
 pub mod sasl;
+pub mod selector;
 mod session;
 pub mod time;
 pub mod types;

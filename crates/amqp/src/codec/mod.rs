@@ -11,6 +11,7 @@
 
 mod describe;
 mod descriptor;
+mod elements;
 pub mod envelope;
 mod error;
 pub mod fast;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::descriptor;
+pub use super::elements::{Elements, Scalar};
 use super::error::Fault;
 use super::reader::Reader;
 
@@ -73,6 +74,49 @@ impl<'a> Iterator for Sections<'a> {
         }
         Some(section)
     }
+}
+
+/// The sections before the body (3.2), each as its encoded value. A message has at most one of each; of more
+/// than one the first is here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// 3.2.1, a list
+    pub header: Option<&'a [u8]>,
+    /// 3.2.2, a map
+    pub delivery_annotations: Option<&'a [u8]>,
+    /// 3.2.3, a map
+    pub message_annotations: Option<&'a [u8]>,
+    /// 3.2.4, a list
+    pub properties: Option<&'a [u8]>,
+    /// 3.2.5, a map
+    pub application_properties: Option<&'a [u8]>,
+}
+
+/// Finds the sections before the body, which may be cut or missing.
+///
+/// # Errors
+/// [`Broken`]: the bytes end before the body, or are no message.
+#[inline]
+pub fn head(message: &[u8]) -> Result<Head<'_>, Broken> {
+    let mut reader = Reader::new(message);
+    let mut head = Head::default();
+    while !reader.is_empty() {
+        let place = match reader.descriptor()?.number() {
+            Some(descriptor::HEADER) => &mut head.header,
+            Some(descriptor::DELIVERY_ANNOTATIONS) => &mut head.delivery_annotations,
+            Some(descriptor::MESSAGE_ANNOTATIONS) => &mut head.message_annotations,
+            Some(descriptor::PROPERTIES) => &mut head.properties,
+            Some(descriptor::APPLICATION_PROPERTIES) => &mut head.application_properties,
+            Some(descriptor::DATA | descriptor::AMQP_SEQUENCE | descriptor::AMQP_VALUE | descriptor::FOOTER) => break,
+            _ => {
+                reader.skip()?;
+                continue;
+            }
+        };
+        let value = reader.skip()?;
+        place.get_or_insert(value);
+    }
+    Ok(head)
 }
 
 /// The `to` of a message, if it has one and it is within these bytes.

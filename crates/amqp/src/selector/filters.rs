@@ -1,0 +1,98 @@
+//! Selectors among the filters of a source (part 3, 3.5.8).
+
+use super::parser::parse_all;
+use super::{Dialect, Selector, SelectorError};
+use crate::types::{Error, Fields, Symbol, Value, condition};
+
+/// Descriptor and key of a filter that holds a selector.
+struct Known {
+    name: &'static str,
+    code: u64,
+    /// keys under which clients send the text without a descriptor, which 3.5.8 asks for
+    keys: &'static [&'static str],
+    dialect: Dialect,
+}
+
+const KNOWN: [Known; 2] = [
+    Known {
+        name: "apache.org:selector-filter:string",
+        code: 0x0000_468c_0000_0004,
+        keys: &["apache.org:selector-filter:string", "jms-selector", "selector"],
+        dialect: Dialect::Jms,
+    },
+    Known { name: "amqp:sql-filter", code: 0x120, keys: &["amqp:sql-filter", "sql-filter"], dialect: Dialect::AmqpSql },
+];
+
+/// What the filters of a source ask for.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Filters {
+    /// `None`: every message
+    pub selector: Option<Selector>,
+    /// the filters that are in effect, as they came: for the source of the answering attach, which shows the
+    /// client what is filtered (3.5.3)
+    pub understood: Fields,
+}
+
+/// A filter that is understood and wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("filter '{filter}': {fault}")]
+pub struct FilterError {
+    /// its key in the filter set, at most 64 characters of it
+    pub filter: String,
+    /// what is wrong with it
+    pub fault: FilterFault,
+}
+
+/// What is wrong with a filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterFault {
+    /// the value is not of the type that the descriptor stands for
+    #[error("a selector is a string")]
+    NoText,
+    /// the text is no selector
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+}
+
+impl From<FilterError> for Error {
+    fn from(error: FilterError) -> Self {
+        Self::new(condition::INVALID_FIELD, error.to_string())
+    }
+}
+
+impl Filters {
+    /// Compiles the selectors among `filters`. Several must all be true of a message. Filters of other kinds are left
+    /// out of `understood`: they are for others to know.
+    ///
+    /// Bounds: each selector those of [`Selector`], all together those of one.
+    ///
+    /// # Errors
+    /// [`FilterError`] if a selector is not a string or cannot be compiled: the attach is to be refused with it.
+    pub fn compile(filters: &Fields) -> Result<Self, FilterError> {
+        let mut understood = Fields::new();
+        let mut program = None;
+        for (key, value) in filters {
+            let Some((known, value_inside)) = known(key, value) else { continue };
+            let fail = |fault| FilterError { filter: key.as_str().chars().take(64).collect(), fault };
+            let Value::String(text) = value_inside else { return Err(fail(FilterFault::NoText)) };
+            let more = parse_all(program, text, known.dialect).map_err(|problem| problem.within(text));
+            program = more.map_err(|error| fail(error.into()))?;
+            understood.push((key.clone(), value.clone()));
+        }
+        Ok(Self { selector: program.map(|program| Selector { program }), understood })
+    }
+}
+
+/// The kind of a filter, and its value without the descriptor.
+fn known<'f>(key: &Symbol, value: &'f Value) -> Option<(&'static Known, &'f Value)> {
+    if let Value::Described(pair) = value {
+        let known = KNOWN.iter().find(|known| match &pair.0 {
+            Value::Ulong(code) => *code == known.code,
+            Value::Symbol(name) => name.as_str() == known.name,
+            _ => false,
+        });
+        return known.map(|known| (known, &pair.1));
+    }
+    let known = KNOWN.iter().find(|known| known.keys.contains(&key.as_str()));
+    known.map(|known| (known, value))
+}

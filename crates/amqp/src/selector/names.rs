@@ -1,0 +1,177 @@
+//! What identifiers stand for: the JMS headers and properties as the AMQP JMS mapping places them (OASIS
+//! AMQP Bindings and Mappings, JMS mapping 1.0, 3.2), and the fields of the sections of a message by the names of
+//! AMQP Filter Expressions 1.0 (6.4.4.4).
+
+use super::error::{Problem, quote};
+use super::value::Value;
+
+/// One thing that a selector asks of a message.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Field {
+    pub(super) place: Place,
+    pub(super) form: Form,
+    /// what it is if the message does not have it
+    pub(super) absent: Value<'static>,
+}
+
+/// Where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// field of 3.2.1, from 0
+    Header(u8),
+    /// field of 3.2.4, from 0
+    Properties(u8),
+    /// key of 3.2.5
+    Application(Box<str>),
+    /// key of 3.2.3
+    Annotation(Box<str>),
+}
+
+/// How what lies there is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// as it is
+    Plain,
+    /// a message id as the text that JMS shows: `ID:` in front, and the type of what is no string
+    MessageId,
+    /// as [`Self::MessageId`], but plain strings stay as they are
+    CorrelationId,
+    /// a binary as text
+    Utf8,
+    /// durable as `PERSISTENT` or `NON_PERSISTENT`
+    DeliveryMode,
+    /// failed deliveries as the number of this attempt
+    Attempt,
+    /// failed deliveries as whether there were any
+    Redelivered,
+}
+
+/// Place of the delivery count in the header.
+pub(super) const DELIVERY_COUNT: u8 = 4;
+
+const HEADER: [(&str, Value<'static>); 5] = [
+    ("durable", Value::Bool(false)),
+    ("priority", Value::Int(4)),
+    ("ttl", Value::Null),
+    ("first_acquirer", Value::Bool(false)),
+    ("delivery_count", Value::Int(0)),
+];
+
+const PROPERTIES: [&str; 13] = [
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+];
+
+/// The header fields that 3.8.1.1 lets selectors name, and the JMS-defined properties of 3.5.9 that are not kept as
+/// application properties.
+const JMS: [(&str, Place, Form, Value<'static>); 12] = [
+    ("JMSDeliveryMode", Place::Header(0), Form::DeliveryMode, Value::Text("NON_PERSISTENT")),
+    ("JMSPriority", Place::Header(1), Form::Plain, Value::Int(4)),
+    ("JMSMessageID", Place::Properties(0), Form::MessageId, Value::Null),
+    // Not among the headers that may be null: a producer that is told to leave it out leaves 0 (3.4.4).
+    ("JMSTimestamp", Place::Properties(9), Form::Plain, Value::Int(0)),
+    ("JMSCorrelationID", Place::Properties(5), Form::CorrelationId, Value::Null),
+    ("JMSType", Place::Properties(3), Form::Plain, Value::Null),
+    ("JMSXUserID", Place::Properties(1), Form::Utf8, Value::Null),
+    ("JMSXGroupID", Place::Properties(10), Form::Plain, Value::Null),
+    ("JMSXGroupSeq", Place::Properties(11), Form::Plain, Value::Null),
+    ("JMSXDeliveryCount", Place::Header(DELIVERY_COUNT), Form::Attempt, Value::Int(1)),
+    ("JMS_AMQP_TTL", Place::Header(2), Form::Plain, Value::Null),
+    ("JMS_AMQP_REPLY_TO_GROUP_ID", Place::Properties(12), Form::Plain, Value::Null),
+];
+
+/// An identifier of a JMS selector that begins at byte `at`.
+pub(super) fn jms(name: &str, at: usize) -> Result<Field, Problem> {
+    if let Some((_, place, form, absent)) = JMS.iter().find(|(known, ..)| *known == name) {
+        return Ok(Field { place: place.clone(), form: *form, absent: *absent });
+    }
+    if let Some(field) = name.strip_prefix("amqp.") {
+        return apache(field, at);
+    }
+    // JMSX names that are not above, and vendors' JMS_ names, are kept as application properties.
+    if name.starts_with("JMS") && !name.starts_with("JMSX") && !name.starts_with("JMS_") {
+        return Err(Problem::new(
+            at,
+            format!("selectors cannot name the header '{}'", quote(name)),
+            "the headers are JMSDeliveryMode, JMSPriority, JMSMessageID, JMSTimestamp, JMSCorrelationID and JMSType",
+        ));
+    }
+    Ok(application(name))
+}
+
+/// `amqp.` and a field of the header or the properties, as the registered definition of
+/// `apache.org:selector-filter:string` writes the JMS headers.
+fn apache(name: &str, at: usize) -> Result<Field, Problem> {
+    match name {
+        "delivery_mode" => jms("JMSDeliveryMode", at),
+        "redelivered" => {
+            Ok(Field { place: Place::Header(DELIVERY_COUNT), form: Form::Redelivered, absent: Value::Bool(false) })
+        }
+        _ => header(name).or_else(|| properties(name)).ok_or_else(|| unknown_field("amqp", name, at)),
+    }
+}
+
+/// `section.name` of an SQL filter; `at` is where it begins.
+pub(super) fn sql(section: &str, name: &str, at: usize) -> Result<Field, Problem> {
+    let known = match section {
+        "h" | "header" => header(name),
+        "p" | "properties" => properties(name),
+        "a" | "application_properties" => Some(application(name)),
+        "m" | "message_annotations" => {
+            Some(Field { place: Place::Annotation(name.into()), form: Form::Plain, absent: Value::Null })
+        }
+        "d" | "delivery_annotations" | "f" | "footer" => {
+            return Err(Problem::new(
+                at,
+                format!("filters cannot see the section '{section}'"),
+                "the sections are header (h), properties (p), application_properties (a) and message_annotations (m)",
+            ));
+        }
+        _ => {
+            return Err(Problem::new(
+                at,
+                format!("no section is called '{}'", quote(section)),
+                "the sections are header (h), properties (p), application_properties (a) and message_annotations (m); \
+                 write an application property with a point in its name like [a.b]",
+            ));
+        }
+    };
+    known.ok_or_else(|| unknown_field(section, name, at))
+}
+
+/// The application property called `name`.
+pub(super) fn application(name: &str) -> Field {
+    Field { place: Place::Application(name.into()), form: Form::Plain, absent: Value::Null }
+}
+
+fn header(name: &str) -> Option<Field> {
+    let index = HEADER.iter().position(|(known, _)| *known == name)?;
+    Some(Field { place: Place::Header(index as u8), form: Form::Plain, absent: HEADER[index].1 })
+}
+
+fn properties(name: &str) -> Option<Field> {
+    let index = PROPERTIES.iter().position(|known| *known == name)?;
+    Some(Field { place: Place::Properties(index as u8), form: Form::Plain, absent: Value::Null })
+}
+
+#[cold]
+fn unknown_field(section: &str, name: &str, at: usize) -> Problem {
+    let header: Vec<_> = HEADER.iter().map(|(name, _)| *name).collect();
+    let fields = match section {
+        "h" | "header" => header.join(", "),
+        "p" | "properties" => PROPERTIES.join(", "),
+        _ => format!("{}, {}", header.join(", "), PROPERTIES.join(", ")),
+    };
+    Problem::new(at, format!("{section} has no field '{}'", quote(name)), format!("its fields are {fields}"))
+}
