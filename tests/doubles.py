@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from enmasse.base.errors import Code, EnMasseError, Missing
-from enmasse.engines import AddressFigures, Connection, Observed, Proof
+from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
+from enmasse.engines import AddressFigures, Connection, Observed, Operation, Proof, Slice, SliceDone
 from enmasse.plan import Plan
 from enmasse.resources import Address, AddressSpace, MessagingUser, parse
 
@@ -46,6 +46,8 @@ class FakeEngine:
         self.figures: list[AddressFigures] = []
         self.open: list[Connection] = []
         self.traced: dict[int, bool] = {}
+        self.managed: list[tuple[str, Operation, Slice]] = []
+        self.answers: list[SliceDone | EnMasseError] = []
 
     @property
     def plan(self) -> Plan:
@@ -69,6 +71,16 @@ class FakeEngine:
         if all(one.id != connection for one in self.open):
             raise Missing(Code.CONNECTION_MISSING, f"there is no connection {connection}")
         self.traced[connection] = on
+
+    async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
+        """Give the answers it was told to give, one after the other."""
+        self.managed.append((address_uid, operation, part))
+        if not self.answers:
+            raise Unavailable(Code.OPERATION_UNSUPPORTED, f"this node cannot {operation}")
+        answer = self.answers.pop(0)
+        if isinstance(answer, EnMasseError):
+            raise answer
+        return answer
 
 
 def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

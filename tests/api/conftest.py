@@ -10,6 +10,7 @@ from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
 from enmasse.control import Admission, Manager
+from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
 from served import TOKEN, Served
 
@@ -22,7 +23,7 @@ async def served() -> AsyncIterator[Served]:
     manager = Manager(store, engine, clock)
     platform = Platform(
         store=store,
-        admission=Admission(store, exposed=False),
+        admission=Admission(store, exposed=False, served=TYPES),
         engine=engine,
         statistics=Statistics(engine, clock),
         is_ready=lambda: served.ready,

@@ -52,7 +52,9 @@ async def test_what_the_path_says_need_not_be_repeated(with_space: Served) -> No
         ({"metadata": {"name": "default.orders", "namespace": "north"}}, "metadata.namespace"),
         ({"metadata": {"name": "other.orders"}}, "metadata.name"),
         ({"metadata": "orders"}, "metadata"),
-        ({"spec": {"type": "queue", "address": "orders"}}, "spec.type"),
+        ({"spec": {"type": "unicast", "address": "orders"}}, "spec.type"),
+        ({"spec": {"type": "queue", "address": "orders", "topic": "news"}}, "spec.topic"),
+        ({"spec": {"type": "queue", "address": "orders", "expiry": "old"}}, "spec.expiry"),
     ],
 )
 async def test_a_bad_resource_is_refused_with_its_field(
@@ -199,4 +201,5 @@ async def test_discovery_lists_the_kinds(served: Served) -> None:
         "addressspaces",
         "addresses",
         "messagingusers",
+        *(f"addresses/{operation}" for operation in ("purge", "peek", "move", "copy", "redrive")),
     }

@@ -1,14 +1,13 @@
-"""From options to messages, from messages to text."""
+"""From options to messages."""
 
 import io
 import itertools
-from datetime import UTC, datetime
 
 import pytest
 import typer
 
-from enmasse.cli.messages import Template, as_document
-from enmasse.messaging import Data, Header, Message, Properties, Sequence, Value
+from enmasse.cli.messages import Template
+from enmasse.messaging import Data, Header, Value
 
 
 def test_one_text_is_one_message() -> None:
@@ -66,27 +65,3 @@ def test_what_is_no_assignment_is_wrong_usage(assignment: str) -> None:
 def test_a_text_and_a_size_do_not_go_together() -> None:
     with pytest.raises(typer.BadParameter, match="not both"):
         Template().messages("x", 1, 1)
-
-
-def test_a_message_is_shown_with_what_it_says() -> None:
-    message = Message(
-        body=Value({"a": [1, b"x", None]}),
-        properties=Properties(
-            message_id="1", creation_time=datetime(2026, 1, 1, tzinfo=UTC), reply_to="r"
-        ),
-        application_properties={"team": "north"},
-        header=Header(durable=True),
-    )
-    assert as_document(message) == {
-        "body": {"a": [1, "x", None]},
-        "properties": {
-            "message_id": "1",
-            "reply_to": "r",
-            "creation_time": "2026-01-01 00:00:00+00:00",
-        },
-        "applicationProperties": {"team": "north"},
-        "header": {"durable": True},
-    }
-    assert as_document(Message()) == {"body": None}
-    assert as_document(Message(Data((b"a", b"b")))) == {"body": "ab"}
-    assert as_document(Message(Sequence(([1], [2])))) == {"body": [[1], [2]]}

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from enmasse.api import metrics
 from enmasse.api.errors import error_response, handle_error
 from enmasse.api.guard import Guard
+from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
 from enmasse.api.resources import PLURALS, ResourceHandlers
 from enmasse.base.errors import (
@@ -23,6 +24,7 @@ from enmasse.base.errors import (
     Missing,
     Misuse,
 )
+from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -39,6 +41,7 @@ def create_app(platform: Platform, *, token: str, hosts: Collection[str]) -> ASG
     beside plain addresses.
     """
     handlers = ResourceHandlers(platform)
+    operations = OperationHandlers(platform)
     pages = _Pages(platform)
     app = Starlette(
         routes=[
@@ -59,6 +62,14 @@ def create_app(platform: Platform, *, token: str, hosts: Collection[str]) -> ASG
                 f"{BASE}/namespaces/{{namespace}}/{{plural}}/{{name}}",
                 handlers.one,
                 methods=["GET", "PUT", "PATCH", "DELETE"],
+            ),
+            *(
+                Route(
+                    f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}/{operation}",
+                    operations.handler(operation),
+                    methods=["POST"],
+                )
+                for operation in Operation
             ),
         ],
         exception_handlers={
@@ -113,6 +124,15 @@ class _Pages:
                 "verbs": _VERBS,
             }
             for plural, model in PLURALS.items()
+        ] + [
+            {
+                "name": f"addresses/{operation}",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "MessageOperation",
+                "verbs": ["create"],
+            }
+            for operation in Operation
         ]
         return JSONResponse(
             {

@@ -35,12 +35,14 @@ BY_CODE: dict[str, Answer] = {
     Code.SPACE_ABSENT: Answer(422, "Invalid"),
     Code.SPACE_EXPOSED: Answer(422, "Invalid"),
     Code.REFERENCE_INVALID: Answer(422, "Invalid"),
+    Code.OPERATION_UNFIT: Answer(422, "Invalid"),
     Code.PATCH_UNSUPPORTED: Answer(415, "UnsupportedMediaType"),
     Code.TOKEN_REQUIRED: Answer(401, "Unauthorized"),
     Code.VERB_REFUSED: Answer(405, "MethodNotAllowed"),
     Code.ALREADY_EXISTS: Answer(409, "AlreadyExists"),
     Code.VERSION_EXPIRED: Answer(410, "Expired"),
     Code.REQUEST_TOO_LARGE: Answer(413, "RequestEntityTooLarge"),
+    Code.OPERATION_UNSUPPORTED: Answer(501, "NotImplemented"),
 }
 """Where Kubernetes has a word of its own for one of our codes."""
 

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api.merge import merge_patch
 from enmasse.api.platform import Platform
+from enmasse.api.requests import object_body
 from enmasse.api.watch import watch_lines
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
 from enmasse.resources import API_VERSION, KINDS, Key, Resource, invalid, parse
@@ -30,7 +31,7 @@ class ResourceHandlers:
         model = _model(request)
         namespace = request.path_params.get("namespace")
         if request.method == "POST":
-            resource = _addressed(await _body(request), model, namespace, name=None)
+            resource = _addressed(await object_body(request), model, namespace, name=None)
             created = await self._platform.admission.create(resource)
             return JSONResponse(self._shown(created), 201)
         _refuse_selectors(request)
@@ -45,7 +46,7 @@ class ResourceHandlers:
         key = Key(model.__name__, request.path_params["namespace"], request.path_params["name"])
         match request.method:
             case "PUT":
-                resource = _addressed(await _body(request), model, key.namespace, key.name)
+                resource = _addressed(await object_body(request), model, key.namespace, key.name)
                 return JSONResponse(self._shown(await self._platform.admission.replace(resource)))
             case "PATCH":
                 return JSONResponse(self._shown(await self._patch(request, key)))
@@ -76,7 +77,7 @@ class ResourceHandlers:
                 f"a patch of type {media!r} is not applied here; send a JSON merge patch as"
                 " application/merge-patch+json",
             )
-        patch = await _body(request)
+        patch = await object_body(request)
         has_version = bool(_member(patch, "metadata").get("resourceVersion"))
         for attempt in range(1, PATCH_ATTEMPTS + 1):
             # The present version is part of what is patched, so a change meanwhile is noticed.
@@ -91,7 +92,7 @@ class ResourceHandlers:
         raise AssertionError("the last attempt returns or raises")
 
     async def _delete(self, request: Request, key: Key) -> dict[str, Any]:
-        options = await _body(request) if await request.body() else {}
+        options = await object_body(request) if await request.body() else {}
         uid = _member(options, "preconditions").get("uid")
         deleted = await self._platform.admission.delete(key, uid=uid)
         return {
@@ -132,16 +133,6 @@ def _model(request: Request) -> type[Resource]:
             f"there is no kind {plural!r} in {API_VERSION}; there are {', '.join(PLURALS)}",
         )
     return PLURALS[plural]
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    try:
-        data = json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be a JSON object")
-    return data
 
 
 def _addressed(

@@ -61,6 +61,7 @@ def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) 
         "senders": now.senders,
         "receivers": now.receivers,
         "waiting": now.waiting,
+        "stored": {"messages": now.stored, "bytes": now.stored_bytes},
         "delivered": now.delivered,
         "bytes": now.bytes,
         "outcomes": {

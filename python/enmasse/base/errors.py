@@ -48,6 +48,7 @@ class Code(StrEnum):
     URL_INVALID = "E1010", "the URL does not name an AMQP server"
     PATCH_UNSUPPORTED = "E1011", "the patch is of a kind this server does not apply"
     REFERENCE_INVALID = "E1012", "an address it refers to does not exist or is of another type"
+    OPERATION_UNFIT = "E1013", "the operation does not fit the type of the address"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
@@ -66,6 +67,7 @@ class Code(StrEnum):
     ADDRESS_TAKEN = "E4003", "another resource of the space has that address or user name"
     DATA_LOCKED = "E4004", "another process uses the data folder"
     VERSION_EXPIRED = "E4005", "the watch begins before the oldest change that is kept"
+    MESSAGES_STORED = "E4006", "the address holds messages"
 
     LIMIT_REACHED = "E5000", "a stated limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
@@ -75,6 +77,7 @@ class Code(StrEnum):
     SERVER_UNREACHABLE = "E6002", "the server does not answer"
     SHUTTING_DOWN = "E6003", "the process is stopping"
     DATA_UNUSABLE = "E6004", "the data folder or a file in it cannot be read or written"
+    OPERATION_UNSUPPORTED = "E6005", "the node that serves the address cannot do that"
 
     PROTOCOL_BROKEN = "E7000", "the remote broke the protocol"
 

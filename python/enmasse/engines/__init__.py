@@ -5,8 +5,23 @@ from enmasse.engines.protocol import (
     Connection,
     Engine,
     Observed,
+    Operation,
     Proof,
+    Slice,
+    SliceDone,
+    StoredMessage,
     WorkerFigures,
 )
 
-__all__ = ["AddressFigures", "Connection", "Engine", "Observed", "Proof", "WorkerFigures"]
+__all__ = [
+    "AddressFigures",
+    "Connection",
+    "Engine",
+    "Observed",
+    "Operation",
+    "Proof",
+    "Slice",
+    "SliceDone",
+    "StoredMessage",
+    "WorkerFigures",
+]

@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 import structlog
 from pydantic.alias_generators import to_camel
 
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Missing, Unavailable
 from enmasse.engines.protocol import (
     AddressFigures,
     Connection,
     Observed,
+    Operation,
     Proof,
+    Slice,
+    SliceDone,
     WorkerFigures,
 )
 from enmasse.native import Node
@@ -26,7 +29,7 @@ EVENTS_PER_TURN = 512
 WARNINGS = frozenset({"login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"})
 """Events an operator should see at once; the rest is for following one connection."""
 
-_ADDRESS_MEMBERS = [to_camel(name) for name in AddressFigures._fields]
+_ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}
 _WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
 _Result = TypeVar("_Result")
 
@@ -60,6 +63,13 @@ class NativeEngine:
             )
         self._node.trace(connection, on=on)
 
+    async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
+        """Refuse: the node has no messages at rest."""
+        raise Unavailable(
+            Code.OPERATION_UNSUPPORTED,
+            f"this node cannot {operation} messages: it stores none",
+        )
+
     async def log_events(self) -> None:
         """Write the node's events to the log until cancelled."""
         loop = asyncio.get_running_loop()
@@ -79,7 +89,13 @@ class NativeEngine:
         return Observed(
             connections=stats["connections"],
             addresses=[
-                AddressFigures(*(line[name] for name in _ADDRESS_MEMBERS))
+                AddressFigures(
+                    **{
+                        name: line[member]
+                        for member, name in _ADDRESS_MEMBERS.items()
+                        if member in line
+                    }
+                )
                 for line in stats["addresses"]
             ],
             workers=[

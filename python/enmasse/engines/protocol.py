@@ -2,9 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from enum import StrEnum
+from typing import Literal, NamedTuple, Protocol
 
+from enmasse.messaging import Message
 from enmasse.plan import Plan
+
+SLICE_MESSAGES_MAX = 1000
+"""Most messages that one slice of an operation is about."""
+
+PEEK_BYTES_MAX = 65_536
+"""Largest message that is shown; of a larger one only what is known without its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +24,14 @@ class Proof:
 
 
 class AddressFigures(NamedTuple):
-    """The figures of one address. All but senders, receivers and waiting count since its start.
+    """The figures of one address. All but senders, receivers, waiting and stored count since its
+    start.
 
     `accepted` to `modified` are outcomes told to senders; `presettled` had none to tell: these
     count messages. `dropped` counts copies of presettled messages that reached nobody, one a
     receiver that missed it, or one where there was none; the message itself is in `presettled`.
-    `credit_stalls` counts the times senders had to wait
-    because receivers did not take.
+    `credit_stalls` counts the times senders had to wait because receivers did not take. `stored`
+    are the messages at rest, in whatever state.
     """
 
     uid: str
@@ -40,6 +49,8 @@ class AddressFigures(NamedTuple):
     dropped: int = 0
     waiting: int = 0
     credit_stalls: int = 0
+    stored: int = 0
+    stored_bytes: int = 0
 
 
 class Connection(NamedTuple):
@@ -78,6 +89,72 @@ class Observed(NamedTuple):
     """Times that newcomers had to wait because a bound of connections was reached."""
 
 
+class Operation(StrEnum):
+    """What can be done with stored messages that no consumer holds."""
+
+    PURGE = "purge"
+    """Take them away for good."""
+
+    PEEK = "peek"
+    """Show them."""
+
+    MOVE = "move"
+    """Put them into another address and take them from this one."""
+
+    COPY = "copy"
+    """Put them into another address too."""
+
+    REDRIVE = "redrive"
+    """Put dead letters back where they came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The part of an operation that one call does. A slice does a bounded share of work."""
+
+    limit: int = SLICE_MESSAGES_MAX
+    """Messages at most, 1 to SLICE_MESSAGES_MAX."""
+
+    selector: str | None = None
+    """Only messages that this JMS selector is true for."""
+
+    dry_run: bool = False
+    """Count what would be done, and do nothing."""
+
+    to: str | None = None
+    """Uid of the address that messages are moved or copied to."""
+
+    after: str | None = None
+    """`rest` of the slice before; None begins."""
+
+
+class StoredMessage(NamedTuple):
+    """One message at rest. `id` is its place in the address; times are milliseconds since 1970."""
+
+    id: int
+    state: Literal["waiting", "scheduled", "delayed"]
+    bytes: int
+    enqueued_ms: int
+    expires_ms: int | None = None
+    due_ms: int | None = None
+    attempts: int = 0
+    message: Message | None = None
+    """None where it is larger than PEEK_BYTES_MAX."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDone:
+    """What one slice of an operation has done, or would have."""
+
+    messages: int
+    bytes: int
+    rest: str | None = None
+    """Where the next slice begins; None: there is no more. Only the engine reads it."""
+
+    found: Sequence[StoredMessage] = ()
+    """The messages themselves; of PEEK only."""
+
+
 class Engine(Protocol):
     """Something that can run a Plan. Management never waits for messages."""
 
@@ -97,4 +174,15 @@ class Engine(Protocol):
         """Write the frames of one connection to the log, or stop that. Payloads are left out.
 
         Raises: Missing if there is no such connection.
+        """
+
+    async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
+        """Do one slice of an operation on the messages of an address.
+
+        An operation is about the messages that are there when its first slice is done; those that
+        come meanwhile are not looked at, so that it ends.
+
+        Raises: Missing if no such address is served; Invalid if the selector cannot be read or
+            `after` is none of ours; Exhausted if `to` is full; Unavailable with code
+            OPERATION_UNSUPPORTED if this engine cannot do that.
         """

@@ -1,5 +1,6 @@
 """Messages, their outcomes, and the shape of a session. Pure: no I/O, no event loop."""
 
+from enmasse.messaging.document import as_document
 from enmasse.messaging.message import (
     Body,
     Data,
@@ -31,4 +32,5 @@ __all__ = [
     "Sequence",
     "Session",
     "Value",
+    "as_document",
 ]

@@ -83,7 +83,7 @@ def written(message: "Message", form: Form) -> str:
     """Return a message as one line."""
     import json
 
-    from enmasse.cli.messages import as_document
+    from enmasse.messaging import as_document
 
     if form is Form.JSON:
         return json.dumps(as_document(message), ensure_ascii=False)

@@ -1,0 +1,177 @@
+"""Operations on the stored messages of an address: purge, peek, move, copy, redrive.
+
+One request does one slice, about at most 1,000 messages. While an answer has `continue`, there is
+more: the same request with that value goes on where the slice ended.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from enmasse.api.platform import Platform
+from enmasse.api.requests import object_body
+from enmasse.base.clock import rfc3339
+from enmasse.base.errors import Code, Fault, Invalid, Missing
+from enmasse.engines import Operation, Slice, SliceDone, StoredMessage
+from enmasse.engines.protocol import SLICE_MESSAGES_MAX
+from enmasse.messaging import as_document
+from enmasse.resources import API_VERSION, Address, Key
+from enmasse.resources import faults as readable
+from enmasse.resources.model import Model
+
+_HOLDS_MESSAGES = ("queue", "subscription", "deadletter")
+SOURCES: dict[Operation, tuple[str, ...]] = {
+    Operation.PURGE: _HOLDS_MESSAGES,
+    Operation.PEEK: _HOLDS_MESSAGES,
+    Operation.MOVE: _HOLDS_MESSAGES,
+    Operation.COPY: _HOLDS_MESSAGES,
+    Operation.REDRIVE: ("deadletter",),
+}
+"""The types of address that an operation is for."""
+
+TARGETS = ("queue", "topic")
+"""The types of address that messages can be moved and copied to."""
+
+WITH_TARGET = (Operation.MOVE, Operation.COPY)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_000
+"""The last second that has four digits for its year; a later moment is shown as this one."""
+
+
+class OperationRequest(Model):
+    """The body of a request."""
+
+    selector: str | None = None
+    """Only messages that this JMS selector is true for."""
+
+    limit: Annotated[int, Field(strict=True, ge=1)] | None = None
+    """Messages at most."""
+
+    dry_run: Annotated[bool, Field(strict=True)] = False
+    """Count what would be done, and do nothing."""
+
+    to: str | None = None
+    """The address that messages are moved or copied to."""
+
+    continue_: Annotated[str | None, Field(alias="continue")] = None
+    """`continue` of the answer before."""
+
+
+class OperationHandlers:
+    """The paths below an address."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    def handler(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers POST on `addresses/NAME/OPERATION`."""
+
+        async def handle(request: Request) -> Response:
+            return await self._operate(request, operation)
+
+        return handle
+
+    async def _operate(self, request: Request, operation: Operation) -> Response:
+        key = Key("Address", request.path_params["namespace"], request.path_params["name"])
+        address = self._platform.store.get(key)
+        if not isinstance(address, Address):
+            raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
+        wanted = _read(await object_body(request))
+        _check_source(address, operation)
+        part = Slice(
+            limit=min(wanted.limit or SLICE_MESSAGES_MAX, SLICE_MESSAGES_MAX),
+            selector=wanted.selector,
+            dry_run=wanted.dry_run,
+            to=self._target(address, operation, wanted.to),
+            after=wanted.continue_,
+        )
+        done = await self._platform.engine.manage(address.metadata.uid or "", operation, part)
+        return JSONResponse(_shown(address, operation, part, done))
+
+    def _target(self, address: Address, operation: Operation, name: str | None) -> str | None:
+        """Return the uid of the address that messages go to."""
+        if operation not in WITH_TARGET:
+            if name is not None:
+                raise _fault("to", f"does not belong to {operation}; leave it out")
+            return None
+        if name is None:
+            raise _fault("to", "is required: the address that messages go to")
+        for other in self._platform.store.list("Address", address.metadata.namespace):
+            if isinstance(other, Address) and other.space == address.space:
+                if other.spec.address != name:
+                    continue
+                if other.spec.type not in TARGETS:
+                    able = " and ".join(TARGETS)
+                    raise _fault(
+                        "to", f"{name!r} is of type {other.spec.type}; {able} take messages"
+                    )
+                if other.key == address.key:
+                    raise _fault("to", f"{name!r} is where the messages are")
+                return other.metadata.uid
+        raise _fault("to", f"there is no address {name!r} in address space {address.space!r}")
+
+
+def _read(body: dict[str, Any]) -> OperationRequest:
+    try:
+        return OperationRequest.model_validate(body, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found = readable.of(error, OperationRequest)
+        raise Invalid(
+            Code.FIELD_INVALID, "; ".join(str(fault) for fault in found), faults=found
+        ) from None
+
+
+def _fault(field: str, message: str) -> Invalid:
+    fault = Fault(field, message)
+    return Invalid(Code.FIELD_INVALID, str(fault), faults=[fault])
+
+
+def _check_source(address: Address, operation: Operation) -> None:
+    if address.spec.type not in SOURCES[operation]:
+        able = ", ".join(SOURCES[operation])
+        raise Invalid(
+            Code.OPERATION_UNFIT,
+            f"{operation} is not for an address of type {address.spec.type}, only for {able}",
+        )
+
+
+def _shown(address: Address, operation: Operation, part: Slice, done: SliceDone) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "kind": "MessageOperation",
+        "apiVersion": API_VERSION,
+        "operation": str(operation),
+        "address": address.spec.address,
+        "dryRun": part.dry_run,
+        "messages": done.messages,
+        "bytes": done.bytes,
+    }
+    if operation is Operation.PEEK:
+        shown["items"] = [_message(one) for one in done.found]
+    if done.rest is not None:
+        shown["continue"] = done.rest
+    return shown
+
+
+def _message(one: StoredMessage) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": one.id,
+        "state": one.state,
+        "bytes": one.bytes,
+        "enqueued": _moment(one.enqueued_ms),
+        "attempts": one.attempts,
+    }
+    for name, moment_ms in (("expires", one.expires_ms), ("due", one.due_ms)):
+        if moment_ms is not None:
+            shown[name] = _moment(moment_ms)
+    if one.message is not None:
+        shown["message"] = as_document(one.message)
+    return shown
+
+
+def _moment(moment_ms: int) -> str:
+    return rfc3339(_EPOCH + timedelta(milliseconds=min(moment_ms, _LAST_MS)))
