@@ -14,6 +14,7 @@ from enmasse.cli.commands import (
     create,
     delete,
     get,
+    operate,
     receive,
     request,
     respond,
@@ -60,6 +61,7 @@ def root() -> None:
 
 
 PLATFORM = "Run and declare"
+STORED = "Handle stored messages"
 MESSAGES = "Send and receive"
 
 app.command(rich_help_panel=PLATFORM)(up.up)
@@ -69,6 +71,11 @@ app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
+app.command(rich_help_panel=STORED)(operate.peek)
+app.command(rich_help_panel=STORED)(operate.purge)
+app.command(rich_help_panel=STORED)(operate.move)
+app.command(rich_help_panel=STORED)(operate.copy)
+app.command(rich_help_panel=STORED)(operate.redrive)
 app.command(rich_help_panel=MESSAGES)(send.send)
 app.command(rich_help_panel=MESSAGES)(receive.receive)
 app.command(rich_help_panel=MESSAGES)(request.request)

@@ -71,6 +71,11 @@ class Api:
         path = f"/namespaces/{namespace}/{plural}" if namespace else f"/{plural}"
         return self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
 
+    def get(self, plural: str, namespace: str, name: str, *, statistics: bool = False) -> Document:
+        """Return one resource."""
+        parameters = {"statistics": "true"} if statistics else None
+        return self._ask("GET", _path(plural, namespace, name), parameters=parameters)
+
     def create(self, plural: str, document: Document) -> Document:
         """Create a resource and return it as it is now."""
         namespace = document["metadata"]["namespace"]
@@ -90,6 +95,25 @@ class Api:
     def delete(self, plural: str, namespace: str, name: str) -> Document:
         """Delete a resource."""
         return self._ask("DELETE", _path(plural, namespace, name))
+
+    def operate(
+        self, operation: str, namespace: str, name: str, request: Document
+    ) -> Iterator[Document]:
+        """Do an operation on the messages of an address, slice by slice, and yield each answer.
+
+        `limit` of the request is for all slices together.
+        """
+        path = f"{_path('addresses', namespace, name)}/{operation}"
+        limit = request.get("limit")
+        while True:
+            answer = self._ask("POST", path, request)
+            yield answer
+            if limit is not None:
+                limit -= answer["messages"]
+                request = request | {"limit": limit}
+            if "continue" not in answer or limit == 0:
+                return
+            request = request | {"continue": answer["continue"]}
 
     def connections(self) -> Document:
         """Return the open connections."""

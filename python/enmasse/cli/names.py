@@ -1,7 +1,10 @@
 """Names of resources for what people name by address or user name."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
+from enmasse.base.errors import Code, Missing
 from enmasse.base.ids import short_hash
 
 _PART_MAX = 50
@@ -22,3 +25,22 @@ def resource_name(space: str, text: str) -> str:
     if cleaned == text:
         return f"{space}.{text}"
     return f"{space}.{'-'.join(filter(None, [cleaned, short_hash(text)]))}"
+
+
+def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) -> dict[str, Any]:
+    """Return what a name means: what clients call it, or the resource's own name.
+
+    `field` of spec is what clients call it.
+
+    Raises: Missing if nothing in the space is called so.
+    """
+    prefix = f"{space}." if space else ""
+    for document in listed:
+        own = document["metadata"]["name"]
+        if field and own.startswith(prefix) and document["spec"][field] == name:
+            return document
+    for document in listed:
+        if document["metadata"]["name"] in (name, prefix + name):
+            return document
+    where = f" in address space {space!r}" if space else ""
+    raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r}{where}")

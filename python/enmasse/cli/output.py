@@ -38,6 +38,11 @@ def columns(headings: Sequence[str], rows: Rows) -> str:
     )
 
 
+def can_ask() -> bool:
+    """Whether somebody is there to answer a question."""
+    return sys.stdin.isatty()
+
+
 def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
     """Show a text on the terminal, made anew every so often, until Ctrl-C."""
     import time

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _PRODUCED_TO = ("queue", "topic")
 _DELIVERED_FROM = ("queue", "topic", "subscription")
-_STORED = ("queue", "topic", "subscription", "deadletter")
+STORED = ("queue", "topic", "subscription", "deadletter")
+"""The types that keep messages."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "topic": ("subscription",),
@@ -25,12 +26,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "duplicateDetection": _PRODUCED_TO,
     "retention": ("topic",),
     "partitions": ("topic",),
-    "limits.messages": _STORED,
-    "limits.bytes": _STORED,
+    "limits.messages": STORED,
+    "limits.bytes": STORED,
     "limits.messageSize": ("anycast", "multicast", *_PRODUCED_TO),
     "limits.consumers": ("queue", "topic", "deadletter"),
     "limits.producers": _PRODUCED_TO,
-    "limits.onFull": _STORED,
+    "limits.onFull": STORED,
     "lastValueKey": ("queue", "subscription"),
     "singleActiveConsumer": ("queue", "subscription"),
     "groups": ("queue", "subscription"),

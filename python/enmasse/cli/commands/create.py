@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from enmasse.cli import stored_options as stored
 from enmasse.cli.group import Aliases
 from enmasse.cli.options import (
     Data,
@@ -27,7 +28,11 @@ def address(
     type_: Annotated[
         str,
         typer.Option(
-            "--type", "-t", metavar="TYPE", help="anycast (one consumer each) or multicast (all)."
+            "--type",
+            "-t",
+            metavar="TYPE",
+            help="anycast, multicast, queue, topic, subscription or deadletter, as far as the node"
+            " serves it.",
         ),
     ],
     address: Annotated[
@@ -37,6 +42,22 @@ def address(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the address.")] = None,
+    topic: stored.Topic = None,
+    max_consumers: stored.MaxConsumers = None,
+    deadletter: stored.Deadletter = None,
+    expiry: stored.Expiry = None,
+    ttl_min: stored.TtlMin = None,
+    ttl_max: stored.TtlMax = None,
+    max_attempts: stored.MaxAttempts = None,
+    redelivery_delay: stored.RedeliveryDelay = None,
+    durability: stored.Durability = None,
+    max_messages: stored.MaxMessages = None,
+    max_bytes: stored.MaxBytes = None,
+    max_message_size: stored.MaxMessageSize = None,
+    on_full: stored.OnFull = None,
+    retention_age: stored.RetentionAge = None,
+    retention_bytes: stored.RetentionBytes = None,
+    partitions: stored.Partitions = None,
     space: Space = "default",
     namespace: Namespace = "default",
     wait: Wait = True,
@@ -45,7 +66,8 @@ def address(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Declare an address and return when the node serves it.
+    """Declare an address and return when the node serves it. A file, see `enmasse apply`, can say
+    more of it than the options here.
 
     Examples:
 
@@ -56,7 +78,29 @@ def address(
     from enmasse.cli.names import in_space, resource_name
 
     resource = resource_name(space, name) if address is None else in_space(space, name)
-    spec = {"type": type_, "address": address or name} | ({"plan": plan} if plan else {})
+    spec = stored.nested(
+        {
+            "type": type_,
+            "address": address or name,
+            "plan": plan,
+            "topic": topic,
+            "subscription.maxConsumers": max_consumers,
+            "deadletter": deadletter,
+            "expiry": expiry,
+            "messageTtl.minimum": ttl_min,
+            "messageTtl.maximum": ttl_max,
+            "messageRedelivery.maximumDeliveryAttempts": max_attempts,
+            "messageRedelivery.redeliveryDelay": redelivery_delay,
+            "durability": durability,
+            "limits.messages": max_messages,
+            "limits.bytes": max_bytes,
+            "limits.messageSize": max_message_size,
+            "limits.onFull": on_full,
+            "retention.age": retention_age,
+            "retention.bytes": retention_bytes,
+            "partitions": partitions,
+        }
+    )
     document = _document("Address", resource, namespace, spec)
     _create("addresses", document, wait, output, (data, server, token_file))
 

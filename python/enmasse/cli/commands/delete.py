@@ -1,11 +1,14 @@
 """`enmasse delete`: take back what was declared."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from enmasse.cli.group import Aliases
 from enmasse.cli.options import Data, Namespace, ServerUrl, Space, TokenFile
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
 
 app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Delete an address, a space or a user.")
 
@@ -15,6 +18,9 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one 
 @app.command()
 def address(
     names: Names,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
+    ] = False,
     space: Space = "default",
     namespace: Namespace = "default",
     data: Data = None,
@@ -23,9 +29,16 @@ def address(
 ) -> None:
     """Delete addresses, by address or by resource name, and the messages in them.
 
-    Example: enmasse delete address orders news/europe
+    If there are messages it asks first; without a terminal it deletes nothing, unless --force.
+
+    Examples:
+
+      enmasse delete address orders news/europe
+
+      enmasse delete address orders --force
     """
-    _delete("addresses", "address", names, space, namespace, (data, server, token_file))
+    place = (data, server, token_file)
+    _delete("addresses", "address", names, space, namespace, place, force=force)
 
 
 @app.command()
@@ -66,28 +79,40 @@ def _delete(
     space: str,
     namespace: str,
     place: tuple[Data, ServerUrl, TokenFile],
+    *,
+    force: bool = True,
 ) -> None:
     from enmasse.cli.client import Api
+    from enmasse.cli.names import find
 
     with Api.find(*place) as api:
         listed = api.list(plural, namespace)["items"]
-        found = [_find(listed, field, name, space) for name in names]
+        found = [find(listed, field, name, space) for name in names]
+        if not force:
+            _agree(api, found)
         for document in found:
             api.delete(plural, namespace, document["metadata"]["name"])
             print(f"{document['kind']} {document['metadata']['name']} deleted")
 
 
-def _find(listed: list[dict[str, Any]], field: str, name: str, space: str) -> dict[str, Any]:
-    """Return what a name means: what clients call it, or the resource's own name."""
-    from enmasse.base.errors import Code, Missing
+def _agree(api: "Api", addresses: list[dict[str, Any]]) -> None:
+    """Ask whether the messages of addresses may go, if there are any.
 
-    prefix = f"{space}." if space else ""
-    for document in listed:
-        own = document["metadata"]["name"]
-        if field and own.startswith(prefix) and document["spec"][field] == name:
-            return document
-    for document in listed:
-        if document["metadata"]["name"] in (name, prefix + name):
-            return document
-    where = f" in address space {space!r}" if space else ""
-    raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r}{where}")
+    Raises: Conflict if nobody is there to be asked.
+    """
+    from enmasse.base.errors import Code, Conflict
+    from enmasse.cli.output import can_ask, text
+    from enmasse.resources.address_rules import STORED
+
+    for document in addresses:
+        if document["spec"]["type"] not in STORED:
+            continue
+        metadata = document["metadata"]
+        now = api.get("addresses", metadata["namespace"], metadata["name"], statistics=True)
+        count = now["status"].get("statistics", {}).get("stored", {}).get("messages", 0)
+        if count == 0:
+            continue
+        holds = f"{document['spec']['address']} holds {text(count)} messages"
+        if not can_ask():
+            raise Conflict(Code.MESSAGES_STORED, f"{holds}; add --force to delete them too")
+        typer.confirm(f"{holds}. Delete them too?", abort=True)

@@ -1,0 +1,205 @@
+"""`enmasse peek`, `purge`, `move`, `copy`, `redrive`: handle the messages an address stores."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.options import (
+    Address,
+    Data,
+    Namespace,
+    Output,
+    OutputForm,
+    ServerUrl,
+    Space,
+    TokenFile,
+)
+
+Place = tuple[Data, ServerUrl, TokenFile]
+Selector = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Only messages this JMS selector is true for."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Count the messages it would be, and do nothing.")
+]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Messages at most.")]
+To = Annotated[str, typer.Argument(metavar="TO", help="The address they go to.")]
+
+PEEK_LIMIT = 100
+
+
+def peek(
+    address: Address,
+    selector: Selector = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Messages at most, the oldest ones.")
+    ] = PEEK_LIMIT,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show stored messages that no consumer holds, and leave them where they are.
+
+    Examples:
+
+      enmasse peek orders --limit 10
+
+      enmasse peek dead --selector "team = 'north'" --output json
+    """
+    from enmasse.cli.output import columns, show
+
+    request = {"selector": selector, "limit": limit}
+    place = (data, server, token_file)
+    answers = _answers("peek", address, request, (space, namespace), place)
+    items = [item for answer in answers for item in answer["items"]]
+    headings = ["ID", "STATE", "ENQUEUED", "ATTEMPTS", "BYTES", "BODY"]
+    rows = [[*(item[name.lower()] for name in headings[:-1]), _body(item)] for item in items]
+    show({"items": items}, output, lambda: columns(headings, rows))
+
+
+def purge(
+    address: Address,
+    selector: Selector = None,
+    dry_run: DryRun = False,
+    limit: Limit = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Take stored messages away for good, those that no consumer holds.
+
+    Examples:
+
+      enmasse purge orders --dry-run
+
+      enmasse purge orders --selector "team = 'north'" --limit 1000
+    """
+    request = {"selector": selector, "dryRun": dry_run, "limit": limit}
+    place = (data, server, token_file)
+    _operate("purge", "purged from", address, request, (space, namespace), output, place)
+
+
+def move(
+    address: Address,
+    to: To,
+    selector: Selector = None,
+    dry_run: DryRun = False,
+    limit: Limit = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Move stored messages to a queue or topic of the same address space.
+
+    Example: enmasse move orders orders-later --selector "priority < 4"
+    """
+    request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
+    place = (data, server, token_file)
+    said = f"moved to {to} from"
+    _operate("move", said, address, request, (space, namespace), output, place)
+
+
+def copy(
+    address: Address,
+    to: To,
+    selector: Selector = None,
+    dry_run: DryRun = False,
+    limit: Limit = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Copy stored messages to a queue or topic of the same address space.
+
+    Example: enmasse copy orders trial --limit 10
+    """
+    request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
+    place = (data, server, token_file)
+    said = f"copied to {to} from"
+    _operate("copy", said, address, request, (space, namespace), output, place)
+
+
+def redrive(
+    address: Address,
+    selector: Selector = None,
+    dry_run: DryRun = False,
+    limit: Limit = None,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Put dead letters back where they came from. ADDRESS is of type deadletter.
+
+    Example: enmasse redrive dead --selector "team = 'north'"
+    """
+    request = {"selector": selector, "dryRun": dry_run, "limit": limit}
+    place = (data, server, token_file)
+    _operate("redrive", "put back from", address, request, (space, namespace), output, place)
+
+
+def _operate(
+    operation: str,
+    said: str,
+    address: str,
+    request: dict[str, Any],
+    home: tuple[str, str],
+    output: Output,
+    place: Place,
+) -> None:
+    """Do an operation to its end and say how many messages it was about.
+
+    What stops it half-way is told after what was done until then.
+    """
+    from enmasse.cli.output import show, text
+
+    done = {"operation": operation, "address": address, "dryRun": request["dryRun"]}
+    messages, size, ended = 0, 0, False
+    try:
+        for answer in _answers(operation, address, request, home, place):
+            messages += answer["messages"]
+            size += answer["bytes"]
+        ended = True
+    finally:
+        if ended or messages:
+            would = "would be " if request["dryRun"] else ""
+            line = f"{text(messages)} messages ({text(size)} bytes) {would}{said} {address}"
+            show(done | {"messages": messages, "bytes": size}, output, lambda: line)
+
+
+def _answers(
+    operation: str, address: str, request: dict[str, Any], home: tuple[str, str], place: Place
+) -> Iterator[dict[str, Any]]:
+    from enmasse.cli.client import Api
+    from enmasse.cli.names import find
+
+    space, namespace = home
+    said = {name: value for name, value in request.items() if value is not None}
+    with Api.find(*place) as api:
+        listed = api.list("addresses", namespace)["items"]
+        name = find(listed, "address", address, space)["metadata"]["name"]
+        yield from api.operate(operation, namespace, name, said)
+
+
+def _body(item: dict[str, Any]) -> str:
+    if "message" not in item:
+        return "(too large to show)"
+    body = item["message"]["body"]
+    text = body if isinstance(body, str) else repr(body)
+    return " ".join(text.split())[:80]

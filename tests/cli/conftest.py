@@ -1,0 +1,25 @@
+"""What the tests of the commands may ask for."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doubles import deadletter, queue, space
+from obeying import Obeying
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Obeying]:
+    """A platform with a queue `orders` and its dead letter `dead`, in a thread of its own."""
+    resources = [space(), deadletter(), queue(deadletter="dead")]
+    platform = Obeying(tmp_path, resources)
+    thread = threading.Thread(target=asyncio.run, args=(platform.serve(),))
+    thread.start()
+    assert platform.declared.wait(10)
+    yield platform
+    platform.server.stop()
+    thread.join()
+    platform.listener.close()

@@ -1,0 +1,199 @@
+"""The commands for addresses that store, against a platform whose engine obeys."""
+
+import json
+from typing import Any
+
+import pytest
+
+from enmasse.base.errors import Code, Exhausted
+from enmasse.cli import output
+from enmasse.engines import AddressFigures, Operation, Slice, SliceDone, StoredMessage
+from enmasse.messaging import Message, Value
+from obeying import Obeying
+
+
+def test_what_the_options_say_is_declared(shop: Obeying) -> None:
+    words = (
+        "--type queue --deadletter dead --expiry dead --ttl-min 10s --ttl-max 1h --max-attempts 5"
+        " --redelivery-delay 250 --durability memory --max-messages 100 --max-bytes 1GiB"
+        " --max-message-size 64KiB --on-full reject --plan small"
+    )
+    created = shop.enmasse("create", "address", "tasks", *words.split(), "--output", "json")
+    assert created.exit_code == 0, created.output
+    document = json.loads(created.stdout)
+    assert document["status"]["isReady"] is True
+    assert document["spec"] == {
+        "type": "queue",
+        "address": "tasks",
+        "plan": "small",
+        "deadletter": "dead",
+        "expiry": "dead",
+        "messageTtl": {"minimum": 10_000, "maximum": 3_600_000},
+        "messageRedelivery": {"maximumDeliveryAttempts": 5, "redeliveryDelay": 250},
+        "durability": "memory",
+        "limits": {
+            "messages": 100,
+            "bytes": 1 << 30,
+            "messageSize": 65_536,
+            "onFull": "reject",
+        },
+    }
+
+
+def test_topics_streams_and_subscriptions_are_declared(shop: Obeying) -> None:
+    for words, spec in (
+        ("news --type topic", {"type": "topic"}),
+        (
+            "readings --type topic --retention-age 7d --retention-bytes 1GiB --partitions 4",
+            {"retention": {"age": 604_800_000, "bytes": 1 << 30}, "partitions": 4},
+        ),
+        (
+            "night --type subscription --topic news --max-consumers 3",
+            {"topic": "news", "subscription": {"maxConsumers": 3}},
+        ),
+    ):
+        created = shop.enmasse("create", "address", *words.split(), "--output", "json")
+        assert created.exit_code == 0, created.output
+        assert json.loads(created.stdout)["spec"].items() >= spec.items()
+
+
+def test_a_bad_value_is_told_with_its_field(shop: Obeying) -> None:
+    words = "bad --type queue --ttl-max forever"
+    refused = shop.enmasse("create", "address", *words.split())
+    assert refused.exit_code == 1
+    assert "spec.messageTtl.maximum: 'forever' is not a whole number" in refused.stderr
+    dangling = shop.enmasse("create", "address", "bad", "--type", "queue", "--deadletter", "x")
+    assert "references a dead letter address 'x' that does not exist" in dangling.stderr
+
+
+def test_an_operation_goes_on_to_its_end(shop: Obeying) -> None:
+    shop.engine.answers = [SliceDone(1000, 5000, rest="a"), SliceDone(234, 1000)]
+    done = shop.enmasse("purge", "orders", "--selector", "a = 1")
+    assert done.stdout == "1,234 messages (6,000 bytes) purged from orders\n"
+    uid = shop.address("orders").metadata.uid or ""
+    assert shop.engine.managed == [
+        (uid, Operation.PURGE, Slice(selector="a = 1")),
+        (uid, Operation.PURGE, Slice(selector="a = 1", after="a")),
+    ]
+
+
+def test_a_limit_is_for_all_slices_together(shop: Obeying) -> None:
+    shop.engine.answers = [SliceDone(1000, 1, rest="a"), SliceDone(200, 1, rest="b")]
+    done = shop.enmasse("redrive", "dead", "--limit", "1200", "--dry-run", "--output", "json")
+    assert json.loads(done.stdout) == {
+        "operation": "redrive",
+        "address": "dead",
+        "dryRun": True,
+        "messages": 1200,
+        "bytes": 2,
+    }
+    assert [part.limit for _, _, part in shop.engine.managed] == [1000, 200]
+    assert all(part.dry_run for _, _, part in shop.engine.managed)
+
+
+@pytest.mark.parametrize(("command", "done"), [("move", "moved"), ("copy", "copied")])
+def test_messages_go_elsewhere(shop: Obeying, command: str, done: str) -> None:
+    shop.engine.answers = [SliceDone(3, 30)] * 2
+    wet = shop.enmasse(command, "dead", "orders")
+    assert wet.stdout == f"3 messages (30 bytes) {done} to orders from dead\n"
+    dry = shop.enmasse(command, "default.dead", "orders", "--dry-run")
+    assert dry.stdout == f"3 messages (30 bytes) would be {done} to orders from default.dead\n"
+    assert {part.to for _, _, part in shop.engine.managed} == {shop.address("orders").metadata.uid}
+
+
+def test_what_was_done_until_a_failure_is_told(shop: Obeying) -> None:
+    shop.engine.answers = [
+        SliceDone(1000, 5000, rest="a"),
+        Exhausted(Code.LIMIT_REACHED, "orders is full"),
+    ]
+    failed = shop.enmasse("move", "dead", "orders")
+    assert failed.exit_code == 6
+    assert failed.stdout == "1,000 messages (5,000 bytes) moved to orders from dead\n"
+    assert failed.stderr == "enmasse: orders is full\n"
+
+
+def test_what_the_node_cannot_do_is_one_line(shop: Obeying) -> None:
+    refused = shop.enmasse("purge", "orders")
+    assert refused.exit_code == 7
+    assert (refused.stdout, refused.stderr) == ("", "enmasse: this node cannot purge\n")
+    assert shop.enmasse("purge", "nothing").exit_code == 3
+
+
+def test_messages_are_shown_as_lines_or_documents(shop: Obeying) -> None:
+    found = [
+        StoredMessage(7, "waiting", 1234, 0, message=Message(Value("one\nespresso"))),
+        StoredMessage(8, "delayed", 99_999, 0, attempts=2, message=Message(Value(3))),
+        StoredMessage(9, "waiting", 100_000, 0),
+    ]
+    shop.engine.answers = [SliceDone(3, 1, found=found, rest="a"), SliceDone(0, 0)] * 2
+    lines = shop.enmasse("peek", "orders").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["ID", "STATE", "ENQUEUED", "ATTEMPTS", "BYTES", "BODY"],
+        ["7", "waiting", "1970-01-01T00:00:00Z", "0", "1,234", "one", "espresso"],
+        ["8", "delayed", "1970-01-01T00:00:00Z", "2", "99,999", "3"],
+        ["9", "waiting", "1970-01-01T00:00:00Z", "0", "100,000", "(too", "large", "to", "show)"],
+    ]
+    shown = json.loads(shop.enmasse("peek", "orders", "--output", "json").stdout)
+    assert [one["id"] for one in shown["items"]] == [7, 8, 9]
+    assert [part.limit for _, _, part in shop.engine.managed] == [100, 97, 100, 97]
+
+
+def figures(shop: Obeying, stored: int) -> list[AddressFigures]:
+    uid = shop.address("orders").metadata.uid or ""
+    return [AddressFigures(uid, "default.default", "orders", stored=stored, stored_bytes=9)]
+
+
+def declared(shop: Obeying) -> set[str]:
+    return {one.metadata.name for one in shop.store.list("Address")}
+
+
+def test_an_address_without_messages_goes_at_once(shop: Obeying) -> None:
+    shop.engine.figures = figures(shop, 0)
+    assert shop.enmasse("delete", "address", "orders", "dead").exit_code == 0
+    assert declared(shop) == set()
+
+
+def test_messages_are_not_deleted_unasked(shop: Obeying) -> None:
+    shop.engine.figures = figures(shop, 1234)
+    refused = shop.enmasse("delete", "address", "dead", "orders")
+    assert refused.exit_code == 5
+    assert refused.stderr == (
+        "enmasse: orders holds 1,234 messages; add --force to delete them too\n"
+    )
+    assert declared(shop) == {"default.dead", "default.orders"}
+    assert shop.enmasse("delete", "address", "orders", "--force").exit_code == 0
+    assert declared(shop) == {"default.dead"}
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1)])
+def test_somebody_at_a_terminal_is_asked(
+    shop: Obeying, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+) -> None:
+    monkeypatch.setattr(output, "can_ask", lambda: True)
+    shop.engine.figures = figures(shop, 5)
+    asked: Any = shop.enmasse("delete", "address", "orders", stdin=answer)
+    assert "orders holds 5 messages. Delete them too? [y/N]" in asked.output
+    assert asked.exit_code == left
+    assert ("default.orders" in declared(shop)) is bool(left)
+
+
+def test_files_may_name_what_they_declare_later(shop: Obeying, tmp_path: Any) -> None:
+    file = tmp_path / "addresses.yaml"
+    file.write_text(
+        "\n---\n".join(
+            "apiVersion: enmasse.io/v1beta1\nkind: Address\n"
+            f"metadata: {{name: default.{name}}}\nspec: {{address: {name}, {spec}}}\n"
+            for name, spec in (
+                ("night", "type: subscription, topic: news"),
+                ("news", "type: topic, deadletter: lost"),
+                ("lost", "type: deadletter"),
+            )
+        )
+    )
+    applied = shop.enmasse("apply", "-f", str(file))
+    assert applied.exit_code == 0, applied.output
+    assert [line.split()[1] for line in applied.stdout.splitlines()] == [
+        "default.lost",
+        "default.news",
+        "default.night",
+    ]

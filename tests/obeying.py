@@ -1,0 +1,64 @@
+"""A platform whose engine obeys and serves every type, and the command line that talks to it."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from doubles import FakeEngine, TestClock
+from enmasse.api import Platform, Server, bind, create_app
+from enmasse.api.statistics import Statistics
+from enmasse.cli import app
+from enmasse.control import Admission, Manager
+from enmasse.resources import Address, Key, Resource
+from enmasse.resources.address import TYPES
+from enmasse.store import MemoryStore
+from served import TOKEN
+
+
+class Obeying:
+    """A platform that serves every type of address, and the command line that talks to it."""
+
+    def __init__(self, folder: Path, resources: Sequence[Resource]) -> None:
+        self._resources = resources
+        self.declared = threading.Event()
+        clock = TestClock()
+        self.store = MemoryStore(clock)
+        self.engine = FakeEngine()
+        self.admission = Admission(self.store, exposed=False, served=TYPES)
+        self.manager = Manager(self.store, self.engine, clock)
+        self.listener = bind("127.0.0.1", 0)
+        platform = Platform(
+            self.store,
+            self.admission,
+            self.engine,
+            Statistics(self.engine, clock),
+            is_ready=lambda: True,
+        )
+        self.server = Server(create_app(platform, token=TOKEN, hosts=["127.0.0.1"]), self.listener)
+        self.token = folder / "token"
+        self.token.write_text(TOKEN)
+
+    def enmasse(self, *words: str, stdin: str | None = None) -> Any:
+        """Run one command against it."""
+        url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        environment = {"ENMASSE_SERVER": url, "ENMASSE_TOKEN_FILE": str(self.token)}
+        return CliRunner().invoke(app, list(words), input=stdin, env=environment)
+
+    async def serve(self) -> None:
+        """Run until the server is told to stop."""
+        await self.admission.apply(self._resources)
+        self.declared.set()
+        async with asyncio.TaskGroup() as tasks:
+            control = tasks.create_task(self.manager.run())
+            await self.server.run_until_stopped()
+            control.cancel()
+
+    def address(self, name: str) -> Address:
+        """Return a declared address by the name of its resource."""
+        found = self.store.get(Key("Address", "default", f"default.{name}"))
+        assert isinstance(found, Address)
+        return found
