@@ -6,7 +6,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from doubles import FakeEngine, TestClock, address, deadletter, queue, space, user
+from doubles import (
+    FakeEngine,
+    TestClock,
+    address,
+    deadletter,
+    queue,
+    space,
+    subscription,
+    topic,
+    user,
+)
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
@@ -193,6 +203,38 @@ async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None
         )
         await platform.apply(deadletter())
         assert platform.phase() == "Active"
+
+
+async def test_the_status_tells_what_holds(platform: Platform) -> None:
+    def told(resource: Resource) -> dict[str, object]:
+        found = platform.store.get(resource.key)
+        assert found is not None
+        names = ("messageTtl", "messageRedelivery", "subscription")
+        status = found.document()["status"]
+        return {name: status[name] for name in names if name in status}
+
+    async with platform.running():
+        dead = deadletter()
+        news, night = topic(messageTtl={"maximum": 60_000}), subscription(max_consumers=2)
+        await platform.apply(space(), dead, queue(deadletter="dead"), news, night)
+        ten = {
+            "maximumDeliveryAttempts": 10,
+            "redeliveryDelay": 0,
+            "redeliveryDelayMultiplier": 1.0,
+        }
+        assert told(queue()) == {"messageRedelivery": ten}
+        assert told(night) == {
+            "messageTtl": {"maximum": 60_000},
+            "subscription": {"maxConsumers": 2},
+        }
+        await platform.apply(topic(messageTtl={"minimum": 10}))
+        assert told(night)["messageTtl"] == {"minimum": 10}
+        await platform.admission.delete(dead.key)
+        await platform.manager.reached(platform.store.version)
+        assert told(queue()) == {"messageRedelivery": ten | {"maximumDeliveryAttempts": -1}}
+        await platform.apply(queue(), topic())
+        assert told(queue()) == {}
+        assert told(night) == {"subscription": {"maxConsumers": 2}}
 
 
 async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform) -> None:

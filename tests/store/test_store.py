@@ -12,7 +12,6 @@ from doubles import TestClock
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.conditions import ready_status
-from enmasse.resources.model import Status
 from enmasse.store import Event, EventType, MemoryStore, Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 from enmasse.store.sqlite import SqliteStore
@@ -51,7 +50,7 @@ def address(name: str = "orders", type_: str = "anycast", **metadata: str) -> Ad
 
 
 def active(resource: Resource) -> Resource:
-    status = ready_status(Status(), phase="Active", reason="Served", generation=1, now=NOW)
+    status = ready_status(resource.status, phase="Active", reason="Served", generation=1, now=NOW)
     return resource.with_status(status)
 
 
@@ -70,7 +69,7 @@ async def test_a_new_resource_gets_what_is_the_stores_to_give(store: Store) -> N
 
 async def test_a_new_resource_has_no_status_of_the_callers(store: Store) -> None:
     (made,) = await store.put([active(address())])
-    assert made.status == Status()
+    assert made.status == address().status
 
 
 async def test_a_changed_spec_is_a_new_generation(store: Store) -> None:

@@ -8,6 +8,9 @@ from enmasse.control.status import (
     plan_refused,
     waiting_for_another,
 )
+from enmasse.plan import PlannedAddress
+from enmasse.resources import Address
+from enmasse.resources.address import NO_LIMIT, MessageRedelivery, MessageTtl, Subscription
 
 CHAIN: tuple[Check, ...] = (
     left_out_of_the_plan,
@@ -16,3 +19,26 @@ CHAIN: tuple[Check, ...] = (
     not_proven,
     waiting_for_another,
 )
+
+
+def with_effective(address: Address, planned: PlannedAddress | None) -> Address:
+    """Return an address whose status tells what holds for its messages, as the Plan has it."""
+    ttl = planned.ttl if planned else None
+    redelivery = planned.redelivery if planned else None
+    subscription = planned.subscription if planned else None
+    return address.with_status(
+        address.status.model_copy(
+            update={
+                "message_ttl": ttl and MessageTtl(minimum=ttl.minimum_ms, maximum=ttl.maximum_ms),
+                "message_redelivery": redelivery
+                and MessageRedelivery(
+                    maximum_delivery_attempts=redelivery.attempts or NO_LIMIT,
+                    redelivery_delay=redelivery.delay_ms or 0,
+                    redelivery_delay_multiplier=redelivery.delay_multiplier or 1.0,
+                    maximum_delivery_delay=redelivery.delay_maximum_ms,
+                ),
+                "subscription": subscription
+                and Subscription(max_consumers=subscription.max_consumers),
+            }
+        )
+    )

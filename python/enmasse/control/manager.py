@@ -9,6 +9,7 @@ Passes follow one another; changes that come meanwhile are taken together in the
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import structlog
 
@@ -18,12 +19,13 @@ from enmasse.base.tasks import Backoff
 from enmasse.control import address, address_space, messaging_user
 from enmasse.control.status import Check, Seen, decide
 from enmasse.engines import Engine, Proof
-from enmasse.plan import LeftOut, Plan, compile
-from enmasse.resources import Key, Resource
+from enmasse.plan import LeftOut, Plan, PlannedAddress, compile
+from enmasse.resources import Address, Key, Resource
 from enmasse.store import EventType, Store
 
 log = structlog.get_logger(__name__)
 
+_Name = TypeVar("_Name")
 _Identity = tuple[str | None, int | None]
 """uid and generation: what changes when more than a status or a label changes."""
 
@@ -49,6 +51,7 @@ class Manager:
         self._looked_at: dict[Key, _Identity] = {}
         self._left_out: dict[Key, LeftOut] = {}
         self._waiting: dict[Key, LeftOut] = {}
+        self._planned: dict[str, PlannedAddress] = {}
         self._plan: Plan | None = None
         self._proof: Proof | None = None
         self._reached = -1
@@ -132,8 +135,13 @@ class Manager:
         touched = _differing(self._looked_at, identities)
         touched |= _differing(self._left_out, compiled.left_out)
         touched |= _differing(self._waiting, compiled.waiting)
+        # What holds for an address may change with another one: for a subscription with its topic.
+        planned = {one.uid: one for space in compiled.plan.spaces for one in space.addresses}
+        changed = _differing(self._planned, planned)
+        touched |= {key for key, one in resources.items() if one.metadata.uid in changed}
         self._left_out = compiled.left_out
         self._waiting = compiled.waiting
+        self._planned = planned
         refusal: EnMasseError | None = None
         if self._plan is None or compiled.plan.spaces != self._plan.spaces:
             before = self._proof.active if self._proof else frozenset()
@@ -160,17 +168,20 @@ class Manager:
             raise refusal
 
     async def _write_statuses(self, resources: Iterable[Resource], seen: Seen) -> None:
-        decided = [
-            resource.with_status(decide(resource, seen, CHAINS[resource.kind]))
-            for resource in sorted(resources, key=lambda resource: resource.key)
-        ]
-        await self._store.put_status(decided)
+        ordered = sorted(resources, key=lambda resource: resource.key)
+        await self._store.put_status([self._decided(resource, seen) for resource in ordered])
+
+    def _decided(self, resource: Resource, seen: Seen) -> Resource:
+        decided = resource.with_status(decide(resource, seen, CHAINS[resource.kind]))
+        if isinstance(decided, Address):
+            return address.with_effective(decided, self._planned.get(decided.metadata.uid or ""))
+        return decided
 
 
 def _identity(resource: Resource) -> _Identity:
     return resource.metadata.uid, resource.metadata.generation
 
 
-def _differing(before: Mapping[Key, object], after: Mapping[Key, object]) -> set[Key]:
+def _differing(before: Mapping[_Name, object], after: Mapping[_Name, object]) -> set[_Name]:
     """Keys that are in one only, or not with the same value."""
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

@@ -6,7 +6,16 @@ same resources give the same Plan, whatever their order. The JSON form is shared
 """
 
 from enmasse.plan.compiler import Compiled, LeftOut, compile, is_open
-from enmasse.plan.model import Plan
+from enmasse.plan.model import Plan, PlannedAddress
 from enmasse.plan.references import Dangling, dangling
 
-__all__ = ["Compiled", "Dangling", "LeftOut", "Plan", "compile", "dangling", "is_open"]
+__all__ = [
+    "Compiled",
+    "Dangling",
+    "LeftOut",
+    "Plan",
+    "PlannedAddress",
+    "compile",
+    "dangling",
+    "is_open",
+]

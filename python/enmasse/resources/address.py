@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.resources import address_rules
-from enmasse.resources.model import Metadata, Model, Resource, name_in_space
+from enmasse.resources.model import Metadata, Model, Resource, Status, name_in_space
 from enmasse.resources.quantities import Count, Delay, Duration, LinkCount, MessageSize, Size
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
@@ -205,6 +205,20 @@ class AddressSpec(Model):
     """What messages of one group-id share: nothing, their consumer, or their order."""
 
 
+class AddressStatus(Status):
+    """What the control plane has found out about an address, and what holds for its messages: what
+    was declared, with what a subscription has from its topic and with defaults."""
+
+    message_ttl: MessageTtl | None = None
+    """How long messages live; left out where nothing bounds it."""
+
+    message_redelivery: MessageRedelivery | None = None
+    """How often a message is tried; left out where it is tried for ever and at once."""
+
+    subscription: Subscription | None = None
+    """Consumers of a subscription."""
+
+
 class Address(Resource):
     """A declared address."""
 
@@ -214,6 +228,7 @@ class Address(Resource):
     kind: Literal["Address"] = Field(default="Address")
     metadata: AddressMetadata
     spec: AddressSpec
+    status: AddressStatus = AddressStatus()
 
     @property
     def name(self) -> str:

@@ -39,11 +39,13 @@ def ready_status(
         observed_generation=generation,
     )
     others = tuple(other for other in previous.conditions if other.type != READY)
-    return Status(
-        is_ready=is_ready,
-        phase=phase,
-        messages=(message,) if message else (),
-        conditions=(condition, *others),
+    return previous.model_copy(
+        update={
+            "is_ready": is_ready,
+            "phase": phase,
+            "messages": (message,) if message else (),
+            "conditions": (condition, *others),
+        }
     )
 
 
