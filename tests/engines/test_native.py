@@ -11,7 +11,7 @@ from proton.utils import BlockingConnection
 
 from doubles import address, space
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
-from enmasse.engines import native
+from enmasse.engines import Operation, Slice, native
 from enmasse.engines.native import NativeEngine, log_event
 from enmasse.native import Node
 from enmasse.plan import Plan, compile
@@ -47,6 +47,12 @@ async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
     with pytest.raises(Invalid):
         await engine.apply(plan(1, "news"))
     assert [one.name for one in (await engine.observe()).addresses] == ["orders"]
+
+
+async def test_a_node_without_messages_at_rest_says_so(node: Node) -> None:
+    with pytest.raises(Unavailable, match="cannot purge messages") as refusal:
+        await NativeEngine(node).manage("a-orders", Operation.PURGE, Slice())
+    assert refusal.value.code == Code.OPERATION_UNSUPPORTED
 
 
 async def test_every_declared_address_has_figures(node: Node) -> None:
