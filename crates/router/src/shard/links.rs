@@ -222,14 +222,13 @@ impl Shard {
     }
 
     pub(super) fn port_credit(&mut self, port: PortId, credit: u32, drain: bool) {
-        if self.fabric.late.has(port) && !self.offer_late(port) {
-            return;
-        }
+        let waits = self.fabric.late.has(port) && !self.offer_late(port);
         let Some(state) = self.fabric.ports.get_mut(port) else { return };
-        if state.refusing {
-            state.drain |= drain;
+        state.drain |= drain;
+        if waits || state.refusing {
             return;
         }
+        let drain = std::mem::take(&mut state.drain);
         let (home, limit) = (state.home, state.handed.wrapping_add(credit));
         if home == self.fabric.index {
             self.router.credit(port, limit, drain, &mut self.fabric);

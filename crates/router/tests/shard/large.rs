@@ -75,3 +75,20 @@ fn the_rest_is_forgotten_with_its_consumer() {
         assert_ne!(outcomes[0].1, accepted());
     }
 }
+
+#[test]
+fn a_drain_is_answered_behind_the_rest() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let link = net.receiver(receiver, "anycast", 0);
+        send_large(&mut net, sender, true);
+        net.clients[receiver].deaf = true;
+        net.grant(receiver, link, 5);
+        net.drain(receiver, link);
+        net.listen(receiver);
+        assert!(net.messages(receiver)[0].1 == payload());
+        let answer = Heard::Flow { link, credit: 0, drain: true };
+        assert!(net.clients[receiver].heard.contains(&answer), "{:?}", net.clients[receiver].heard);
+    }
+}

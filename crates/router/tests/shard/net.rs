@@ -181,6 +181,18 @@ impl Net {
         self.run();
     }
 
+    /// A deaf client reads again, all there is.
+    pub(crate) fn listen(&mut self, client: usize) {
+        let state = &mut self.clients[client];
+        state.deaf = false;
+        let (shard, id) = state.server;
+        if let Some(output) = self.shards[shard].output(id) {
+            state.to_client.append(output);
+        }
+        self.shards[shard].written(id);
+        self.run();
+    }
+
     pub(crate) fn drain(&mut self, client: usize, link: LinkId) {
         self.clients[client].machine.drain(link);
         self.run();
@@ -301,7 +313,9 @@ impl Net {
         for shard in 0..self.shards.len() {
             moved |= self.requests(shard);
             self.shards[shard].end_turn(self.now);
-            while let Some(attention) = self.shards[shard].dirty() {
+            // All at once: what is marked while output is written is flushed at the end of the next turn.
+            let attentions: Vec<_> = std::iter::from_fn(|| self.shards[shard].dirty()).collect();
+            for attention in attentions {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
                 let Some(client) = self.clients.iter_mut().find(|client| client.server == (shard, attention.conn))
                 else {
