@@ -29,11 +29,12 @@ class Node:
     def __new__(cls, config_json: str) -> Node:
         """Start the threads.
 
-        `config_json`: `{"workers": 0, "containerId": "enmasse", "insecure": false, "limits": {}}`,
-        every member optional. `workers` 0 is one a core; `insecure` lets passwords cross
-        connections without TLS from other machines. `limits`: `connections` (null: the limit of
-        open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000, null: never),
-        `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000).
+        `config_json`: `{"workers": 0, "containerId": "enmasse", "insecure": false,
+        "decoySecret": null, "limits": {}}`, every member optional. `workers` 0 is one a core;
+        `insecure` lets passwords cross connections without TLS from other machines; `decoySecret`
+        (null: random) makes up the salts of users that do not exist. `limits`: `connections` (null:
+        the limit of open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000,
+        null: never), `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000).
 
         Raises NativeError: Invalid for an unknown member or a value out of bounds; Unavailable if
         the system gives no threads or descriptors.

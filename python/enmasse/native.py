@@ -43,9 +43,20 @@ def translated() -> Iterator[None]:
 class Node:
     """A running data plane. See `_native.pyi` for bounds and the members of what it returns."""
 
-    def __init__(self, *, workers: int = 0, insecure: bool = False) -> None:
-        """Start the worker threads (0: one a core), without listeners and with an empty Plan."""
-        config = {"workers": workers, "insecure": insecure, "containerId": "enmasse"}
+    def __init__(
+        self, *, workers: int = 0, insecure: bool = False, decoy_secret: str | None = None
+    ) -> None:
+        """Start the worker threads (0: one a core), without listeners and with an empty Plan.
+
+        `decoy_secret`, random and the same at every start, is what users that do not exist are made
+        up from; by default they look another way after each start, unlike those that do.
+        """
+        config = {
+            "workers": workers,
+            "insecure": insecure,
+            "containerId": "enmasse",
+            "decoySecret": decoy_secret,
+        }
         with translated():
             self._node = _native.Node(json.dumps(config))
 

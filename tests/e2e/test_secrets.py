@@ -1,6 +1,8 @@
 """A password goes in and never comes out: not in logs, answers or files. Contracts, section 5."""
 
 import base64
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,23 @@ from proton.utils import BlockingConnection
 
 from running import running
 
+# Commands and restarts take their time where other work is going on.
+pytestmark = pytest.mark.timeout(120)
+
+ALICE = """
+apiVersion: enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {{name: default.alice}}
+spec: {{username: alice, authentication: {{type: password, password: {password}}}}}
+"""
 RIGHT, WRONG = "tumble-down-wonderland", "through-the-looking-glass"
+
+
+def alice(folder: Path) -> str:
+    """A file that declares her."""
+    file = folder / "alice.yaml"
+    file.write_text(ALICE.format(password=base64.b64encode(RIGHT.encode()).decode()))
+    return str(file)
 
 
 def written(password: str) -> list[bytes]:
@@ -22,9 +40,9 @@ def written(password: str) -> list[bytes]:
 
 
 def test_no_password_is_shown_anywhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path, "--log-level", "debug") as up:
-        shown = up.enmasse("create", "user", "alice", "--password", RIGHT)
-        shown += up.enmasse("get", "users", "--output", "yaml")
+    data = tmp_path / "data"
+    with running(data, "--log-level", "debug", "-f", alice(tmp_path)) as up:
+        shown = up.enmasse("get", "users", "--output", "yaml")
         for mechanism in ("PLAIN", "SCRAM-SHA-256"):
             options: dict[str, Any] = {"user": "alice", "allowed_mechs": mechanism, "timeout": 10}
             BlockingConnection(up.url(), password=RIGHT, **options).close()
@@ -33,10 +51,38 @@ def test_no_password_is_shown_anywhere(tmp_path: Path, capfd: pytest.CaptureFixt
     log = capfd.readouterr().err
     for event in ("opened", "login-refused"):
         assert event in log, "the log tells of what happened at all"
-    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    kept = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
     for password in (RIGHT, WRONG):
         for secret in written(password):
             assert secret.decode() not in log + shown
             assert secret not in kept
     for keys in ("verifiers", "storedKey", "serverKey"):
         assert keys not in log + shown, "keys invite guessing"
+
+
+def salt(port: int, user: str) -> bytes:
+    """The salt that the node shows to whoever begins to log in as `user` by SCRAM."""
+    mechanism, message = b"SCRAM-SHA-256", f"n,,n={user},r=abc".encode()
+    fields = b"\xa3%c%b\xa0%c%b" % (len(mechanism), mechanism, len(message), message)
+    body = b"\x00\x53\x41\xc0%c\x02%b" % (len(fields) + 1, fields)
+    frame = (len(body) + 8).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        peer.sendall(b"AMQP\x03\x01\x00\x00" + frame)
+        seen = b""
+        while not (found := re.search(rb",s=([^,]+),i=", seen)):
+            piece = peer.recv(4096)
+            assert piece, seen
+            seen += piece
+        return found[1]
+
+
+def test_a_restart_does_not_tell_who_exists(tmp_path: Path) -> None:
+    def shown() -> list[bytes]:
+        return [salt(up.port(), user) for user in ("alice", "mallory", "malfoy")]
+
+    data = tmp_path / "data"
+    with running(data, "-f", alice(tmp_path)) as up:
+        before = shown()
+    assert len(set(before)) == 3
+    with running(data) as up:
+        assert shown() == before

@@ -1,7 +1,9 @@
 //! What the node is told at its start. Everything else comes with the Plan.
 
+use std::fmt;
 use std::path::PathBuf;
 
+use aws_lc_rs::digest;
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 use serde::Deserialize;
 
@@ -9,6 +11,8 @@ use crate::error::NodeError;
 
 /// Descriptors kept back from the limit of open files: listeners, poll sets, wake-ups, files.
 const RESERVED_DESCRIPTORS: u64 = 64;
+/// Characters of a secret that cannot be guessed, even if each stands for four bits only.
+const DECOY_SECRET_LENGTH_MIN: usize = 32;
 /// More workers than this gain nothing, and a port names its shard in 16 bits.
 const WORKERS_MAX: u16 = 256;
 
@@ -22,13 +26,40 @@ pub struct NodeConfig {
     pub container_id: String,
     /// Passwords may cross a connection without TLS from other machines too. Default: only on loopback.
     pub insecure: bool,
+    /// What the salts of users that do not exist are made up from. Those of real users stay over a restart, so these
+    /// have to as well. `None`: drawn at the start.
+    pub decoy_secret: Option<DecoySecret>,
     /// Bounds, each with a default that fits a laptop and a server.
     pub limits: Limits,
 }
 
 impl Default for NodeConfig {
     fn default() -> Self {
-        Self { workers: 0, container_id: "enmasse".to_owned(), insecure: false, limits: Limits::default() }
+        Self {
+            workers: 0,
+            container_id: "enmasse".to_owned(),
+            insecure: false,
+            decoy_secret: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A random text, which whoever runs the node keeps.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct DecoySecret(pub String);
+
+impl DecoySecret {
+    pub(crate) fn bytes(&self) -> [u8; 32] {
+        let digest = digest::digest(&digest::SHA256, self.0.as_bytes());
+        std::array::from_fn(|place| digest.as_ref()[place])
+    }
+}
+
+impl fmt::Debug for DecoySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DecoySecret")
     }
 }
 
@@ -95,6 +126,9 @@ impl NodeConfig {
         }
         if self.container_id.is_empty() {
             return wrong("containerId", "is empty; give the node a name");
+        }
+        if self.decoy_secret.as_ref().is_some_and(|secret| secret.0.len() < DECOY_SECRET_LENGTH_MIN) {
+            return wrong("decoySecret", "is shorter than 32 characters, so that it could be guessed; make it random");
         }
         if limits.connections == Some(0) {
             return wrong("limits.connections", "is 0: nobody could connect; leave it out for the system's limit");
@@ -202,6 +236,8 @@ mod tests {
         assert!(unknown.contains("wrkers"), "{unknown}");
         let small = NodeConfig::from_json(r#"{"limits": {"maxFrameSizeBytes": 100}}"#).unwrap_err().to_string();
         assert!(small.contains("maxFrameSizeBytes") && small.contains("512"), "{small}");
+        let short = NodeConfig::from_json(r#"{"decoySecret": "abc"}"#).unwrap_err().to_string();
+        assert!(short.contains("decoySecret") && !short.contains("abc"), "{short}");
     }
 
     #[test]

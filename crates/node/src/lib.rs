@@ -25,7 +25,7 @@ mod tls_files;
 mod transport;
 mod worker;
 
-pub use config::{Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};
 pub use node::{Applied, Node};

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::accept::{self, Acceptor, Order};
 use crate::checks::Checker;
-use crate::config::{Listener, NodeConfig};
+use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
 use crate::events::{EventQueue, NodeEvent};
 use crate::mailbox::Mailbox;
@@ -71,9 +71,7 @@ impl Node {
         let checker = Checker::start().map_err(failed)?;
         let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes));
         let common = Arc::new(common(config, count));
-        let mut secret = [0; 32];
-        fill_random(&mut secret);
-        let table = Arc::new(Table::empty(secret));
+        let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
         let mut handles = Vec::with_capacity(usize::from(count) + 1);
         for ((index, seat), mesh) in (0..count).zip(seats).zip(Mesh::build(count)) {
@@ -281,6 +279,12 @@ fn common(config: &NodeConfig, count: u16) -> shard::Shared {
         message_size_max: None,
         insecure: config.insecure,
     }
+}
+
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    fill_random(&mut bytes);
+    bytes
 }
 
 fn fill_random(bytes: &mut [u8]) {

@@ -7,6 +7,7 @@
       journal/        messages at rest
       tls/            the CA and the server's certificate
       token           what a client of the API must know
+      decoy           what users that do not exist are made up from, alike at every start
       endpoint.json   where the running process listens; gone when it stops
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
@@ -41,6 +42,7 @@ class DataDir:
         self.journal = path / "journal"
         self.tls = path / "tls"
         self.token = path / "token"
+        self.decoy = path / "decoy"
         self.endpoint = path / "endpoint.json"
         self._lock: int | None = None
 

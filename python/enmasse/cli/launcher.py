@@ -90,7 +90,11 @@ async def serve(
         admission = Admission(store, exposed=exposed)
         await declare(admission, store, files)
         await admission.check()
-        node = Node(workers=settings.workers, insecure=settings.insecure)
+        node = Node(
+            workers=settings.workers,
+            insecure=settings.insecure,
+            decoy_secret=ensure_token(data.decoy),
+        )
         stack.callback(node.stop, 0.0)
         engine = NativeEngine(node)
         manager = Manager(store, engine, clock)

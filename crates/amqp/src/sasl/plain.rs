@@ -25,9 +25,9 @@ impl PlainCheck {
 }
 
 impl fmt::Debug for PlainCheck {
-    /// Shows no password.
+    /// Shows no password; what checking it costs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainCheck").finish_non_exhaustive()
+        f.debug_struct("PlainCheck").field("verifier", &self.verifier).finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use enmasse_amqp::sasl::{Hash, derive};
 use enmasse_amqp::types::{SaslCode, SaslInit, Symbol, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
-use enmasse_node::{ErrorKind, Happening, Listener, ListenerKind};
+use enmasse_node::{DecoySecret, ErrorKind, Happening, Listener, ListenerKind, NodeConfig};
 use serde_json::{Value, json};
 
 use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, tls, tls_to, workers};
@@ -85,6 +85,24 @@ fn passwords_are_checked_aside_and_the_right_one_gets_in() {
         }
         alice.close();
     }
+}
+
+#[test]
+fn a_user_that_does_not_exist_looks_alike_after_a_restart_like_one_that_does() {
+    let salt = |secret: Option<&str>, user: &str| {
+        let decoy_secret = secret.map(|text| DecoySecret(text.to_owned()));
+        let site = Site::new(&NodeConfig { decoy_secret, ..workers(1) }, &guarded_plan());
+        let first = format!("n,,n={user},r=abc").into_bytes();
+        let init = SaslInit { mechanism: "SCRAM-SHA-256".into(), initial_response: Some(first), hostname: None };
+        let challenge = Client::bare(site.stream(Amqp), Some(init)).sasl_challenge();
+        let text = String::from_utf8(challenge).unwrap();
+        text.split(',').find_map(|part| part.strip_prefix("s=").map(str::to_owned)).unwrap()
+    };
+    let (one, other) = ("a".repeat(32), "b".repeat(32));
+    assert_eq!(salt(Some(&one), "alice"), salt(Some(&other), "alice"), "a real one");
+    assert_eq!(salt(Some(&one), "mallory"), salt(Some(&one), "mallory"));
+    assert_ne!(salt(Some(&one), "mallory"), salt(Some(&other), "mallory"));
+    assert_ne!(salt(None, "mallory"), salt(None, "mallory"), "nobody could foresee it");
 }
 
 #[test]

@@ -189,6 +189,7 @@ pub(crate) enum Heard {
     Credit(u32),
     Outcome(Outcome),
     Detached(Option<Error>),
+    Challenge(Vec<u8>),
     Sasl(SaslCode),
     Closed(Option<Error>),
 }
@@ -324,6 +325,10 @@ impl Client {
         self.wait(|heard| if let Heard::Closed(error) = heard { Some(error.clone()) } else { None })
     }
 
+    pub(crate) fn sasl_challenge(&mut self) -> Vec<u8> {
+        self.wait(|heard| if let Heard::Challenge(challenge) = heard { Some(challenge.clone()) } else { None })
+    }
+
     pub(crate) fn sasl_code(&mut self) -> SaslCode {
         self.wait(|heard| if let Heard::Sasl(code) = heard { Some(*code) } else { None })
     }
@@ -396,6 +401,7 @@ impl Client {
 fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&SaslInit>, event: Event<'_>) {
     match event {
         Event::SaslMechanisms(_) => machine.sasl_init(sasl.expect("the client has SASL").clone()),
+        Event::SaslChallenge(challenge) => heard.push_back(Heard::Challenge(challenge)),
         Event::SaslOutcome(outcome) => heard.push_back(Heard::Sasl(outcome.code)),
         Event::Open(_) => heard.push_back(Heard::Open),
         Event::Begin(_) => heard.push_back(Heard::Begun),

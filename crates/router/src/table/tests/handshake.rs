@@ -402,6 +402,25 @@ fn a_user_that_does_not_exist_is_shown_what_one_that_exists_is() {
 }
 
 #[test]
+fn the_password_of_a_user_that_does_not_exist_costs_as_much_to_check() {
+    let table = shared(&golden("closed.json"));
+    let check = |user: &str| {
+        let message = Some(format!("\0{user}\0pencil").into_bytes());
+        let init = SaslInit { mechanism: Symbol::from("PLAIN"), initial_response: message, hostname: None };
+        match Handshake::new(Arc::clone(&table), local(), NONCE).init(&init) {
+            Step::CheckPlain(check) => check,
+            other => panic!("{other:?}"),
+        }
+    };
+    let cost = |user| format!("{:?}", check(user));
+    assert!(cost("alice").contains("Sha512") && cost("alice").contains("10000"), "{}", cost("alice"));
+    for unreal in ["mallory", "anonymous", "mallory@default", "alice@nowhere"] {
+        assert_eq!(cost(unreal), cost("alice"), "{unreal}");
+        assert!(!check(unreal).verify());
+    }
+}
+
+#[test]
 fn the_secret_of_the_process_decides_what_unreal_users_look_like() {
     let plan = golden("closed.json");
     let shown = |secret| {
