@@ -90,6 +90,13 @@ impl<'a> Elements<'a> {
     #[inline]
     pub fn key(&mut self) -> Result<&'a [u8], Broken> {
         self.count()?;
+        // The form of nearly all keys, with one check of the bounds.
+        if let [code::STRING_8 | code::SYM_8, length, rest @ ..] = self.rest.rest()
+            && let Some((key, rest)) = rest.split_at_checked(usize::from(*length))
+        {
+            self.rest = Reader::new(rest);
+            return Ok(key);
+        }
         let key = match self.rest.byte()? {
             code::STRING_8 | code::SYM_8 => self.rest.variable_8()?,
             code::STRING_32 | code::SYM_32 => self.rest.variable_32()?,
@@ -115,6 +122,7 @@ impl<'a> Elements<'a> {
     }
 }
 
+#[inline]
 fn scalar<'a>(reader: &mut Reader<'a>) -> Result<Scalar<'a>, Fault> {
     let whole = *reader;
     Ok(match reader.byte()? {

@@ -118,7 +118,7 @@ pub(super) struct Slots<'v, 'f> {
 }
 
 impl<'v> Slots<'v, '_> {
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, slot: u16, scalar: Scalar<'v>) {
         let slot = usize::from(slot);
         if let (Some(value), Some(field)) = (self.values.get_mut(slot), self.fields.get(slot)) {
@@ -176,8 +176,11 @@ fn fill_map<'v>(map: &'v [u8], needs: &[(Box<str>, u16)], slots: &mut Slots<'v, 
 impl Form {
     #[inline]
     fn apply<'v>(self, scalar: Scalar<'v>, texts: &'v Texts) -> Value<'v> {
+        if self == Self::Plain { scalar.into() } else { self.apply_computed(scalar, texts) }
+    }
+
+    fn apply_computed<'v>(self, scalar: Scalar<'v>, texts: &'v Texts) -> Value<'v> {
         match (self, scalar) {
-            (Self::Plain, scalar) => scalar.into(),
             (Self::MessageId, Scalar::Text(id)) if is_jms_id(id) => Value::Text(id),
             (Self::MessageId, id) => id_text(id, "ID:AMQP_NO_PREFIX:", &texts.message_id),
             (Self::CorrelationId, Scalar::Text(id)) if !has_type(id) => Value::Text(id),

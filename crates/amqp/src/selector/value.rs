@@ -168,6 +168,7 @@ impl Arithmetic {
 }
 
 /// A decimal32, decimal64 or decimal128 (IEEE 754-2008, binary integer encoding) as the nearest double.
+#[cold]
 fn decimal(bytes: &[u8]) -> f64 {
     let (exponent_bits, bias, digits) = match bytes.len() {
         4 => (8, 101, 7),
