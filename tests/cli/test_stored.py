@@ -165,6 +165,26 @@ def test_messages_are_not_deleted_unasked(shop: Obeying) -> None:
     assert declared(shop) == {"default.dead"}
 
 
+def test_with_a_space_go_no_messages_unasked(shop: Obeying) -> None:
+    shop.engine.figures = figures(shop, 2)
+    refused = shop.enmasse("delete", "addressspace", "default")
+    assert refused.exit_code == 5
+    assert refused.stderr == "enmasse: orders holds 2 messages; add --force to delete them too\n"
+    assert shop.enmasse("delete", "addressspace", "default", "--force").exit_code == 0
+    assert declared(shop) == set()
+
+
+def test_a_subscription_is_named_with_its_topic(shop: Obeying) -> None:
+    for words in ("news --type topic", "night --type subscription --topic news"):
+        assert shop.enmasse("create", "address", *words.split()).exit_code == 0
+    listed = shop.enmasse("get", "addresses", "news::night").stdout.splitlines()
+    assert listed[1].split()[:2] == ["news::night", "subscription"]
+    shop.engine.answers = [SliceDone(1, 1)] * 2
+    for name in ("news::night", "night"):
+        assert shop.enmasse("purge", name).stdout == f"1 messages (1 bytes) purged from {name}\n"
+    assert shop.enmasse("delete", "address", "news::night").exit_code == 0
+
+
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1)])
 def test_somebody_at_a_terminal_is_asked(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, answer: str, left: int

@@ -1,10 +1,14 @@
 """What is there without having been declared."""
 
+from collections.abc import Sequence
+
+import pytest
+
 from doubles import TestClock, address, space, user
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.resources import Address, Resource
-from enmasse.resources.address import SERVED_TYPES
+from enmasse.resources.address import SERVED_TYPES, TYPES
 from enmasse.store import MemoryStore
 
 
@@ -19,10 +23,12 @@ def test_there_is_an_address_of_each_type_named_after_it() -> None:
     ]
 
 
-async def test_the_defaults_pass_the_admission() -> None:
+@pytest.mark.parametrize("types", [SERVED_TYPES, TYPES])
+async def test_the_defaults_pass_the_admission(types: Sequence[str]) -> None:
     store = MemoryStore(TestClock())
-    await Admission(store, exposed=False).apply(default_resources())
-    assert len(store.list()) == 1 + len(SERVED_TYPES)
+    admission = Admission(store, exposed=False, served=types)
+    await admission.apply(default_resources(types))
+    assert len(store.list()) == 1 + len(types)
 
 
 async def test_the_default_space_is_added_where_it_is_needed() -> None:

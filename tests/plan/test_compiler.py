@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from doubles import address, queue, space, subscription, topic
+from doubles import address, deadletter, queue, space, subscription, topic
 from enmasse.plan import compile, is_open
-from enmasse.resources import Key, MessagingUser, Resource, parse
+from enmasse.resources import Address, Key, MessagingUser, Resource, parse
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -83,6 +85,39 @@ def test_a_subscription_and_an_address_of_its_full_name_are_not_both_planned() -
     assert compiled.left_out[twin.key].reason == "AddressTaken"
     names = [one.name for one in compiled.plan.spaces[0].addresses]
     assert names == ["news", "news::night"]
+
+
+names = st.sampled_from(["a", "b", "c", "a::b"])
+declared = st.one_of(
+    st.builds(queue, st.just("default.x"), deadletter=names, expiry=names),
+    st.builds(topic, st.just("default.x"), deadletter=names),
+    st.builds(subscription, st.just("default.x"), topic=names, deadletter=names),
+    st.builds(deadletter, st.just("default.x")),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(declared, names), max_size=8))
+def test_whatever_is_declared_the_plan_holds_together(drawn: list[tuple[Address, str]]) -> None:
+    addresses = [
+        one.model_copy(
+            update={"spec": one.spec.model_copy(update={"address": name})}
+        ).with_metadata(name=f"default.x{number}", uid=f"u{number}")
+        for number, (one, name) in enumerate(drawn)
+    ]
+    compiled = compile([space(), *addresses], version=1)
+    planned = compiled.plan.spaces[0].addresses
+    by_name = {one.name: one for one in planned}
+    assert len(by_name) == len(planned)
+    left_out = {one.metadata.uid for one in addresses if one.key in compiled.left_out}
+    assert {one.uid for one in planned} == {one.metadata.uid for one in addresses} - left_out
+    for one in planned:
+        assert all(
+            by_name[name].type == "deadletter" for name in (one.deadletter, one.expiry) if name
+        )
+        if one.redelivery and one.redelivery.attempts:
+            assert one.deadletter, "messages would be given up with nowhere to go"
+        assert (one.subscription is not None) == (one.type == "subscription")
 
 
 def test_of_two_users_of_one_name_the_older_is_let_in() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doubles import address, deadletter, queue, subscription, topic
@@ -70,6 +70,7 @@ def test_the_table_has_every_field_but_those_that_all_have() -> None:
     assert {type_ for types in ALLOWED.values() for type_ in types} <= set(TYPES)
 
 
+@settings(deadline=None)
 @given(type_=st.sampled_from(TYPES), names=st.lists(st.sampled_from(list(ALLOWED)), unique=True))
 def test_a_field_is_allowed_where_the_table_says(type_: str, names: list[str]) -> None:
     expected = {name for name in names if type_ not in ALLOWED[name]}
@@ -84,6 +85,7 @@ def test_a_field_is_allowed_where_the_table_says(type_: str, names: list[str]) -
     assert faults_of(spec_with(type_, names)) == expected
 
 
+@settings(deadline=None)
 @given(type_=st.sampled_from(TYPES), names=st.lists(st.sampled_from(list(ALLOWED)), unique=True))
 def test_what_is_let_in_comes_back_as_it_was(type_: str, names: list[str]) -> None:
     spec = spec_with(type_, names)

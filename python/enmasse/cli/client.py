@@ -71,11 +71,6 @@ class Api:
         path = f"/namespaces/{namespace}/{plural}" if namespace else f"/{plural}"
         return self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
 
-    def get(self, plural: str, namespace: str, name: str, *, statistics: bool = False) -> Document:
-        """Return one resource."""
-        parameters = {"statistics": "true"} if statistics else None
-        return self._ask("GET", _path(plural, namespace, name), parameters=parameters)
-
     def create(self, plural: str, document: Document) -> Document:
         """Create a resource and return it as it is now."""
         namespace = document["metadata"]["namespace"]

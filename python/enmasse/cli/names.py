@@ -1,7 +1,7 @@
 """Names of resources for what people name by address or user name."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from enmasse.base.errors import Code, Missing
@@ -37,10 +37,17 @@ def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) ->
     prefix = f"{space}." if space else ""
     for document in listed:
         own = document["metadata"]["name"]
-        if field and own.startswith(prefix) and document["spec"][field] == name:
+        if field and own.startswith(prefix) and name in called(document, field):
             return document
     for document in listed:
         if document["metadata"]["name"] in (name, prefix + name):
             return document
     where = f" in address space {space!r}" if space else ""
     raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r}{where}")
+
+
+def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    """Return what clients call a resource, best first: a subscription `topic::address` too."""
+    spec = document["spec"]
+    full = (f"{spec['topic']}::{spec[field]}",) if "topic" in spec else ()
+    return (*full, spec[field])

@@ -17,9 +17,9 @@ from enmasse.store import Store
 DEFAULT_SPACE = "default"
 
 
-def default_resources() -> list[Resource]:
+def default_resources(types: Sequence[str] = SERVED_TYPES) -> list[Resource]:
     """Return the space `default` with one address of each type, named after its type."""
-    return [_default_space(), *(_default_address(type_) for type_ in SERVED_TYPES)]
+    return [_default_space(), *(_default_address(type_) for type_ in types)]
 
 
 def with_default_space(resources: Sequence[Resource], store: Store) -> list[Resource]:
@@ -49,5 +49,7 @@ def _default_space() -> AddressSpace:
 def _default_address(type_: str) -> Address:
     return Address(
         metadata=AddressMetadata(name=f"{DEFAULT_SPACE}.{type_}"),
-        spec=AddressSpec(type=type_, address=type_),
+        spec=AddressSpec(
+            type=type_, address=type_, topic="topic" if type_ == "subscription" else None
+        ),
     )

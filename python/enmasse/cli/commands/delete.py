@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Delete an address, a space or a user.")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
+]
 
 
 @app.command()
 def address(
     names: Names,
-    force: Annotated[
-        bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
-    ] = False,
+    force: Force = False,
     space: Space = "default",
     namespace: Namespace = "default",
     data: Data = None,
@@ -44,16 +45,20 @@ def address(
 @app.command()
 def addressspace(
     names: Names,
+    force: Force = False,
     namespace: Namespace = "default",
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Delete address spaces, with all their addresses and users.
+    """Delete address spaces, with all their addresses, the messages in them, and users.
+
+    If there are messages it asks first; without a terminal it deletes nothing, unless --force.
 
     Example: enmasse delete addressspace shop
     """
-    _delete("addressspaces", "", names, "", namespace, (data, server, token_file))
+    place = (data, server, token_file)
+    _delete("addressspaces", "", names, "", namespace, place, force=force)
 
 
 @app.command()
@@ -89,30 +94,35 @@ def _delete(
         listed = api.list(plural, namespace)["items"]
         found = [find(listed, field, name, space) for name in names]
         if not force:
-            _agree(api, found)
+            _agree(api, plural, namespace, found)
         for document in found:
             api.delete(plural, namespace, document["metadata"]["name"])
             print(f"{document['kind']} {document['metadata']['name']} deleted")
 
 
-def _agree(api: "Api", addresses: list[dict[str, Any]]) -> None:
-    """Ask whether the messages of addresses may go, if there are any.
+def _agree(api: "Api", plural: str, namespace: str, found: list[dict[str, Any]]) -> None:
+    """Ask whether the messages of addresses, or of all addresses of spaces, may go.
 
-    Raises: Conflict if nobody is there to be asked.
+    Raises: Conflict if there are some and nobody is there to be asked.
     """
     from enmasse.base.errors import Code, Conflict
     from enmasse.cli.output import can_ask, text
     from enmasse.resources.address_rules import STORED
 
-    for document in addresses:
-        if document["spec"]["type"] not in STORED:
+    names = {document["metadata"]["name"] for document in found}
+
+    def is_meant(one: dict[str, Any]) -> bool:
+        name = one["metadata"]["name"]
+        return (name if plural == "addresses" else name.partition(".")[0]) in names
+
+    listed = found if plural == "addresses" else api.list("addresses", namespace)["items"]
+    if not any(one["spec"]["type"] in STORED for one in listed if is_meant(one)):
+        return
+    for one in api.list("addresses", namespace, statistics=True)["items"]:
+        count = one["status"].get("statistics", {}).get("stored", {}).get("messages", 0)
+        if count == 0 or not is_meant(one):
             continue
-        metadata = document["metadata"]
-        now = api.get("addresses", metadata["namespace"], metadata["name"], statistics=True)
-        count = now["status"].get("statistics", {}).get("stored", {}).get("messages", 0)
-        if count == 0:
-            continue
-        holds = f"{document['spec']['address']} holds {text(count)} messages"
+        holds = f"{one['spec']['address']} holds {text(count)} messages"
         if not can_ask():
             raise Conflict(Code.MESSAGES_STORED, f"{holds}; add --force to delete them too")
         typer.confirm(f"{holds}. Delete them too?", abort=True)

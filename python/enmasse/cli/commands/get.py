@@ -54,10 +54,12 @@ def addresses(
       enmasse get addresses orders --output json
     """
 
+    from enmasse.cli.names import called
+
     def row(one: Document) -> list[object]:
         figures = one["status"].get("statistics", {})
         return [
-            one["spec"]["address"],
+            called(one, "address")[0],
             one["spec"]["type"],
             *_whose(one),
             _state(one),
@@ -199,8 +201,10 @@ class _Listing:
         return document
 
     def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:
+        from enmasse.cli.names import called
+
         own = one["metadata"]["name"]
-        names = {own, own.partition(".")[2], one["spec"].get(self._field or "")}
+        names = {own, own.partition(".")[2], *(called(one, self._field) if self._field else ())}
         return name in {None, *names} and space in {None, own.partition(".")[0]}
 
 
