@@ -125,7 +125,7 @@ async fn open(given: &Options) -> Result<ConnectionHandle<()>, OpenError> {
         builder = builder.sasl_profile(profile);
     }
     if let Some(name) = &given.virtual_host {
-        builder = builder.hostname(name.as_str());
+        builder = builder.hostname(name.as_str()).sasl_hostname(name.as_str());
     }
     if !given.tls {
         return builder.open(format!("amqp://{}:{}", given.host, given.port).as_str()).await;
