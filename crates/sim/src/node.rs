@@ -249,6 +249,14 @@ impl Node {
         }
     }
 
+    /// Nothing is on its way, to it, from it or within it. A slow reader may take long for one long frame.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        let still = |socket: &Socket| socket.up.is_empty() && socket.down.is_empty() && socket.unread.is_empty();
+        self.workers.iter().all(|worker| worker.batches.is_empty() && worker.arrivals.is_empty())
+            && self.sockets.iter().filter(|socket| !socket.is_given_up()).all(still)
+    }
+
     /// The figures of all addresses, of all shards.
     pub(crate) fn figures(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.workers.iter().flat_map(|worker| worker.shard.address_stats())

@@ -15,8 +15,11 @@ use crate::scenario::Scenario;
 
 /// Steps that calming down may take.
 const CALM_STEPS: u32 = 3_000_000;
-/// Steps in which nobody hears anything after which it is over: some half a second, and hundreds of turns for everybody.
+/// Steps in which nobody hears anything after which it may be over: some half a second, and hundreds of turns for
+/// everybody.
 const QUIET_STEPS: u32 = 6_000;
+/// Then it is looked into every so many steps, as a sign of life may be on its way at one time or another.
+const LOOK_STEPS: u32 = 100;
 
 /// What a run came to.
 #[derive(Clone, Debug)]
@@ -150,7 +153,7 @@ impl World {
             self.step(false)?;
             quiet = if self.ledger.events() == events { quiet + 1 } else { 0 };
             events = self.ledger.events();
-            if quiet > 0 && quiet % QUIET_STEPS == 0 && self.is_quiet() {
+            if quiet >= QUIET_STEPS && quiet.is_multiple_of(LOOK_STEPS) && self.is_quiet() {
                 return Ok(());
             }
         }
@@ -171,7 +174,7 @@ impl World {
     }
 
     fn is_quiet(&self) -> bool {
-        self.clients.iter().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
+        self.node.is_idle() && self.clients.iter().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
     }
 
     /// What must hold when nothing happens any more.

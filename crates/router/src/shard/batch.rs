@@ -45,24 +45,77 @@ pub(super) struct DeliveryHead {
 #[derive(Debug)]
 pub(super) enum Entry {
     // to the home of an address
-    Attach { port: PortId, address: Arc<AddressEntry>, role: PortRole },
-    Detach { port: PortId },
-    Credit { port: PortId, limit: u32, drain: bool },
-    Deliver { port: PortId, arrival: ArrivalHead },
-    Outcome { token: u64, outcome: Outcome },
-    Refused { port: PortId, delivery: DeliveryHead },
-    Begun { port: PortId },
-    Stall { port: PortId },
-    Retire { address: AddressKey },
+    Attach {
+        port: PortId,
+        address: Arc<AddressEntry>,
+        role: PortRole,
+    },
+    Detach {
+        port: PortId,
+    },
+    Credit {
+        port: PortId,
+        limit: u32,
+        drain: bool,
+    },
+    Deliver {
+        port: PortId,
+        arrival: ArrivalHead,
+    },
+    Outcome {
+        token: u64,
+        outcome: Outcome,
+    },
+    Refused {
+        port: PortId,
+        delivery: DeliveryHead,
+    },
+    Begun {
+        port: PortId,
+    },
+    Stall {
+        port: PortId,
+    },
+    Retire {
+        address: AddressKey,
+    },
     // to the owner of a port
-    Transfer { port: PortId, delivery: DeliveryHead },
-    Settle { port: PortId, delivery_id: u32, outcome: Outcome },
-    Taken { port: PortId, count: u32 },
-    Open { port: PortId, open: bool },
-    Hold { port: PortId, hold: bool },
-    Drained { port: PortId },
-    Halted { port: PortId },
-    Close { port: PortId, error: Box<Error> },
+    Transfer {
+        port: PortId,
+        delivery: DeliveryHead,
+    },
+    Settle {
+        port: PortId,
+        delivery_id: u32,
+        outcome: Outcome,
+    },
+    Taken {
+        port: PortId,
+        count: u32,
+    },
+    Open {
+        port: PortId,
+        open: bool,
+    },
+    Hold {
+        port: PortId,
+        hold: bool,
+    },
+    Drained {
+        port: PortId,
+    },
+    Halted {
+        port: PortId,
+    },
+    /// the last word about a port that was detached
+    Left {
+        port: PortId,
+    },
+    /// the last word about one that its home detaches
+    Close {
+        port: PortId,
+        error: Box<Error>,
+    },
 }
 
 /// Entries for one other shard, in order.

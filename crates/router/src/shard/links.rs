@@ -267,8 +267,8 @@ impl Shard {
     /// long one cannot go back: it waits here, and its home is told to send no more for now.
     pub(super) fn hand_over(&mut self, port: PortId, delivery: &Delivery<'_>) {
         let Some(state) = self.fabric.ports.get_mut(port) else {
-            // The home knows already that the consumer went; which shard it is, the token tells.
-            let home = delivery.token.map_or(self.fabric.index, home_of_token);
+            // Its home did not know that the consumer went.
+            let Some(home) = self.fabric.ports.left(port) else { return };
             return self.send_back(home, port, delivery);
         };
         let home = state.home;
@@ -299,9 +299,7 @@ impl Shard {
     }
 
     fn send_back(&mut self, home: u16, port: PortId, delivery: &Delivery<'_>) {
-        if home != self.fabric.index {
-            self.fabric.outboxes[home as usize].push_refused(port, delivery);
-        }
+        self.fabric.outboxes[home as usize].push_refused(port, delivery);
     }
 
     pub(super) fn attach_port(&mut self, port: PortId, home: u16, entry: &Arc<AddressEntry>, role: PortRole) {
@@ -319,13 +317,14 @@ impl Shard {
             self.fabric.link_held(gone.conn, gone.link, false);
         }
         let home = gone.home;
+        self.fabric.late.forget(port);
         if home == self.fabric.index {
             self.router.detach(port, &mut self.fabric);
+            self.fabric.ports.remove(port);
         } else {
             self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+            self.fabric.ports.leave(port);
         }
-        self.fabric.late.forget(port);
-        self.fabric.ports.remove(port);
     }
 
     /// A link has gone. What it was sent and did not settle counts as a failed delivery (`contracts.md` 7).

@@ -316,7 +316,10 @@ impl Shard {
             Entry::Taken { port, count } => fabric.taken(*port, *count),
             Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
-            Entry::Detach { port } => router.detach(*port, fabric),
+            Entry::Detach { port } => {
+                router.detach(*port, fabric);
+                fabric.outboxes[port.shard as usize].push(Entry::Left { port: *port });
+            }
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
             Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
@@ -325,6 +328,7 @@ impl Shard {
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
             Entry::Halted { port } => self.halted(*port),
+            Entry::Left { port } => drop(fabric.ports.remove(*port)),
             Entry::Close { port, error } => fabric.close(*port, error),
         }
     }

@@ -1,5 +1,6 @@
 //! Ports: each is one link's place at one address. A slot is used again with the next generation, so that what
-//! is still on the way to the old port is recognised and dropped.
+//! is still on the way to the old port is recognised and dropped. One whose address lives elsewhere is used again
+//! only after the last word from there: what is on its way to it until then goes back, and is known there.
 
 use crate::core::{AddressKey, PortId};
 
@@ -32,6 +33,8 @@ pub(super) struct Port {
 struct Slot {
     generation: u16,
     port: Option<Port>,
+    /// of a port that was left: where its last word comes from
+    left: Option<u16>,
 }
 
 /// The ports of one shard.
@@ -84,15 +87,29 @@ impl Ports {
         self.slots.iter().filter_map(|slot| slot.port.as_ref())
     }
 
+    /// The link has left the port; its home has yet to say its last word to it.
+    pub(super) fn leave(&mut self, id: PortId) -> Option<Port> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        let port = if slot.generation == id.generation { slot.port.take() } else { None };
+        slot.left = slot.left.or(port.map(|port| port.home));
+        port
+    }
+
+    /// The home of a port that was left, until its last word.
+    pub(super) fn left(&self, id: PortId) -> Option<u16> {
+        self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?.left
+    }
+
+    /// Nothing is on its way to the port any more.
     pub(super) fn remove(&mut self, id: PortId) -> Option<Port> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
             return None;
         }
-        let port = slot.port.take()?;
         slot.generation = slot.generation.wrapping_add(1);
+        slot.left = None;
         self.free.push(id.index);
-        Some(port)
+        slot.port.take()
     }
 }
 
@@ -110,5 +127,19 @@ mod tests {
         assert!(ports.get(old).is_none());
         assert!(ports.remove(old).is_none());
         assert_eq!(ports.get(new).map(|port| port.link), Some(8));
+    }
+
+    #[test]
+    fn a_slot_is_used_again_after_the_last_word() {
+        let mut ports = Ports::new(3);
+        let left = ports.insert(1, 2, AddressKey(9), 1);
+        assert_eq!(ports.leave(left).map(|port| port.home), Some(1));
+        assert!(ports.get(left).is_none() && ports.leave(left).is_none());
+        assert_eq!(ports.left(left), Some(1));
+        assert_ne!(ports.insert(7, 8, AddressKey(9), 1).index, left.index);
+        assert!(ports.remove(left).is_none());
+        assert_eq!(ports.insert(7, 8, AddressKey(9), 1).index, left.index);
+        ports.remove(left);
+        assert_ne!(ports.insert(7, 8, AddressKey(9), 1).index, left.index, "free once");
     }
 }

@@ -145,6 +145,25 @@ fn a_consumer_that_goes_leaves_failed_deliveries() {
 }
 
 #[test]
+fn what_was_on_its_way_to_a_link_that_went_goes_to_the_one_that_follows() {
+    for (shards, producer, consumer) in LAYOUTS.into_iter().filter(|(shards, ..)| *shards > 1) {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let out = net.sender(sender, Some("anycast"));
+        let into = net.receiver(receiver, "anycast", 2);
+        let _other = net.receiver(sender, "anycast", 0);
+        net.at_once(|net| {
+            net.send(sender, out, b"settled", true);
+            net.send(sender, out, b"unsettled", false);
+            net.detach(receiver, into);
+            net.receiver(receiver, "anycast", 2);
+        });
+        let (outcomes, messages) = (net.outcomes(sender), net.messages(receiver));
+        assert_eq!((messages.len(), outcomes.len()), (2, 0), "{messages:?} {outcomes:?}");
+    }
+}
+
+#[test]
 fn multicast_copies_to_each() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);

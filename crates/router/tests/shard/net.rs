@@ -49,6 +49,7 @@ pub(crate) struct Net {
     /// the most output of one connection that was ever seen
     pub(crate) output_max_bytes: usize,
     now: Time,
+    paused: bool,
 }
 
 /// A seeded generator, so that every run is the same.
@@ -84,6 +85,7 @@ impl Net {
             removed: Vec::new(),
             output_max_bytes: 0,
             now: Time::ZERO,
+            paused: false,
         }
     }
 
@@ -271,9 +273,17 @@ impl Net {
         })
     }
 
+    /// What is done here is done before anybody hears of any of it.
+    pub(crate) fn at_once(&mut self, what: impl FnOnce(&mut Self)) {
+        self.paused = true;
+        what(self);
+        self.paused = false;
+        self.run();
+    }
+
     /// Lets everything be said until nobody has anything to say.
     pub(crate) fn run(&mut self) {
-        loop {
+        while !self.paused {
             let mut moved = false;
             for client in &mut self.clients {
                 moved |= client.speak(self.now);
