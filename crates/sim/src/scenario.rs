@@ -128,7 +128,7 @@ impl Scenario {
     pub(crate) fn target(&self, random: &mut Random) -> String {
         let declared = random.pick(&self.addresses);
         match declared.kind {
-            AddressKind::Anycast => declared.name.to_owned(),
+            AddressKind::Anycast | AddressKind::Stored => declared.name.to_owned(),
             AddressKind::Multicast => format!("{}{}", declared.name, random.pick(&["", "", "/x", "/y", "/x/z"])),
         }
     }
@@ -146,7 +146,7 @@ impl Scenario {
     #[must_use]
     pub(crate) fn resolve(&self, name: &str) -> Option<&Declared> {
         let covers = |declared: &&Declared| match declared.kind {
-            AddressKind::Anycast => declared.name == name,
+            AddressKind::Anycast | AddressKind::Stored => declared.name == name,
             AddressKind::Multicast => {
                 name.strip_prefix(declared.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
@@ -166,6 +166,7 @@ impl Scenario {
             let kind = match declared.kind {
                 AddressKind::Anycast => AddressType::Anycast,
                 AddressKind::Multicast => AddressType::Multicast,
+                AddressKind::Stored => AddressType::Queue,
             };
             life.map(|life| Address {
                 limits: AddressLimits { link_capacity: declared.capacity, ..AddressLimits::default() },

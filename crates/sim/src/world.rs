@@ -196,7 +196,7 @@ impl World {
         for (space, name, credit) in self.clients.iter().flat_map(Client::windows) {
             let Some(declared) = self.scenario.resolve(name) else { continue };
             let wanted = |source: &str| match declared.kind {
-                AddressKind::Anycast => source == name,
+                AddressKind::Anycast | AddressKind::Stored => source == name,
                 AddressKind::Multicast => covers(source, name),
             };
             let open = sources.iter().any(|(other, source)| *other == space && wanted(source));
