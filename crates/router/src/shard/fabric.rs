@@ -9,7 +9,7 @@ use super::OUTPUT_HIGH_BYTES;
 use super::batch::{Batch, Entry};
 use super::conn::{Conn, Link};
 use super::late::{LateParts, PIECE_BYTES};
-use super::ports::Ports;
+use super::ports::{Port, Ports};
 use crate::core::{Delivery, Links, PortId};
 
 pub(super) struct Fabric {
@@ -73,6 +73,11 @@ impl Fabric {
         }
     }
 
+    fn is_anonymous(&self, port: &Port) -> bool {
+        let link = self.conns.get(port.conn as usize).and_then(|conn| conn.links.get(port.link as usize));
+        matches!(link, Some(Link::Anonymous(_)))
+    }
+
     /// A long delivery of an address that is gone ends on a link that listens to others, too: they may go on.
     fn break_off(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
@@ -127,7 +132,7 @@ impl Fabric {
             state.starved |= error == SendError::Unsettled;
             return false;
         }
-        port.sending = delivery.more;
+        port.sending = more;
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
         } else if !more && state.is_shared(port.link) {
@@ -236,7 +241,14 @@ impl Links for Fabric {
             return;
         }
         self.late.forget(port);
-        let Some(gone) = self.ports.remove(port) else { return };
+        let Some(gone) = self.ports.get(port).copied() else { return };
+        // What an anonymous link has sent on is answered still, and only then the last word said.
+        let answered = gone.home == self.index || !self.is_anonymous(&gone);
+        if answered {
+            self.ports.remove(port);
+        } else {
+            self.outboxes[gone.home as usize].push(Entry::Detach { port });
+        }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);
         match state.links.get_mut(gone.link as usize) {

@@ -2,7 +2,7 @@
 
 use enmasse_amqp::types::condition;
 
-use crate::net::{Heard, Net};
+use crate::net::{Heard, Net, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 /// The open space with one more multicast address.
@@ -92,4 +92,19 @@ fn a_link_that_came_to_a_deleted_address_by_another_shard_is_closed_all_the_same
         let error = net.detached(there).expect("nothing is left to receive from");
         assert!([condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition), "{error:?}");
     }
+}
+
+#[test]
+fn what_an_anonymous_link_sent_on_to_a_deleted_address_is_answered() {
+    let mut net = Net::new(2, &with_other("1"));
+    let (receiver, sender) = (pinned(&mut net, 0), pinned(&mut net, 1));
+    net.receiver(receiver, "other", 10);
+    let out = net.sender(sender, None);
+    net.send(sender, out, &message_to("other", None, b"opens the way"), true);
+    net.at_once(|net| {
+        net.plan(OPEN_SPACE);
+        net.take_over(0);
+        net.send(sender, out, &message_to("other", None, b"too late"), false);
+    });
+    assert_eq!(net.outcomes(sender).len(), 1);
 }
