@@ -72,12 +72,16 @@ tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_docs.py
 
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
-	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 $(CARGO) test --release --locked $(CRATES)
+	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 ENMASSE_CRASH_RUNS=1000 \
+	  $(CARGO) test --release --locked $(CRATES)
 	$(BIN)/pytest $(T) $(ARGS)
 
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
 	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client
 	$(BIN)/python bench/run.py $(ARGS)
+
+bench-journal: ## commits of the journal beside bare writes and syncs, and how long it takes to open
+	$(CARGO) run --release --locked -p enmasse-journal-bench -- $(ARGS)
 
 docs: $(STAMPS)/dev ## build the documentation into site/
 	rm -rf site && $(BIN)/zensical build --strict

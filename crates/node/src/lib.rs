@@ -9,6 +9,7 @@
 mod accept;
 mod checks;
 mod config;
+mod disk;
 mod error;
 mod events;
 mod mailbox;
@@ -26,6 +27,7 @@ mod transport;
 mod worker;
 
 pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};
 pub use node::{Applied, Node};

@@ -83,7 +83,10 @@ pub struct Figures {
     pub spares: u64,
     /// Bytes of all segments with records.
     pub used_bytes: u64,
-    /// Bytes of messages that are alive.
+    /// Messages that are alive, counted once for each queue that has them.
+    pub alive_messages: u64,
+    /// Bytes that are needed: of those messages (once for each queue, yet never more than their segment has), and of
+    /// state and removals where they fill a segment.
     pub alive_bytes: u64,
     /// Records appended since the log was opened.
     pub records: u64,

@@ -7,7 +7,8 @@
 //!   names the place again when it removes it ([`Removal`]).
 //! - The *owner* is one thread of the node with the [`Log`]: it takes all batches that have come, [`Log::append`]s each,
 //!   [`Log::sync`]s once, and sends the batches back. That is group commit without a timer: while one sync runs, the next
-//!   batches come together. Then one [`Log::turn`], which gives space back.
+//!   batches come together. Then one [`Log::turn`], which gives space
+//!   back; [`Log::rest`] when nothing has come for a while.
 //! - A [`Reader`] reads bodies by their places, from any thread.
 //! - [`Disk`] is all the log knows of files.
 //!

@@ -73,6 +73,15 @@ pub struct Log<D> {
     compacting: Option<u32>,
 }
 
+impl<D> std::fmt::Debug for Log<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let active = self.active.as_ref().map(|active| active.number);
+        let mut log = f.debug_struct("Log");
+        log.field("active", &active).field("spares", &self.spares).field("segments", &self.space.segments);
+        log.field("stopped", &self.stopped).finish_non_exhaustive()
+    }
+}
+
 impl<D: Disk> Log<D> {
     /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full segments and the
     /// records of the last one; bodies only there.
@@ -141,6 +150,12 @@ impl<D: Disk> Log<D> {
         Reader::new(Arc::clone(&self.disk), self.secret)
     }
 
+    /// The disk it lies on.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// Why nothing is taken any more, if so.
     #[must_use]
     pub fn stopped(&self) -> Option<&str> {
@@ -152,7 +167,9 @@ impl<D: Disk> Log<D> {
     pub fn figures(&self) -> Figures {
         let (used_bytes, alive_bytes) = self.space.totals();
         let segments = self.space.segments.len() as u64;
-        Figures { segments, spares: self.spares.len() as u64, used_bytes, alive_bytes, ..self.figures }
+        let alive_messages = self.space.segments.values().map(|segment| segment.messages).sum();
+        let spares = self.spares.len() as u64;
+        Figures { segments, spares, used_bytes, alive_messages, alive_bytes, ..self.figures }
     }
 
     /// Write a batch. It counts once `sync` has returned; its messages have their places from now on.
@@ -256,14 +273,19 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Say on disk how far the log is durable, if nothing else will: without it, damage to the last records before an
-    /// idle time would look like an unfinished write. Costs no sync.
-    pub(super) fn mark(&mut self) -> Result<bool, Refused> {
+    /// Say on disk how far the log is durable. To be called when nothing has come for a while (a second, say): the next
+    /// batch would say it too, but until it comes, damage to the last records would look like an unfinished write. Costs
+    /// a small write and no sync.
+    ///
+    /// # Errors
+    /// `Stopped` when the disk fails.
+    pub fn rest(&mut self) -> Result<(), Refused> {
+        self.check()?;
         let secret = self.secret;
         let dirty = self.dirty;
-        let Some(active) = self.active.as_mut() else { return Ok(false) };
+        let Some(active) = self.active.as_mut() else { return Ok(()) };
         if dirty || active.marked == active.end || active.room() < 64 {
-            return Ok(false);
+            return Ok(());
         }
         let mut batch = Batch::new();
         batch.push(Kind::Mark, 0, 0, |_| {}, &[]);
@@ -272,7 +294,7 @@ impl<D: Disk> Log<D> {
         active.end += batch.bytes.len() as u32;
         active.marked = active.end;
         active.index.extend_from_slice(&batch.index);
-        written.map(|()| true).map_err(|fault| self.stop("a write failed", &fault))
+        written.map_err(|fault| self.stop("a write failed", &fault))
     }
 
     fn number(&mut self) -> u32 {

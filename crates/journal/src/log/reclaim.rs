@@ -13,8 +13,8 @@ use super::wire::Take;
 
 impl<D: Disk> Log<D> {
     /// One step of the work that can wait: letting a segment go, writing again what a segment must not take with it,
-    /// making a spare. To be called after each `sync`, and when idle as long as it says that it did something; a step
-    /// takes some milliseconds at most for segments of the usual size.
+    /// making a spare. To be called after each `sync`, and when idle, with a `sync` before each, as long as it says that
+    /// it did something. A step takes some milliseconds for segments of the usual size.
     ///
     /// # Errors
     /// `Stopped` when the disk fails. A full disk is no error here: the step is left for later.
@@ -33,7 +33,7 @@ impl<D: Disk> Log<D> {
                 added => added.map(|()| true),
             };
         }
-        self.mark()
+        Ok(false)
     }
 
     /// Let a segment go in which no message is alive, now or after what it still holds has been written again.
@@ -46,6 +46,9 @@ impl<D: Disk> Log<D> {
         let mut batch = Batch::new();
         if let Err(fault) = self.carry(number, &mut batch) {
             return Err(self.stop("a segment cannot be read to be let go", &fault));
+        }
+        if !self.space.get(number).is_worth_carrying((batch.bytes.len() + batch.index.len()) as u64) {
+            return Ok(true);
         }
         match self.append(&mut batch) {
             Ok(()) => {}

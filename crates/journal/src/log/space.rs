@@ -2,12 +2,14 @@
 //!
 //! A segment may go when no message in it is alive and nothing else in it is needed. Needed are: removals whose messages
 //! still lie in an older segment (without them the messages would be back after a restart), the newest value of each
-//! state, declarations. Such records are small, and the log writes them again (`carry`) to let the segment go. A copy
-//! takes the place of a message in an older segment, so a segment with copies waits for the ones they came from.
+//! state, declarations. Such records are small, and the log writes them again (`carry`) to let the segment go, unless they
+//! are half of it. A copy takes the place of a message in an older segment, so a segment with copies waits for the ones
+//! they came from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::Freed;
+use super::segment::BLOCK_BYTES;
 
 /// One segment.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +30,32 @@ pub(super) struct Segment {
     pub(super) copies_from: BTreeSet<u32>,
     /// What it still holds has been written again, and waits for a sync.
     pub(super) carried: bool,
+    /// No message is alive in it, but so much else that it stays for now: how many bytes, and its weight then.
+    dense: Option<(u64, u64)>,
 }
 
 impl Segment {
     fn alive(&self) -> u64 {
-        self.bytes.min(self.size)
+        let needed = self.dense.map_or(0, |(bytes, _)| bytes);
+        (self.bytes + needed).min(self.size)
+    }
+
+    /// Grows with what keeps it besides messages.
+    fn weight(&self) -> u64 {
+        self.facts + self.removes_in.len() as u64
+    }
+
+    /// So many bytes of it are needed: worth writing again, or to be left until much less is?
+    pub(super) fn is_worth_carrying(&mut self, bytes: u64) -> bool {
+        // Two of them must fit one, or the log would write them again and again.
+        let worth = bytes * 2 + 2 * BLOCK_BYTES as u64 <= self.size;
+        self.dense = (!worth).then(|| (bytes, self.weight()));
+        worth
+    }
+
+    /// It is known to hold too much to be written again.
+    fn stays(&self) -> bool {
+        self.dense.is_some_and(|(_, weight)| self.weight() * 4 > weight * 3)
     }
 }
 
@@ -99,7 +122,7 @@ impl Space {
     /// The oldest segment but `active` in which no message is alive and that waits for no other one.
     pub(super) fn emptied(&self, active: Option<u32>) -> Option<u32> {
         let empty = |(&number, segment): (&u32, &Segment)| {
-            let waits = segment.messages > 0 || !segment.copies_from.is_empty();
+            let waits = segment.messages > 0 || !segment.copies_from.is_empty() || segment.stays();
             (Some(number) != active && !waits).then_some(number)
         };
         self.segments.iter().find_map(empty)

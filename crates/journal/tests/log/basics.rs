@@ -241,6 +241,6 @@ fn another_format_is_refused() {
     assert_eq!(log.figures().segments, 1);
     // Both copies of the header say version 3.
     assert!(disk.flip(segment, 8, 1) && disk.flip(segment, 2048 + 8, 1));
-    let refused = Log::open(disk, config()).err().expect("it is refused");
+    let refused = Log::open(disk, config()).expect_err("it is refused");
     assert_eq!(refused, OpenError::Version { segment, found: 3, known: 1 });
 }

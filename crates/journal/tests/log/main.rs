@@ -1,3 +1,7 @@
 //! The segment log as its owner and its shards use it, on a simulated disk.
 
 mod basics;
+mod crash;
+mod garbage;
+mod history;
+mod shard;

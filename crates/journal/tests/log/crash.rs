@@ -1,0 +1,202 @@
+//! Seeded crashes: whatever the disk does, the log is what was said up to some point at or after the last
+//! acknowledgement; groups are whole; a flipped bit costs at most the body it is in.
+//!
+//! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
+use enmasse_journal::log::{Config, Disk, Log, Recovered, Refused};
+
+use crate::history::{Contents, Said};
+use crate::shard::{Known, Shard};
+
+const RUNS: u64 = 100;
+const SEGMENT_BYTES: u32 = 16 << 10;
+
+pub(crate) fn config() -> Config {
+    Config { segment_bytes: SEGMENT_BYTES, slack_segments: 3, secret: 0xC0FFEE, ..Config::default() }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_any_crash() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let runs = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
+    let first = number("ENMASSE_CRASH_SEED").unwrap_or(1);
+    let mut crashes = 0;
+    for seed in first..first + runs {
+        let told = std::panic::catch_unwind(|| live(seed));
+        match told {
+            Ok(lived) => crashes += lived,
+            Err(panic) => {
+                eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("{runs} seeds, {crashes} crashes");
+}
+
+/// A log's life with some crashes; gives how many.
+fn live(seed: u64) -> u64 {
+    let mut dice = Dice::new(seed);
+    let sector_bytes = if dice.percent(50) { 512 } else { 4096 };
+    let disk = Arc::new(SimulatedDisk::new(sector_bytes, seed));
+    let mut shard = Shard::new(disk, dice.any());
+    let crashes = 2 + dice.below(4);
+    let mut flipped = BTreeSet::new();
+    for _ in 0..crashes {
+        trouble(&shard, &mut dice);
+        let steps = 20 + dice.below(300);
+        let alive = (0..steps).all(|_| shard.step());
+        if alive {
+            check_alive(&mut shard, &mut dice);
+        } else {
+            check_stopped(&mut shard);
+        }
+        shard = crash(shard, &mut dice, &mut flipped);
+    }
+    crashes
+}
+
+/// What will go wrong.
+fn trouble(shard: &Shard, dice: &mut Dice) {
+    let disk = shard.disk();
+    match dice.below(10) {
+        0..3 => disk.cut_after(dice.below(150)),
+        3 => disk.fail(Call::Sync, dice.below(50)),
+        4 => disk.fail(Call::Write, dice.below(80)),
+        5 => disk.fail(Call::Create, dice.below(4)),
+        6 => disk.fail(Call::SyncFolder, dice.below(8)),
+        7 => disk.set_capacity_bytes(u64::from(SEGMENT_BYTES) * (4 + dice.below(8))),
+        _ => {}
+    }
+}
+
+fn check_alive(shard: &mut Shard, dice: &mut Dice) {
+    assert_eq!(shard.log.figures().alive_messages, shard.known.len() as u64, "the count of what is alive is wrong");
+    shard.read(0, usize::MAX);
+    if dice.percent(30) && shard.settle().is_ok() {
+        let figures = shard.log.figures();
+        let bound = figures.alive_bytes * 2 + 5 * u64::from(SEGMENT_BYTES);
+        assert!(figures.used_bytes <= bound, "too much is kept: {figures:?} {:?}", shard.log);
+    }
+}
+
+/// A log that has stopped takes nothing and still reads.
+fn check_stopped(shard: &mut Shard) {
+    assert!(shard.log.stopped().is_some());
+    assert!(matches!(shard.log.sync(), Err(Refused::Stopped(_))));
+    assert!(matches!(shard.log.turn(), Err(Refused::Stopped(_))));
+    shard.read(0, usize::MAX);
+}
+
+fn crash(shard: Shard, dice: &mut Dice, flipped: &mut BTreeSet<u32>) -> Shard {
+    let killed = dice.percent(25);
+    let disk = if killed { shard.disk().as_seen() } else { shard.disk().crashed(dice.any()) };
+    let flips = if dice.percent(50) { flip(&disk, dice, flipped) } else { Vec::new() };
+    disk.set_capacity_bytes(u64::MAX);
+    let disk = Arc::new(disk);
+    if dice.percent(20) {
+        // Opening can fail half way too.
+        disk.cut_after(dice.below(6));
+        let _ = Log::open(Arc::clone(&disk), config()).expect("reading works");
+        let disk = Arc::new(disk.crashed(dice.any()));
+        return reopen(shard, disk, &flips);
+    }
+    let whole = killed && shard.log.stopped().is_none() && flips.is_empty();
+    let said = shard.pending.len();
+    let contents = shard.contents.clone();
+    let next = reopen(shard, disk, &flips);
+    assert!(!whole || next.acknowledged == contents, "of {said} groups that were written some are missing");
+    next
+}
+
+/// Flip a bit in some segments, in each at most once in its life.
+fn flip(disk: &SimulatedDisk, dice: &mut Dice, flipped: &mut BTreeSet<u32>) -> Vec<(u32, u64)> {
+    let mut flips = Vec::new();
+    for _ in 0..=dice.below(3) {
+        let segments = disk.list().expect("the folder can be read");
+        let Some(&segment) = segments.get(dice.below(segments.len() as u64) as usize) else { continue };
+        let Some(bytes) = disk.bytes(segment) else { continue };
+        let byte = dice.below(bytes.len() as u64);
+        if !bytes.is_empty() && flipped.insert(segment) && disk.flip(segment, byte, dice.below(8) as u8) {
+            flips.push((segment, byte));
+        }
+    }
+    flips
+}
+
+/// Open the log and hold what is found against what was said.
+fn reopen(before: Shard, disk: Arc<SimulatedDisk>, flips: &[(u32, u64)]) -> Shard {
+    let (log, recovered) = Log::open(disk, config()).expect("reading works");
+    assert_eq!(log.stopped(), None);
+    let found = Contents::found(&recovered);
+    let mut expected = before.acknowledged.clone();
+    let mut differences = vec![expected.difference(&found)];
+    for group in &before.pending {
+        if differences.last() == Some(&None) {
+            break;
+        }
+        expected.apply(group);
+        differences.push(expected.difference(&found));
+    }
+    assert_eq!(
+        differences.last(),
+        Some(&None),
+        "found is not what was said at any time: {differences:?}, {:?}",
+        recovered.gaps
+    );
+    assert_eq!(recovered.gaps, [], "everything that was flipped can be mended or named");
+    next_life(before, log, &recovered, found, flips)
+}
+
+fn next_life(
+    before: Shard,
+    log: Log<SimulatedDisk>,
+    recovered: &Recovered,
+    found: Contents,
+    flips: &[(u32, u64)],
+) -> Shard {
+    let mut contents: BTreeMap<(u32, u64), _> =
+        before.known.iter().map(|(&target, known)| (target, known.content)).collect();
+    for said in before.pending.iter().flatten() {
+        if let Said::Message { targets, content } = said {
+            contents.extend(targets.iter().map(|(queue, seq, _)| ((*queue, *seq), *content)));
+        }
+    }
+    contents.extend(before.contents_of_gone.iter().map(|(&target, &content)| (target, content)));
+    let mut known = BTreeMap::new();
+    let mut broken = before.broken;
+    for queue in &recovered.queues {
+        for message in queue.messages() {
+            let target = (queue.queue, message.seq);
+            let place = message.place;
+            let within = |&&(segment, byte): &&(u32, u64)| {
+                segment == place.segment && (place.offset.into()..u64::from(place.offset + place.len)).contains(&byte)
+            };
+            if flips.iter().any(|flip| within(&flip)) {
+                broken.insert(target);
+            }
+            assert!(!message.damaged || broken.contains(&target), "{target:?} is called damaged");
+            assert!(message.seq < queue.next_seq);
+            known.insert(target, Known { place, content: contents[&target] });
+        }
+        assert!(queue.queue < recovered.next_queue);
+    }
+    assert_eq!(log.figures().alive_messages, known.len() as u64);
+    assert_eq!(found.messages(), known.len());
+    let shard = Shard {
+        log,
+        known,
+        broken,
+        acknowledged: found.clone(),
+        contents: found,
+        pending: Vec::new(),
+        contents_of_gone: BTreeMap::new(),
+        ..before
+    };
+    shard.read(0, usize::MAX);
+    shard
+}
