@@ -44,6 +44,7 @@ impl Queue {
         let mut entry = record.entry();
         entry.set(Mark::Keyed, record.key.is_some());
         entry.set(Mark::Timed, record.due.is_some());
+        entry.set(Mark::Unseen, record.due.is_some());
         if let Some(group) = record.group.filter(|_| self.settings.grouping != Grouping::Off) {
             entry.group = self.groups.join(group.digest, record.priority.get(), at);
         }
@@ -79,14 +80,12 @@ impl Queue {
             return false;
         };
         entry.place = place;
-        let (timed, expires) = (entry.has(Mark::Timed), entry.expires());
+        let timed = entry.has(Mark::Timed);
+        entry.set(Mark::Unseen, timed);
         self.figures.enqueued += 1;
         self.seen.commit(at);
         if timed {
-            self.step(at, Step::Schedule);
-            if expires != 0 {
-                self.index.note_expiry(at, expires);
-            }
+            self.await_time(at, Step::Schedule);
             return true;
         }
         self.step(at, Step::Commit);

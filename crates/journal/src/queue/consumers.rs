@@ -254,8 +254,18 @@ impl Consumers {
         }
     }
 
+    /// Consumers of that name look before they take from now on.
+    pub(super) fn make_walkers(&mut self, name: u64) {
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            if slot.consumer.as_ref().is_some_and(|consumer| consumer.name == name) {
+                self.make_walker(ConsumerId(slot.generation << SLOT_BITS | index as u32));
+            }
+        }
+    }
+
     /// A consumer turns from one that takes whatever comes into one that walks.
-    pub(super) fn make_walker(&mut self, id: ConsumerId) {
+    fn make_walker(&mut self, id: ConsumerId) {
         let Some(consumer) = self.get_mut(id) else { return };
         if consumer.walker.is_some() {
             return;

@@ -127,12 +127,14 @@ impl Queue {
         Some(name)
     }
 
-    /// The consumer that holds a message does not get it again: from now on it looks before it takes.
+    /// Consumers of that name do not get the message again: from now on they look before they take.
     pub(super) fn bar(&mut self, at: u64, name: u64) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.set(Mark::Barred, true);
-        let id = ConsumerId(entry.holder);
+        let is_new = !self.barred.knows(name);
         self.barred.bar(at, name);
-        self.consumers.make_walker(id);
+        if is_new {
+            self.consumers.make_walkers(name);
+        }
     }
 }

@@ -59,11 +59,11 @@ pub(super) const fn follows(state: State, step: Step) -> Option<State> {
     use State::{Acquired, Delayed, Expired, Leaving, Offered, Retiring, Scheduled, Waiting};
     Some(match (state, step) {
         (Offered, Step::Commit) => Waiting,
-        (Offered, Step::Schedule) => Scheduled,
+        (Offered | Leaving, Step::Schedule) => Scheduled,
         (Scheduled | Delayed, Step::Due) => Waiting,
         (Waiting, Step::Acquire) => Acquired,
         (Acquired | Retiring | Leaving, Step::Return) => Waiting,
-        (Acquired | Retiring, Step::Delay) => Delayed,
+        (Acquired | Retiring | Leaving, Step::Delay) => Delayed,
         (Acquired, Step::Retire) => Retiring,
         (Retiring, Step::Unretire) => Acquired,
         (Waiting | Scheduled | Delayed | Acquired | Retiring | Expired, Step::Divert) => Leaving,
@@ -90,8 +90,12 @@ pub(super) enum Mark {
     Renamed = 10,
     /// ends its group's binding
     ClosesGroup = 11,
-    /// has a time of delivery that has not come
+    /// the timers have an entry for it
     Timed = 12,
+    /// its time came while it was leaving
+    Missed = 13,
+    /// it could not be had yet: its time of delivery has not come
+    Unseen = 14,
 }
 
 /// What the index keeps of a message.

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::effect::{Cause, Effect, Item, Outcome, Target};
-use super::entry::{Seq, State, Step};
+use super::entry::{Mark, Seq, State, Step};
 
 impl Queue {
     /// A consumer has said what becomes of a message it holds. `false`: it holds none of that name.
@@ -71,14 +71,30 @@ impl Queue {
         item
     }
 
-    /// The other address would not have a diverted message: it waits here again, at its place.
+    /// The other address would not have a diverted message: it waits here again, at its place. One that waited for its
+    /// time goes on doing so.
     pub fn stay(&mut self, seq: Seq) -> bool {
         if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Leaving) {
             return false;
         }
-        self.step(seq.0, Step::Return);
-        self.appear(seq.0);
+        self.wait_on(seq.0);
         true
+    }
+
+    /// It waits as it did before it was to leave.
+    fn wait_on(&mut self, at: u64) {
+        let Some(entry) = self.index.get_mut(at) else { return };
+        let missed = entry.has(Mark::Missed);
+        entry.set(Mark::Missed, false);
+        let step = if entry.has(Mark::Unseen) { Step::Schedule } else { Step::Delay };
+        if !missed && !entry.has(Mark::Timed) {
+            self.step(at, Step::Return);
+            return self.appear(at);
+        }
+        self.await_time(at, step);
+        if missed {
+            self.timers.push(0, at);
+        }
     }
 
     fn fail(&mut self, now: u64, at: u64, sink: &mut impl FnMut(Effect)) {
@@ -96,21 +112,14 @@ impl Queue {
         let delay = self.settings.redelivery.delay_after(failures);
         let due = (delay > 0).then(|| now.saturating_add(delay));
         match due {
-            Some(due) => self.delay(at, due),
+            Some(due) => {
+                self.await_time(at, Step::Delay);
+                self.timers.push(due, at);
+            }
             None => self.put_back(now, at, sink),
         }
         if let Some(item) = self.item(at) {
             sink(Effect::Retry { item, due });
-        }
-    }
-
-    fn delay(&mut self, at: u64, due: u64) {
-        self.step(at, Step::Delay);
-        self.disappear(at);
-        self.timers.push(due, at);
-        let expires = self.index.get(at).map_or(0, |entry| entry.expires());
-        if expires != 0 {
-            self.index.note_expiry(at, expires);
         }
     }
 

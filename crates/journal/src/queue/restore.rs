@@ -58,10 +58,7 @@ impl Queue {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.place = restored.place;
         if restored.record.due.is_some() {
-            self.step(at, Step::Schedule);
-            if let Some(expires) = restored.record.expires {
-                self.index.note_expiry(at, expires);
-            }
+            self.await_time(at, Step::Schedule);
         } else {
             self.step(at, Step::Commit);
             self.appear(at);

@@ -58,21 +58,35 @@ impl Queue {
         }
     }
 
+    /// A message cannot be had before a time for which there is a timer.
+    pub(super) fn await_time(&mut self, at: u64, step: Step) {
+        self.step(at, step);
+        self.disappear(at);
+        let Some(entry) = self.index.get_mut(at) else { return };
+        let expires = entry.expires();
+        entry.set(Mark::Timed, true);
+        if expires != 0 {
+            self.index.note_expiry(at, expires);
+        }
+    }
+
     fn come_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.set(Mark::Timed, false);
+        entry.set(Mark::Missed, entry.state() == State::Leaving);
         match entry.state() {
             State::Delayed => {
                 self.step(at, Step::Due);
                 self.appear(at);
             }
             State::Scheduled => {
+                entry.set(Mark::Unseen, false);
                 let at = self.move_to_end(at);
                 self.step(at, Step::Due);
                 self.appear(at);
                 self.make_room(at, sink);
             }
-            // Not committed yet: it can be had as soon as it is.
+            // Not committed yet, or leaving: it can be had as soon as it is committed, or stays.
             _ => {}
         }
     }
@@ -98,14 +112,9 @@ impl Queue {
 
     /// Timers of messages that were purged or moved are dropped once they are the most.
     fn forget_stale_timers(&mut self) {
-        let timed =
-            [State::Scheduled, State::Delayed, State::Offered].map(|state| self.depth_in(state)).iter().sum::<u64>();
-        if self.timers.heap.len() as u64 > 2 * timed + 1024 {
+        if self.timers.heap.len() > 2 * self.len() + 1024 {
             let index = &self.index;
-            let is_timed = |at: u64| {
-                let state = index.get(at).map(|entry| entry.state());
-                matches!(state, Some(State::Scheduled | State::Delayed | State::Offered))
-            };
+            let is_timed = |at: u64| index.get(at).is_some_and(|entry| entry.has(Mark::Timed));
             self.timers.heap.retain(|Reverse((_, at))| is_timed(*at));
         }
     }

@@ -1,8 +1,10 @@
 //! The queue, semantic by semantic, and against a naive model of it.
 
 mod admission;
+mod cost;
 mod groups;
 mod manage;
+mod model;
 mod order;
 mod outcomes;
 mod restart;
