@@ -92,29 +92,29 @@ impl Queue {
     /// Hands a waiting message to a consumer.
     #[inline]
     pub(super) fn acquire(&mut self, at: u64, id: ConsumerId) -> Next {
-        if !self.step(at, Step::Acquire) {
+        let Some(entry) = self.index.get_mut(at) else { return Next::Nothing };
+        let before = entry.state();
+        if !entry.step(Step::Acquire) {
             return Next::Nothing;
         }
+        entry.holder = id.0;
+        let entry = *entry;
+        self.depths[before as usize] -= 1;
+        self.depths[entry.state() as usize] += 1;
         self.index.hide(at);
-        let mut group = Entry::NO_GROUP;
-        if let Some(entry) = self.index.get_mut(at) {
-            entry.holder = id.0;
-            group = entry.group;
-        }
-        if group != Entry::NO_GROUP {
-            self.bind_group(group, at, id);
+        if entry.grouped() {
+            self.bind_group(entry.group, at, id);
         }
         if let Some(consumer) = self.consumers.get_mut(id) {
             consumer.outstanding += 1;
         }
         self.figures.delivered += 1;
-        self.item(at).map_or(Next::Nothing, Next::Message)
+        Next::Message(self.show(at, &entry))
     }
 
-    /// A consumer holds a message no more; its name.
+    /// A consumer holds a message less; its name.
     #[inline]
-    pub(super) fn let_go(&mut self, at: u64) -> Option<u64> {
-        let (id, group) = self.index.get(at).map(|entry| (ConsumerId(entry.holder), entry.group))?;
+    pub(super) fn let_go(&mut self, id: ConsumerId, group: u32) -> Option<u64> {
         if group != Entry::NO_GROUP {
             self.loosen_group(group);
         }

@@ -54,7 +54,18 @@ impl Block {
     }
 
     #[inline]
+    fn priority_at(&self, bit: u64) -> u8 {
+        let shift = bit.trailing_zeros();
+        let plane = |n: usize| (self.planes[n] >> shift & 1) as u8;
+        plane(0) | plane(1) << 1 | plane(2) << 2 | plane(3) << 3
+    }
+
+    #[inline]
     fn rank(&self, bit: u64) -> usize {
+        if self.slots & self.slots.wrapping_add(1) == 0 {
+            // All from the first on have a place, as in every block that was never packed.
+            return bit.trailing_zeros() as usize;
+        }
         (self.slots & (bit - 1)).count_ones() as usize
     }
 
@@ -210,10 +221,16 @@ impl Index {
     /// Takes a message out, wherever it stands.
     #[inline]
     pub(super) fn remove(&mut self, at: u64) -> Option<Entry> {
-        let entry = *self.get(at)?;
         let (key, bit) = (at / BLOCK, bit_of(at));
-        self.hide(at);
         let index = self.block(key)?;
+        let block = &self.blocks[index];
+        if block.live & bit == 0 {
+            return None;
+        }
+        let entry = *block.entries.get(block.rank(bit))?;
+        if (block.waiting[0] | block.waiting[1]) & bit != 0 {
+            self.hide(at);
+        }
         let block = &mut self.blocks[index];
         block.live &= !bit;
         let empty = block.live == 0;
@@ -282,7 +299,7 @@ impl Index {
         let Some(index) = self.block(at / BLOCK) else { return };
         let block = &mut self.blocks[index];
         let bit = bit_of(at);
-        let priority = block.entries[block.rank(bit)].priority();
+        let priority = block.priority_at(bit);
         let waiting = &mut block.waiting[class as usize];
         let before = *waiting;
         *waiting |= bit;
@@ -302,7 +319,7 @@ impl Index {
                 continue;
             }
             block.waiting[class as usize] &= !bit;
-            let priority = block.entries[block.rank(bit)].priority();
+            let priority = block.priority_at(bit);
             if block.waiting[class as usize] & block.of_priority(priority) == 0 {
                 self.sets[class as usize].remove(priority, at / BLOCK);
             }

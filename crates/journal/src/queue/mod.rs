@@ -259,11 +259,14 @@ impl Queue {
         self.consumers.wake(id);
     }
 
-    #[inline]
     fn item(&self, at: u64) -> Option<Item> {
-        let entry = self.index.get(at)?;
+        self.index.get(at).map(|entry| self.show(at, entry))
+    }
+
+    #[inline]
+    fn show(&self, at: u64, entry: &Entry) -> Item {
         let id = if entry.has(Mark::Renamed) { self.names.get(&at).copied().unwrap_or(at) } else { at };
-        Some(Item {
+        Item {
             seq: Seq(at),
             id: Seq(id),
             place: entry.place,
@@ -275,12 +278,13 @@ impl Queue {
             failures: entry.failures(),
             group: if entry.grouped() { self.groups.digest(entry.group) } else { None },
             state: entry.state(),
-        })
+        }
     }
 
-    /// Forgets a message, wherever it stands.
-    fn take_out(&mut self, at: u64) {
-        let Some(entry) = self.index.remove(at) else { return };
+    /// Forgets a message, wherever it stands: what it was.
+    fn take_out(&mut self, at: u64) -> Option<Item> {
+        let entry = self.index.remove(at)?;
+        let item = self.show(at, &entry);
         self.depths[entry.state() as usize] -= 1;
         if entry.grouped() {
             if entry.state() == State::Delayed {
@@ -298,6 +302,7 @@ impl Queue {
         if entry.has(Mark::Keyed) {
             self.values.forget(at);
         }
+        Some(item)
     }
 
     /// A scheduled message is due: it goes to the end, under a new number; the log goes on calling it by the old one.

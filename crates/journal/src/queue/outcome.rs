@@ -1,6 +1,7 @@
 //! What becomes of a message that comes back, and where those go that may not stay.
 
 use super::Queue;
+use super::consumers::ConsumerId;
 use super::effect::{Cause, Effect, Item, Outcome, Target};
 use super::entry::{Mark, Seq, State, Step};
 
@@ -16,7 +17,7 @@ impl Queue {
         if !matches!(entry.state(), State::Acquired | State::Retiring) {
             return false;
         }
-        let name = self.let_go(at);
+        let name = self.let_go(ConsumerId(entry.holder), entry.group);
         match outcome {
             Outcome::Accepted => self.finish(at, Cause::Accepted, sink),
             Outcome::Released => self.put_back(now, at, sink),
@@ -66,9 +67,7 @@ impl Queue {
     /// The other address has stored a diverted message: it is gone from here, and the log forgets what is returned.
     pub fn left(&mut self, seq: Seq) -> Option<Item> {
         self.index.get(seq.0).filter(|entry| entry.state() == State::Leaving)?;
-        let item = self.item(seq.0);
-        self.take_out(seq.0);
-        item
+        self.take_out(seq.0)
     }
 
     /// The other address would not have a diverted message: it waits here again, at its place. One that waited for its
@@ -168,8 +167,7 @@ impl Queue {
 
     /// Gone from here.
     pub(super) fn finish(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
-        let Some(item) = self.item(at) else { return };
-        self.take_out(at);
+        let Some(item) = self.take_out(at) else { return };
         self.figures.removed[cause as usize] += 1;
         sink(Effect::Remove { item, cause });
     }

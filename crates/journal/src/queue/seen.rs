@@ -132,7 +132,15 @@ impl Seen {
     }
 
     /// A message is offered that was not seen before: what is to be journaled with it.
+    #[inline]
     pub(super) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
+        if head.producer.is_none() && (head.message_id.is_none() || self.ids.limit == 0) {
+            return [None, None];
+        }
+        self.note_traced(now, at, head)
+    }
+
+    fn note_traced(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
         let mut trace = Trace { slot: None, producer: head.producer };
         let by_id = head.message_id.filter(|_| self.ids.limit > 0).map(|id| {
             let slot = self.ids.insert(Id { digest: id, at: now, seq: at });
@@ -144,13 +152,19 @@ impl Seen {
             (producer.offered, producer.seq) = (sequence, at);
             Marker::Producer { name, sequence }
         });
-        if by_id.is_some() || by_number.is_some() {
-            self.traces.insert(at, trace);
-        }
+        self.traces.insert(at, trace);
         [by_number, by_id]
     }
 
+    #[inline]
     pub(super) fn commit(&mut self, at: u64) {
+        // As a rule nothing is traced, and then not even a hash is worth its time.
+        if !self.traces.is_empty() {
+            self.commit_traced(at);
+        }
+    }
+
+    fn commit_traced(&mut self, at: u64) {
         if let Some(Trace { producer: Some((name, number)), .. }) = self.traces.remove(&at)
             && let Some(producer) = self.producers.get_mut(&name)
         {
