@@ -90,6 +90,7 @@ impl Queue {
         }
         self.step(at, Step::Commit);
         self.appear(at);
+        self.tell_browsers(at);
         self.make_room(at, sink);
         true
     }

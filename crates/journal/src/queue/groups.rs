@@ -295,26 +295,35 @@ impl Queue {
         }
         if let Some((holder, inverse, at)) = head {
             self.groups.heads.insert((holder, inverse, at, slot));
-            self.announce_head(holder, 9 - inverse, at);
-        }
-    }
-
-    /// Those that may have the head of a group, and would not come to it by themselves.
-    fn announce_head(&mut self, holder: u32, priority: u8, at: u64) {
-        if holder != NOBODY {
-            self.tell_walker(ConsumerId(holder), priority, at);
+            let had = before.map(|(had, ..)| had);
+            if had != Some(holder) && had != Some(NOBODY) {
+                self.announce_group(slot, holder);
+            }
             self.consumers.wake(ConsumerId(holder));
-            return;
-        }
-        for index in 0..self.consumers.walkers.len() {
-            self.tell_walker(self.consumers.walkers[index], priority, at);
         }
     }
 
-    /// After a message of a group that a walker had passed before: the next one of the group.
-    pub(super) fn after_in_group(&self, slot: u32, priority: u8, at: u64) -> Option<(u8, u64)> {
-        let lanes = self.groups.get(slot)?.lanes.iter().filter(|lane| lane.priority <= priority);
-        let from = |lane: &Lane| if lane.priority == priority { at + 1 } else { 0 };
-        lanes.into_iter().find_map(|lane| Some((lane.priority, lane.not_before(&self.index, from(lane))?)))
+    /// Walkers that may have a group now, and could not until now, may have passed its messages.
+    fn announce_group(&mut self, slot: u32, holder: u32) {
+        for lane in 0..self.groups.get(slot).map_or(0, |group| group.lanes.len()) {
+            let index = &self.index;
+            let lane = self.groups.get_mut(slot).map(|group| &mut group.lanes[lane]);
+            let Some((priority, at)) = lane.and_then(|lane| Some((lane.priority, lane.first(index)?))) else {
+                continue;
+            };
+            if holder != NOBODY {
+                self.tell_walker(ConsumerId(holder), priority, at, slot);
+                continue;
+            }
+            for index in 0..self.consumers.walkers.len() {
+                self.tell_walker(self.consumers.walkers[index], priority, at, slot);
+            }
+        }
+    }
+
+    /// The message of a group that follows another of its priority.
+    pub(super) fn after_in_group(&self, slot: u32, priority: u8, at: u64) -> Option<u64> {
+        let lane = self.groups.get(slot)?.lanes.iter().find(|lane| lane.priority == priority)?;
+        lane.not_before(&self.index, at + 1)
     }
 }

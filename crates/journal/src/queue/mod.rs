@@ -236,7 +236,7 @@ impl Queue {
             self.tell_group(group, priority, at);
         }
         for index in 0..self.consumers.walkers.len() {
-            self.tell_walker(self.consumers.walkers[index], priority, at);
+            self.tell_walker(self.consumers.walkers[index], priority, at, Entry::NO_GROUP);
         }
     }
 
@@ -249,12 +249,12 @@ impl Queue {
     }
 
     /// There is a message that a walker may not come to by itself.
-    fn tell_walker(&mut self, id: ConsumerId, priority: u8, at: u64) {
+    fn tell_walker(&mut self, id: ConsumerId, priority: u8, at: u64, group: u32) {
         let Some(consumer) = self.consumers.get_mut(id) else { return };
         let browses = consumer.browses;
         let Some(walker) = consumer.walker.as_mut() else { return };
         if !browses {
-            walker.tell(priority, at);
+            walker.tell(priority, at, group);
         }
         self.consumers.wake(id);
     }

@@ -51,7 +51,11 @@ impl Ids {
         }
         self.forget(slot);
         self.ring[slot as usize] = Some(id);
-        self.slots.insert(id.digest, slot);
+        let known = self.slots.get(&id.digest).and_then(|slot| self.ring[*slot as usize]);
+        // An id can be here twice, the older one outside the window; a restart puts them in any order.
+        if known.is_none_or(|known| known.at <= id.at) {
+            self.slots.insert(id.digest, slot);
+        }
     }
 
     fn forget(&mut self, slot: u32) {
@@ -188,7 +192,9 @@ impl Seen {
         let highest = self.traces.iter().filter_map(of_it).max();
         let Some(producer) = self.producers.get_mut(&name) else { return };
         match highest {
-            Some((number, seq)) if number > producer.stored => (producer.offered, producer.seq) = (number, seq),
+            Some((number, seq)) if !producer.any || number > producer.stored => {
+                (producer.offered, producer.seq) = (number, seq)
+            }
             _ if producer.any => producer.offered = producer.stored,
             _ => {
                 self.producers.remove(&name);

@@ -47,15 +47,16 @@ impl Queue {
     /// Time has come to `now`: what is due can be had, what has expired goes. A turn's share at a time: call again
     /// while [`Queue::next_timeout`] has passed.
     pub fn timeout(&mut self, now: u64, sink: &mut impl FnMut(Effect)) {
+        // What has expired makes room first.
+        for _ in 0..SHARE / 64 {
+            let Some(block) = self.index.take_expiring(now) else { break };
+            self.expire_in(now, block, sink);
+        }
         for _ in 0..SHARE {
             let Some(at) = self.timers.pop_due(now) else { break };
             self.come_due(at, sink);
         }
         self.forget_stale_timers();
-        for _ in 0..SHARE / 64 {
-            let Some(block) = self.index.take_expiring(now) else { break };
-            self.expire_in(now, block, sink);
-        }
     }
 
     /// A message cannot be had before a time for which there is a timer.

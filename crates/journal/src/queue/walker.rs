@@ -1,9 +1,10 @@
 //! Consumers that do not take whatever comes: selectors, browsers, and those that were barred from a message.
 //!
 //! Each walks by a cursor of its own a priority, so that what does not match is looked at once and never again,
-//! however much of it there is. What comes to stand before the cursor is told to the walker by number.
+//! however much of it there is. What comes to stand before the cursor is told to the walker by number. Only a group
+//! that becomes free is looked at again from its first message on: the walker had passed it as another's.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Queue;
 use super::consumers::ConsumerId;
@@ -22,33 +23,36 @@ const RETURNS_MAX: usize = 4096;
 pub(super) struct Walker {
     /// a priority: nothing before it is new to this consumer, but for `returned`
     cursor: [u64; Priority::COUNT],
-    /// messages before the cursor that came, or came back, after it had passed: 9 - priority, number
-    returned: BTreeSet<(u8, u64)>,
+    /// messages before the cursor that came, or came back, after it had passed: 9 - priority and number; and the group
+    /// of which all that follow are to be looked at too, or [`Entry::NO_GROUP`]
+    returned: BTreeMap<(u8, u64), u32>,
 }
 
 impl Walker {
-    /// A message can be had. Whether it is new to this walker.
-    pub(super) fn tell(&mut self, priority: u8, at: u64) {
+    /// A message can be had; if a group is named, that and what follows it there.
+    pub(super) fn tell(&mut self, priority: u8, at: u64, group: u32) {
         let cursor = &mut self.cursor[priority as usize];
         if at >= *cursor {
             return;
         }
-        self.returned.insert((9 - priority, at));
+        let known = self.returned.entry((9 - priority, at)).or_insert(group);
+        if group != Entry::NO_GROUP {
+            *known = group;
+        }
         if self.returned.len() > RETURNS_MAX {
-            for (inverse, at) in std::mem::take(&mut self.returned) {
+            for ((inverse, at), _) in std::mem::take(&mut self.returned) {
                 let cursor = &mut self.cursor[9 - inverse as usize];
                 *cursor = at.min(*cursor);
             }
         }
     }
 
-    /// It has looked at this one. Whether it had come to it before.
-    fn pass(&mut self, priority: u8, at: u64) -> bool {
-        let again = self.returned.remove(&(9 - priority, at));
-        if !again {
+    /// It has looked at this one. The group in which it is to go on.
+    fn pass(&mut self, priority: u8, at: u64) -> u32 {
+        self.returned.remove(&(9 - priority, at)).unwrap_or_else(|| {
             self.cursor[priority as usize] = at + 1;
-        }
-        again
+            Entry::NO_GROUP
+        })
     }
 }
 
@@ -64,7 +68,7 @@ impl Queue {
     /// The next message that the walker has not looked at.
     fn ahead(&self, walker: &Walker) -> Option<(u8, u64)> {
         let mut priorities = self.index.priorities(Class::Loose) | self.index.priorities(Class::Grouped);
-        let returned = walker.returned.first().map(|(inverse, at)| (9 - inverse, *at));
+        let returned = walker.returned.first_key_value().map(|((inverse, at), _)| (9 - inverse, *at));
         while let Some(priority) = priorities.checked_ilog2() {
             let priority = priority as u8;
             if returned.is_some_and(|(of, _)| of >= priority) {
@@ -105,23 +109,17 @@ impl Queue {
     ) -> Next {
         for _ in 0..SHARE {
             let Some((priority, at)) = self.ahead(walker) else { return Next::Nothing };
-            if !self.index.is_shown(at) {
-                walker.pass(priority, at);
-                continue;
-            }
             let browses = self.consumers.get(id).is_some_and(|consumer| consumer.browses);
-            let look = self.look(now, id, at, accepts);
+            let look = if self.index.is_shown(at) { self.look(now, id, at, accepts) } else { Look::Skip };
             if matches!(look, Look::Unread) {
                 return self.item(at).map_or(Next::Nothing, Next::Unread);
             }
-            let group = self.index.get(at).map_or(Entry::NO_GROUP, |entry| entry.group);
-            if walker.pass(priority, at)
-                && group != Entry::NO_GROUP
+            let group = walker.pass(priority, at);
+            if group != Entry::NO_GROUP
                 && self.groups.lets(group, id)
-                && let Some((priority, after)) = self.after_in_group(group, priority, at)
+                && let Some(after) = self.after_in_group(group, priority, at)
             {
-                // It had passed the group when that was another's.
-                walker.tell(priority, after);
+                walker.tell(priority, after, group);
             }
             match look {
                 Look::Lapse if !browses => self.lapse(at),
@@ -150,6 +148,18 @@ impl Queue {
             Some(Verdict::Yes) => Look::Give,
             Some(Verdict::Unread) => Look::Unread,
             _ => Look::Skip,
+        }
+    }
+
+    /// A message was committed after others that were offered later: browsers that have seen those have not seen it.
+    pub(super) fn tell_browsers(&mut self, at: u64) {
+        let Some(priority) = self.index.get(at).map(|entry| entry.priority()) else { return };
+        for index in 0..self.consumers.walkers.len() {
+            let id = self.consumers.walkers[index];
+            let browser = self.consumers.get_mut(id).filter(|consumer| consumer.browses);
+            if let Some(walker) = browser.and_then(|browser| browser.walker.as_mut()) {
+                walker.tell(priority, at, Entry::NO_GROUP);
+            }
         }
     }
 

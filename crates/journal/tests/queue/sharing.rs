@@ -186,6 +186,17 @@ fn browsers_see_each_message_once_and_take_none() {
 }
 
 #[test]
+fn a_browser_sees_what_is_committed_behind_it() {
+    let mut world = World::new(Settings::default());
+    let slow = world.store(&plain()).seq;
+    world.fill(1);
+    let browser = world.consumer(Consume { browses: true, ..named(1) });
+    assert_eq!(world.take_all(browser), [1]);
+    world.commit(slow);
+    assert_eq!(world.take_all(browser), [0]);
+}
+
+#[test]
 fn a_browser_with_a_selector_sees_what_matches() {
     let mut world = World::new(Settings::default());
     world.fill(10);

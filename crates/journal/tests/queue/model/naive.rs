@@ -25,6 +25,8 @@ pub(crate) struct Consumer {
     pub(crate) attached: bool,
     pub(crate) credit: bool,
     cursor: [u64; 10],
+    /// committed after the cursor had passed
+    late: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,6 +109,10 @@ impl Naive {
             message.state = State::Scheduled;
         } else {
             message.state = State::Waiting;
+            let priority = message.record.priority.get() as usize;
+            for one in self.consumers.iter_mut().filter(|one| seq < one.cursor[priority]) {
+                one.late.push(seq);
+            }
             self.make_room(seq);
         }
     }
@@ -182,6 +188,14 @@ impl Naive {
     }
 
     pub(crate) fn timeout(&mut self, now: u64) {
+        let mortal = [State::Waiting, State::Scheduled, State::Delayed];
+        let expired: Vec<u64> = self
+            .messages
+            .iter()
+            .filter(|message| mortal.contains(&message.state) && Self::is_expired(message, now))
+            .map(|message| message.seq)
+            .collect();
+        expired.into_iter().for_each(|seq| self.expire(seq));
         let mut due: Vec<(u64, u64)> = self
             .messages
             .iter()
@@ -212,18 +226,10 @@ impl Naive {
                 _ => {}
             }
         }
-        let mortal = [State::Waiting, State::Scheduled, State::Delayed];
-        let expired: Vec<u64> = self
-            .messages
-            .iter()
-            .filter(|message| mortal.contains(&message.state) && Self::is_expired(message, now))
-            .map(|message| message.seq)
-            .collect();
-        expired.into_iter().for_each(|seq| self.expire(seq));
     }
 
     pub(crate) fn attach(&mut self, consume: Consume) {
-        self.consumers.push(Consumer { consume, attached: true, credit: false, cursor: [0; 10] });
+        self.consumers.push(Consumer { consume, attached: true, credit: false, cursor: [0; 10], late: Vec::new() });
         self.choose_active();
     }
 
@@ -293,7 +299,9 @@ impl Naive {
             message.state == State::Waiting
                 && !Self::is_expired(message, now)
                 && self.may_have(consumer, message)
-                && (!one.consume.browses || message.seq >= one.cursor[message.record.priority.get() as usize])
+                && (!one.consume.browses
+                    || one.late.contains(&message.seq)
+                    || message.seq >= one.cursor[message.record.priority.get() as usize])
         });
         let first = candidates.min_by_key(|message| (9 - message.record.priority.get(), message.seq))?;
         Some(first.seq)
@@ -319,20 +327,19 @@ impl Naive {
     }
 
     fn browse(&mut self, consumer: usize, seq: Option<u64>) {
-        let shown: Vec<(u8, u64)> = self
+        let order = |message: &Message| (9 - message.record.priority.get(), message.seq);
+        let got = seq.and_then(|seq| self.get(seq)).map(|message| order(message));
+        let passed: Vec<(u8, u64, bool)> = self
             .messages
             .iter()
-            .filter(|message| message.state == State::Waiting)
-            .map(|message| (message.record.priority.get(), message.seq))
+            .filter(|message| got.is_none_or(|got| order(message) <= got))
+            .map(|message| (message.record.priority.get(), message.seq, message.state == State::Waiting))
             .collect();
-        let got = seq.and_then(|seq| shown.iter().find(|(_, at)| *at == seq).copied());
-        let cursor = &mut self.consumers[consumer].cursor;
-        for (priority, at) in shown {
-            let passed = got.is_none_or(|(of, seq)| (9 - priority, at) <= (9 - of, seq));
-            if passed {
-                let cursor = &mut cursor[priority as usize];
-                *cursor = (at + 1).max(*cursor);
-            }
+        let one = &mut self.consumers[consumer];
+        for (priority, at, shown) in passed {
+            one.late.retain(|late| *late != at);
+            let cursor = &mut one.cursor[priority as usize];
+            *cursor = if shown { (at + 1).max(*cursor) } else { *cursor };
         }
     }
 

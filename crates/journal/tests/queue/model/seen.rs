@@ -28,7 +28,7 @@ impl Memory {
         });
         let window = self.duplicates.map_or(0, |duplicates| duplicates.window_ms);
         let by_id = head.message_id.is_some_and(|id| {
-            let newest = self.ring.iter().flatten().filter(|(of, ..)| *of == id).max_by_key(|(.., seq)| *seq);
+            let newest = self.ring.iter().flatten().filter(|(of, ..)| *of == id).max_by_key(|(_, at, seq)| (*at, *seq));
             newest.is_some_and(|(_, at, _)| window == 0 || now < at + window)
         });
         by_number || by_id
