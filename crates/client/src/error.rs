@@ -21,6 +21,22 @@ pub enum ErrorKind {
     Misuse,
 }
 
+impl ErrorKind {
+    /// Who must act on a condition of the standard.
+    #[must_use]
+    pub fn of(condition: &str) -> Self {
+        match condition {
+            "amqp:not-found" | "amqp:resource-deleted" => Self::Missing,
+            "amqp:unauthorized-access" => Self::Denied,
+            "amqp:resource-limit-exceeded" | "amqp:link:message-size-exceeded" => Self::Exhausted,
+            "amqp:resource-locked" | "amqp:precondition-failed" | "amqp:link:stolen" => Self::Conflict,
+            "amqp:not-allowed" | "amqp:invalid-field" | "amqp:not-implemented" => Self::Invalid,
+            "amqp:decode-error" | "amqp:connection:framing-error" => Self::PeerError,
+            _ => Self::Unavailable,
+        }
+    }
+}
+
 /// An error of a client: its kind, and a sentence that names what went wrong and the mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -68,14 +84,7 @@ impl Error {
         let Some(error) = error else {
             return Self::unavailable(format!("{what} by the server, which gave no reason"));
         };
-        let kind = match error.condition.as_str() {
-            "amqp:not-found" | "amqp:resource-deleted" => ErrorKind::Missing,
-            "amqp:unauthorized-access" => ErrorKind::Denied,
-            "amqp:resource-limit-exceeded" | "amqp:link:message-size-exceeded" => ErrorKind::Exhausted,
-            "amqp:resource-locked" | "amqp:precondition-failed" => ErrorKind::Conflict,
-            "amqp:not-allowed" | "amqp:invalid-field" | "amqp:not-implemented" => ErrorKind::Invalid,
-            _ => ErrorKind::Unavailable,
-        };
+        let kind = ErrorKind::of(error.condition.as_str());
         let description = error.description.as_deref().unwrap_or("no description");
         Self { kind, message: format!("{what} by the server: {} ({description})", error.condition.as_str()) }
     }

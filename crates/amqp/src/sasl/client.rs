@@ -49,7 +49,7 @@ pub enum ClientError {
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// the verdict of the server
-    #[error("the server refused the login (code {0:?}); check the user name and the password")]
+    #[error("the server refused the login{}", said(*.0))]
     Refused(SaslCode),
     /// the server's own word for it
     #[error("the server refused the login: {0}")]
@@ -60,6 +60,15 @@ pub enum ClientError {
     /// what the server said makes no sense
     #[error("{0}")]
     Protocol(&'static str),
+}
+
+/// What a code of a refusal means for whoever logs in (part 5, 5.3.3.6).
+fn said(code: SaslCode) -> &'static str {
+    match code {
+        SaslCode::SysPerm => " for a reason of its own, for good",
+        SaslCode::SysTemp | SaslCode::Sys => " for a reason of its own; try again later",
+        SaslCode::Ok | SaslCode::Auth => "; check the user name and the password",
+    }
 }
 
 impl From<Malformed> for ClientError {

@@ -403,7 +403,11 @@ impl Driver {
     }
 
     fn closed(&mut self, error: Option<AmqpError>, by: ClosedBy) {
-        let asked = self.closing && by != ClosedBy::Timeout && error.is_none();
+        if by == ClosedBy::Timeout {
+            let said = error.and_then(|error| error.description).unwrap_or_default();
+            return self.lost(&Error::unavailable(format!("{}: no answer: {said}", self.setup.server)));
+        }
+        let asked = self.closing && error.is_none();
         self.finish((!asked).then(|| reason(error, "the server closed the connection")));
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::event::{Event, Handle, LinkOptions, Outcome};
-use crate::error::Error;
+use super::event::{Event, Handle, LinkOptions, Outcome, Reason};
+use crate::error::{Error, ErrorKind};
 use crate::login::Exchange;
 
 /// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
@@ -75,7 +75,8 @@ struct Inner {
     /// bytes of messages taken by `send` and not yet sent
     queued_size: usize,
     next_link: Handle,
-    over: bool,
+    /// why there can be no more links
+    over: Option<Error>,
 }
 
 /// Shared by a client's owner and the I/O thread.
@@ -103,8 +104,8 @@ impl Mailbox {
     /// Owner: the next link's name, and whether it sends.
     pub(super) fn new_link(&self, sends: bool) -> Result<Handle, Error> {
         let mut inner = self.lock();
-        if inner.over {
-            return Err(Error::unavailable("the connection is closed"));
+        if let Some(error) = &inner.over {
+            return Err(error.clone());
         }
         let link = inner.next_link;
         inner.next_link += 1;
@@ -178,8 +179,8 @@ impl Mailbox {
             Event::Refused { link, .. } | Event::Detached { link, .. } => {
                 inner.rooms.remove(link);
             }
-            Event::Closed { .. } => {
-                inner.over = true;
+            Event::Closed { reason } => {
+                inner.over = Some(closing_error(reason.as_ref()));
                 inner.rooms.clear();
             }
             _ => {}
@@ -231,10 +232,20 @@ impl Mailbox {
     }
 }
 
+/// What whoever comes too late is told.
+fn closing_error(reason: Option<&Reason>) -> Error {
+    let Some(Reason { condition, description }) = reason else {
+        return Error::unavailable("the connection is closed");
+    };
+    let said = if description.is_empty() { condition } else { description };
+    Error { kind: ErrorKind::of(condition), message: format!("the connection: {said}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Command, Mailbox, QUEUE_SIZE_MAX};
-    use crate::client::event::Event;
+    use crate::client::event::{Event, Reason};
+    use crate::error::ErrorKind;
 
     /// A mailbox with a sending link that has `credit`, and its events read.
     fn with_credit(credit: i64) -> Mailbox {
@@ -311,5 +322,17 @@ mod tests {
         assert!(error.message.contains("detached"), "{error}");
         mailbox.tell(Event::Closed { reason: None });
         assert!(mailbox.new_link(false).unwrap_err().message.contains("closed"));
+    }
+
+    #[test]
+    fn who_comes_too_late_is_told_why_the_connection_ended() {
+        for (description, said) in [("names no space", "the connection: names no space"), ("", "amqp:not-found")] {
+            let mailbox = with_credit(0);
+            let reason = Reason { condition: "amqp:not-found".to_owned(), description: description.to_owned() };
+            mailbox.tell(Event::Closed { reason: Some(reason) });
+            let error = mailbox.new_link(true).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Missing);
+            assert!(error.message.contains(said), "{error}");
+        }
     }
 }

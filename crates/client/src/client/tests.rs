@@ -409,7 +409,9 @@ fn a_server_that_is_not_there_or_never_answers_is_told() {
     let url = Url::parse(&format!("amqp://127.0.0.1:{port}")).unwrap();
     let patience = Duration::from_millis(200);
     let silent = Peer::connect(&ClientOptions { connect_time_out: patience, ..ClientOptions::new(url.clone()) });
-    assert!(silent.closed().is_some());
+    let reason = silent.closed().unwrap();
+    assert_eq!(reason.condition, "amqp:connection:forced", "wait and try again: no limit of ours was reached");
+    assert!(reason.description.contains(&port.to_string()), "{reason:?}");
     drop(listener);
     let absent = Peer::connect(&ClientOptions::new(url)).closed().unwrap();
     assert!(absent.description.contains(&port.to_string()), "{absent:?}");
