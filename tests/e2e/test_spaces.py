@@ -75,7 +75,7 @@ def test_the_same_name_in_two_spaces_never_meets(spaces: Platform) -> None:
 def test_the_tls_server_name_names_the_space(spaces: Platform, space: str) -> None:
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     domain.set_trusted_ca_db(str(spaces.data / "tls" / "ca.crt"))
-    domain.set_peer_authentication(SSLDomain.VERIFY_PEER)  # the certificate is for localhost
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
     options = {"ssl_domain": domain, "virtual_host": space}
     with connected(spaces.url("amqps"), "alice", **options) as connection:
         assert connection.create_receiver("orders").link.remote_source.address == "orders"

@@ -1,7 +1,7 @@
 """Our own engine: the Rust node in this process."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -37,12 +37,18 @@ _Result = TypeVar("_Result")
 class NativeEngine:
     """An `Engine` over a `Node`. Calls that may wait run in a thread, one after another."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self, node: Node, before_apply: Callable[[Plan], Awaitable[None]] | None = None
+    ) -> None:
+        """Drive `node`. `before_apply` is awaited with each Plan before the node has it."""
         self._node = node
+        self._before_apply = before_apply
         self._calling = asyncio.Lock()
 
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
+        if self._before_apply is not None:
+            await self._before_apply(plan)
         proof = await self._call(self._node.apply, plan)
         return Proof(proof["version"], frozenset(proof["active"]))
 
