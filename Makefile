@@ -33,6 +33,7 @@ $(STAMPS)/%: $(SETUP_INPUTS)
 	@mkdir -p $(STAMPS) && touch $@
 
 build: $(STAMPS)/run ## compile the native core (release profile, the one of the tests) into .venv
+	@ls python/enmasse/_native*.so >/dev/null 2>&1 || echo "build: compiling the native core; the first time takes minutes"
 	@$(BIN)/maturin develop --release --locked --uv --quiet
 
 run: setup ## start the platform on loopback and pass a first message through it

@@ -58,7 +58,10 @@ toolchains() {
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
     || stop "Python 3.11 or newer is needed, $python is $("$python" -V 2>&1); name another one: make PYTHON=python3.12 ..."
   have cargo || stop "missing: Rust $rust_minimum or newer; install it with rustup (https://rustup.rs)"
-  seen=$(rustc --version | cut -d' ' -f2)
+  if ! seen=$(rustc --version 2>&1) || ! cargo --version >/dev/null 2>&1; then
+    stop "cargo is there but no Rust toolchain; run: rustup default stable"
+  fi
+  seen=$(cut -d' ' -f2 <<<"$seen")
   at_least "$seen" "$rust_minimum" || stop "Rust $rust_minimum or newer is needed, this is $seen; run: rustup update stable"
   if [ "$level" = interop ]; then
     have go || stop "missing: Go $go_minimum or newer (https://go.dev/dl)"
