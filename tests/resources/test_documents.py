@@ -155,3 +155,13 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         assert isinstance(load(text, "file"), list)
     except Invalid as error:
         assert error.message.startswith("file")
+
+
+def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
+    with pytest.raises(Invalid) as refusal:
+        load(f"{ORDERS}---{ORDERS.replace('anycast', 'multicast')}", "orders.yaml")
+    assert refusal.value.message == (
+        "orders.yaml, document 2: Address default.orders: metadata.name: document 1 declares it"
+        " otherwise; keep one of the two"
+    )
+    assert len(load(f"{ORDERS}---{ORDERS}", "orders.yaml")) == 2

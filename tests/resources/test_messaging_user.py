@@ -52,3 +52,16 @@ def test_a_refused_password_is_not_repeated() -> None:
         alice("hunter2 is not base64")
     assert "hunter2" not in str(refusal.value)
     assert "hunter2" not in repr(refusal.value.faults)
+
+
+def test_an_operation_that_is_none_is_the_only_fault() -> None:
+    document = alice().document()
+    document["spec"]["authorization"] = [{"operations": ["sned"]}]
+    with pytest.raises(Invalid) as refusal:
+        parse(document)
+    assert [fault.field for fault in refusal.value.faults] == [
+        "spec.authorization[0].operations[0]"
+    ]
+    document["spec"]["authorization"] = [{"operations": []}]
+    with pytest.raises(Invalid, match=r"spec.authorization\[0\].operations: must not be empty"):
+        parse(document)

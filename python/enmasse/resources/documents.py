@@ -13,7 +13,7 @@ from enmasse.resources import faults
 from enmasse.resources.address import Address
 from enmasse.resources.address_space import AddressSpace
 from enmasse.resources.messaging_user import STORED, MessagingUser
-from enmasse.resources.model import API_VERSION, Resource
+from enmasse.resources.model import API_VERSION, Key, Resource
 
 KINDS: dict[str, type[Resource]] = {
     model.__name__: model for model in (AddressSpace, Address, MessagingUser)
@@ -42,13 +42,20 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
 def load(text: str, source: str) -> list[Resource]:
     """Return the resources of a YAML or JSON text; `source` names it in errors.
 
-    Raises: Invalid for the first document that is not a valid resource. The message names the
-        source, the document, and every field at fault.
+    Raises: Invalid for the first document that is not a valid resource, or declares one of the text
+        otherwise than an earlier document. The message names the source, the document, and every
+        field at fault.
     """
     resources: list[Resource] = []
+    declared: dict[Key, tuple[int, Resource]] = {}
     for number, data in enumerate(_documents(text, source), start=1):
         try:
-            resources.extend(parse(item) for item in _items(data))
+            for item in _items(data):
+                resource = parse(item)
+                first, before = declared.setdefault(resource.key, (number, resource))
+                if before != resource:
+                    raise _declared_twice(resource, first)
+                resources.append(resource)
         except EnMasseError as error:
             message = f"{source}, document {number}: {error.message}"
             raise Invalid(error.code, message, faults=error.faults) from None
@@ -92,6 +99,11 @@ def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
     subject = f"{kind} {name}" if name else kind
     summary = "; ".join(str(fault) for fault in found)
     return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found)
+
+
+def _declared_twice(resource: Resource, first: int) -> Invalid:
+    fault = Fault("metadata.name", f"document {first} declares it otherwise; keep one of the two")
+    return invalid(resource.kind, resource.metadata.name, [fault])
 
 
 def _documents(text: str, source: str) -> Iterator[object]:

@@ -25,9 +25,13 @@ _PLAIN = {
 
 def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     """Return the faults of a document that `model` refused, in the order of the model's fields."""
+    found = error.errors(include_url=False)
+    # Of a list whose items are refused the validator also says that too few are left.
+    inner = {detail["loc"][:-1] for detail in found}
     return [
         Fault(_path(detail["loc"]), _message(detail, model))
-        for detail in error.errors(include_url=False)
+        for detail in found
+        if not (detail["type"] == "too_short" and detail["loc"] in inner)
     ]
 
 
