@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli import app
-from enmasse.cli.launcher import Ready, serve
+from enmasse.cli.launcher import Endpoint, Ready, serve
 
 OFF: dict[str, Any] = dict.fromkeys(
     ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"), "off"
@@ -96,6 +97,35 @@ async def test_addresses_are_made_used_and_deleted_by_command(tmp_path: Path) ->
         assert shown["items"][0]["status"]["statistics"]["senders"] == 0
         await enmasse(tmp_path, "delete", "address", "news/Europe", "default.anycast")
         assert await names(tmp_path) == ["default.multicast"]
+        for words, kind in ((["address", "anycast"], "address"), (["space", "x"], "address space")):
+            answer = await asyncio.to_thread(
+                CliRunner().invoke, app, ["delete", *words], env={"ENMASSE_DATA": str(tmp_path)}
+            )
+            assert answer.exit_code == 3
+            assert answer.stderr.startswith(f"enmasse: there is no {kind} '{words[1]}'")
+
+
+async def test_the_nodes_certificate_names_the_spaces_that_are(tmp_path: Path) -> None:
+    context = ssl.create_default_context()
+
+    async def served(endpoint: Endpoint) -> set[str]:
+        context.load_verify_locations(tmp_path / "tls" / "ca.crt")
+        _, writer = await asyncio.open_connection(
+            *endpoint, ssl=context, server_hostname="localhost"
+        )
+        names = writer.get_extra_info("peercert")["subjectAltName"]
+        writer.close()
+        return {name for _, name in names} - {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1"}
+
+    default = {"default", "default.default"}
+    async with running(Settings(data=tmp_path, **OFF | {"amqps_port": 0, "http_port": 0})) as ready:
+        amqps = ready.endpoints["amqps"]
+        assert await served(amqps) == default
+        await enmasse(tmp_path, "create", "addressspace", "shop")
+        assert await served(amqps) == default | {"shop", "shop.default"}
+        await enmasse(tmp_path, "delete", "addressspace", "shop")
+        await enmasse(tmp_path, "create", "addressspace", "bar")
+        assert await served(amqps) == default | {"bar", "bar.default"}
 
 
 async def test_a_user_closes_the_space_and_no_secret_is_shown(tmp_path: Path) -> None:
@@ -177,6 +207,14 @@ def test_a_bad_document_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
             return await names(data)
 
     assert asyncio.run(look()) == ["default.anycast", "default.multicast"]
+
+
+def test_what_the_store_refuses_names_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(ORDERS.replace("default", "nowhere"))
+    error = refused(Settings(data=tmp_path / "data", **OFF), file)
+    assert error.message.startswith(f"{file}: ")
+    assert "nowhere" in error.message
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from running import ENMASSE, Platform, running
 
-TIMEOUT_S = 60
-pytestmark = pytest.mark.timeout(120)
+TIMEOUT_S = 120
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +97,25 @@ def test_requests_are_answered(up: Platform) -> None:
     assert said == "3 accepted\n"
 
 
+def test_what_is_sent_settled_is_called_so(up: Platform) -> None:
+    with beside(up, "receive", "anycast", "--count", "2") as receiver:
+        sent = run(up, "send", "anycast", "--settle", "--count", "2")
+        receiver.communicate(timeout=TIMEOUT_S)
+    assert (sent.returncode, sent.stdout) == (0, "2 sent settled\n")
+
+
+def test_sending_gives_up_when_nobody_receives(up: Platform) -> None:
+    refused = run(up, "send", "anycast", "--timeout", "0.1")
+    assert refused.returncode == 7
+    assert refused.stderr == "enmasse: no message got on for 0.1 s; does anybody receive?\n"
+
+
 def test_receiving_ends_when_nothing_comes(up: Platform) -> None:
     ended = run(up, "receive", "anycast", "--timeout", "0.1")
     assert (ended.returncode, ended.stdout) == (0, "")
     short = run(up, "receive", "anycast", "--timeout", "0.1", "--count", "1")
     assert short.returncode == 1
+    assert short.stderr == "enmasse: 0 of 1 messages came; then none for 0.1 s\n"
 
 
 def test_tls_is_trusted_through_the_platforms_ca(up: Platform) -> None:
@@ -130,6 +145,32 @@ def test_a_server_that_is_not_there_is_not_reachable(up: Platform) -> None:
         assert len(refused.stderr.splitlines()) == 1
     wrong = run(up, "send", "anycast", "--url", "http://127.0.0.1")
     assert wrong.returncode == 1
+
+
+def test_a_server_that_says_nothing_is_not_reachable(up: Platform) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+        refused = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url)
+    assert refused.returncode == 7
+    assert refused.stderr.startswith("enmasse: the server did not answer within 5 s")
+
+
+def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        up.enmasse("create", "addressspace", "shop")
+        up.enmasse("create", "address", "orders", "--type", "anycast", "--space", "shop")
+        for words in (["receive", "orders"], ["send", "orders"], ["request", "orders"]):
+            lost = run(up, *words, "--timeout", "30")
+            assert lost.returncode == 3, lost.stderr
+            assert "names no address space" in lost.stderr
+        shop = ("--space", "shop", "--timeout", "60")
+        with beside(up, "receive", "orders", "--count", "1", *shop) as receiver:
+            assert run(up, "send", "orders", "--body", "one", *shop).stdout == "1 accepted\n"
+            assert receiver.communicate(timeout=TIMEOUT_S)[0] == "one\n"
+        with beside(up, "respond", "orders", "--count", "1", "--space", "shop.default"):
+            assert run(up, "request", "orders", "--body", "two", *shop).stdout == "two\n"
+        load = ("--duration", "0.2", "--warmup", "0", "--space", "shop")
+        assert "messages_per_s" in run(up, "bench", "orders", *load).stdout
 
 
 def test_the_load_tool_reports_what_it_measured(up: Platform) -> None:

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from enmasse.cli.network import is_loopback, names_of, url
+from enmasse.base.errors import Unavailable
+from enmasse.cli.network import check_host, is_loopback, names_of, url
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,14 @@ def test_a_server_answers_to_its_names() -> None:
 )
 def test_a_url_is_one_that_this_machine_can_use(host: str, expected: str) -> None:
     assert url("amqp", host, 5672) == expected
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::1"])
+def test_this_machines_addresses_can_be_listened_on(host: str) -> None:
+    check_host(host)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_a_host_that_is_not_this_machine_is_named_with_the_mend(host: str) -> None:
+    with pytest.raises(Unavailable, match=f"cannot listen on {host}: .*; name an address of this"):
+        check_host(host)

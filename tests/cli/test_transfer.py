@@ -10,6 +10,8 @@ import pytest
 from doubles import TestClock
 from enmasse.base.errors import Unavailable
 from enmasse.cli import transfer
+from enmasse.cli.commands.send import summary
+from enmasse.cli.transfer import Pace
 from enmasse.messaging import Accepted, Message, Outcome, Properties, Rejected, Released, Value
 
 
@@ -87,7 +89,7 @@ async def test_every_message_is_sent_and_its_outcome_counted() -> None:
     session: Any = Session(outcomes=[Accepted(), Released(), Rejected("amqp:not-found", "gone")])
     done: list[None] = []
     tally = await transfer.send(
-        session, "orders", texts(4), TestClock(), step=lambda: done.append(None)
+        session, "orders", texts(4), Pace(TestClock()), step=lambda: done.append(None)
     )
     assert [message.text for _, message, _ in session.sent] == ["0", "1", "2", "3"]
     assert tally.total == len(done) == 4
@@ -99,7 +101,7 @@ async def test_every_message_is_sent_and_its_outcome_counted() -> None:
 
 async def test_what_is_on_the_way_is_bounded() -> None:
     session: Any = Session()
-    tally = await transfer.send(session, "orders", texts(2500), TestClock())
+    tally = await transfer.send(session, "orders", texts(2500), Pace(TestClock()))
     assert tally.outcomes == {"accepted": 2500}
     assert tally.all_accepted
     assert session.in_flight_max == transfer.IN_FLIGHT_MAX
@@ -107,14 +109,27 @@ async def test_what_is_on_the_way_is_bounded() -> None:
 
 async def test_a_rate_is_kept_from_the_start() -> None:
     clock = TestClock()
-    await transfer.send(Session(), "orders", texts(21), clock, rate=10)  # type: ignore[arg-type]
+    await transfer.send(Session(), "orders", texts(21), Pace(clock, rate=10))  # type: ignore[arg-type]
     assert clock.elapsed_s == pytest.approx(2.0)
 
 
 async def test_messages_can_be_sent_settled() -> None:
     session: Any = Session()
-    await transfer.send(session, "orders", texts(1), TestClock(), settled=True)
-    assert session.sent[0][2] is True
+    tally = await transfer.send(session, "orders", texts(2), Pace(TestClock()), settled=True)
+    assert [settled for _, _, settled in session.sent] == [True, True]
+    assert tally.outcomes == {"settled": 2}
+    assert tally.all_accepted
+    assert summary(tally) == "2 sent settled"
+
+
+async def test_sending_gives_up_when_nobody_takes() -> None:
+    class Stuck(Session):
+        async def post(self, message: Message, *, settled: bool = False) -> Awaitable[Outcome]:
+            return asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Unavailable, match="no message got on for 0.01 s; does anybody receive"):
+        pace = Pace(TestClock(), timeout_s=0.01)
+        await transfer.send(Stuck(), "orders", texts(1), pace)  # type: ignore[arg-type]
 
 
 async def test_messages_are_taken_and_settled() -> None:

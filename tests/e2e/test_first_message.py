@@ -1,26 +1,64 @@
-"""`make run`: the first message arrives, and the text says where things are."""
+"""`make run`: the first message arrives where it can, and the text says where things are."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from running import LISTENERS
+from running import LISTENERS, running
 
 RUN = Path(__file__).parent.parent.parent / "scripts" / "run.py"
+PORTS = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
+
+pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.timeout(150)
-def test_the_first_message_arrives(tmp_path: Path) -> None:
-    ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
+def once(data: Path, *arguments: str | Path) -> str:
+    """Start, pass a first message or not, stop; return what was printed."""
     done = subprocess.run(
-        [sys.executable, RUN, "--once", "--data", tmp_path, *ports],
+        [sys.executable, RUN, "--once", "--data", data, *PORTS, *arguments],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=240,
     )
-    assert "a first message has crossed it" in done.stdout
+    return done.stdout
+
+
+def test_the_first_message_arrives(tmp_path: Path) -> None:
+    said = once(tmp_path)
+    assert "a first message has crossed it" in said
     for name in LISTENERS:
-        assert f"  {name:6} 127.0.0.1:" in done.stdout
+        assert f"  {name:6} 127.0.0.1:" in said
+
+
+def test_it_starts_again_whatever_has_been_declared(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        up.enmasse("create", "addressspace", "shop")
+        up.enmasse("create", "user", "alice", "--password", "wonderland")
+        up.enmasse("create", "address", "orders", "--type", "anycast", "--space", "shop")
+    assert "a first message has crossed it" in once(tmp_path), "shop is open"
+    with running(tmp_path) as up:
+        up.enmasse("delete", "address", "orders", "--space", "shop")
+    assert "no open address space has an anycast address" in once(tmp_path)
+
+
+@pytest.mark.parametrize("listener", ["amqp", "http"])
+def test_without_a_listener_there_is_no_first_message(tmp_path: Path, listener: str) -> None:
+    assert f"--{listener}-port is off" in once(tmp_path, f"--{listener}-port", "off")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_stops_the_platform_too(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, RUN, "--data", tmp_path, *PORTS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while not (line := process.stdout.readline()).startswith("EnMasse is up"):
+            assert line, f"it ended with {process.wait(10)}"
+        process.send_signal(number)
+        # at its end: the platform, which has it too, is gone
+        process.stdout.read()
+        assert process.wait(60) == 0
+    assert not (tmp_path / "endpoint.json").exists()

@@ -131,7 +131,8 @@ def _invalid(error: ValidationError, origins: Mapping[str, Origin]) -> Invalid:
     for detail in error.errors(include_url=False):
         name = str(detail["loc"][0])
         if detail["type"] == "extra_forbidden":
-            message = f"unknown; known are {', '.join(Settings.model_fields)}"
+            known = ", ".join(field.replace("_", "-") for field in Settings.model_fields)
+            message = f"unknown; known are {known}"
         else:
             message = f"{detail['msg'].removeprefix('Value error, ')} (from {origins[name]})"
         faults.append(Fault(name.replace("_", "-"), message))

@@ -1,11 +1,17 @@
 """Where the messaging commands connect to."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Missing, Unavailable
 from enmasse.cli import network
 from enmasse.client import Connection, connect
+
+CONNECT_MIN_S = 5.0
+"""Least time to connect, however short the waiting for messages is to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +22,33 @@ class Server:
     data: Path | None
     ca: Path | None
     mechanism: str | None
+    space: str | None = None
 
-    def session(self) -> Connection:
-        """Return a session to enter.
+    @asynccontextmanager
+    async def session(self, timeout_s: float | None = None) -> AsyncIterator[Connection]:
+        """Be connected for as long as the block lasts.
 
-        Raises: Missing if there is no URL and no platform on this machine.
+        With `timeout_s` connecting takes no longer than that, or 5 s if it is less.
+        Raises: Missing if there is no URL and no platform on this machine; Unavailable if the
+            server does not answer.
         """
-        return connect(
+        connection = connect(
             self.found_url(),
             ca=str(self.ca) if self.ca else None,
             mechanisms=[self.mechanism] if self.mechanism else None,
+            hostname=self.space,
         )
+        limit_s = None if timeout_s is None else max(timeout_s, CONNECT_MIN_S)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(limit_s):
+                    session = await stack.enter_async_context(connection)
+            except TimeoutError:
+                raise Unavailable(
+                    Code.NOT_AVAILABLE,
+                    f"the server did not answer within {limit_s:g} s; is that an AMQP port?",
+                ) from None
+            yield session
 
     def found_url(self) -> str:
         """Return the URL given, or that of the platform on this machine."""

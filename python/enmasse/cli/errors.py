@@ -29,4 +29,9 @@ EXPLAINED = (
 
 def say(error: EnMasseError) -> None:
     """Write one line on stderr that tells an error."""
-    print(f"enmasse: {' '.join(error.message.split())}", file=sys.stderr)
+    tell(error.message)
+
+
+def tell(text: str) -> None:
+    """Write one line on stderr."""
+    print(f"enmasse: {' '.join(text.split())}", file=sys.stderr)

@@ -26,11 +26,13 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
 from enmasse.cli.files import load_files
-from enmasse.cli.network import is_loopback, names_of
+from enmasse.cli.hints import Meeting, meeting
+from enmasse.cli.network import check_host, is_loopback, names_of
 from enmasse.control import Admission, Manager
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
+from enmasse.plan import Plan
 from enmasse.store import Store
 from enmasse.store.sqlite import SqliteStore
 
@@ -42,6 +44,10 @@ of the promised 5 s is for a machine that is busy with other things."""
 
 RENEWAL_CHECK_S = 24 * 3600.0
 """How often a running process looks whether its certificate must be renewed."""
+
+SPACES_NAMED_MAX = 200
+"""Address spaces that the node's own certificate names. Every handshake carries it, and clients
+take no certificate of any size; the others are for a certificate of the owner's."""
 
 LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqp", False),
@@ -65,6 +71,8 @@ class Ready:
 
     pid: int
     endpoints: dict[str, Endpoint]
+    meeting: Meeting | None = None
+    """Where a first message can pass."""
 
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
@@ -82,6 +90,7 @@ async def serve(
     stopping = _stop_on_signals()
     clock = SystemClock()
     raise_open_files_limit()
+    check_host(settings.host)
     async with AsyncExitStack() as stack:
         data = stack.enter_context(DataDir(settings.data))
         store = await SqliteStore.open(data.resources_db, clock)
@@ -96,10 +105,10 @@ async def serve(
             decoy_secret=ensure_token(data.decoy),
         )
         stack.callback(node.stop, 0.0)
-        engine = NativeEngine(node)
+        certificates = Certificates(data.tls, names_of(settings.host), clock)
+        engine = NativeEngine(node, before_apply=certificates.name_spaces)
         manager = Manager(store, engine, clock)
         await manager.catch_up()
-        certificates = Certificates(data.tls, names_of(settings.host), clock)
         endpoints = listen(settings, node, certificates.ensure())
         process = _Process(node, engine, manager, certificates, stopping)
         if settings.http_port is not None:
@@ -112,7 +121,7 @@ async def serve(
                 platform, token=ensure_token(data.token), hosts=names_of(settings.host)
             )
             process.server = Server(app, listener)
-        ready = Ready(os.getpid(), endpoints)
+        ready = Ready(os.getpid(), endpoints, meeting(store.list()))
         data.write_endpoint(ready.document())
         await process.run(lambda: announce(ready))
 
@@ -124,7 +133,12 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
     """
     if not files and not store.list():
         await admission.apply(default_resources())
-    await admission.apply(with_default_space(load_files(files), store))
+    declared = with_default_space(load_files(files), store)
+    try:
+        await admission.apply(declared)
+    except EnMasseError as error:
+        error.message = f"{', '.join(files)}: {error.message}" if files else error.message
+        raise
 
 
 def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
@@ -149,26 +163,42 @@ def raise_open_files_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Certificates:
-    """The certificate files of the data folder, kept valid while the process runs."""
+    """The certificate files of the data folder, kept valid while the process runs.
+
+    The node's own certificate names the machine and every address space, so that a client may name
+    its space as the TLS server. Listeners look at the files again by themselves.
+    """
 
     folder: Path
     names: Sequence[str]
     clock: Clock
+    spaces: Sequence[str] = ()
 
     def ensure(self) -> TlsFiles:
         """Return valid files, making or renewing what must be."""
-        return ensure_certificates(self.folder, self.names, self.clock)
+        return ensure_certificates(self.folder, [*self.names, *self.spaces], self.clock)
+
+    async def name_spaces(self, plan: Plan) -> None:
+        """Name the spaces of a Plan, before it is served."""
+        named = plan.spaces[:SPACES_NAMED_MAX]
+        spaces = sorted({name for space in named for name in space.names} - set(self.names))
+        if spaces != self.spaces:
+            self.spaces = spaces
+            await self._renew()
 
     async def keep_valid(self) -> None:
-        """Renew in time until cancelled. Listeners look at the files again by themselves."""
+        """Renew in time until cancelled."""
         while True:
             await self.clock.sleep(RENEWAL_CHECK_S)
-            try:
-                await asyncio.to_thread(self.ensure)
-            except (EnMasseError, OSError) as error:
-                log.error("certificates cannot be renewed", reason=str(error))
+            await self._renew()
+
+    async def _renew(self) -> None:
+        try:
+            await asyncio.to_thread(self.ensure)
+        except (EnMasseError, OSError) as error:
+            log.error("certificates cannot be renewed", reason=str(error))
 
 
 class _Process:

@@ -27,6 +27,10 @@ def resource_name(space: str, text: str) -> str:
     return f"{space}.{'-'.join(filter(None, [cleaned, short_hash(text)]))}"
 
 
+KINDS = {"address": "address", "username": "user", "": "address space"}
+"""What a person calls a kind, by the field of spec that clients call it by."""
+
+
 def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) -> dict[str, Any]:
     """Return what a name means: what clients call it, or the resource's own name.
 
@@ -43,7 +47,7 @@ def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) ->
         if document["metadata"]["name"] in (name, prefix + name):
             return document
     where = f" in address space {space!r}" if space else ""
-    raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r}{where}")
+    raise Missing(Code.RESOURCE_MISSING, f"there is no {KINDS[field]} {name!r}{where}")
 
 
 def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:

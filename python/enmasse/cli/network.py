@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from enmasse.base.data_dir import DataDir, default_data_dir
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Missing, Unavailable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::")
@@ -21,6 +21,25 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_host(host: str) -> None:
+    """See that listeners can be on `host`, before any port is tried.
+
+    Raises: Unavailable if it is no address of this machine.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
+    except OSError as error:
+        raise Unavailable(
+            Code.PORT_TAKEN,
+            f"cannot listen on {host}: {error.strerror}; name an address of this machine with"
+            " --host",
+        ) from None
 
 
 def names_of(host: str) -> list[str]:

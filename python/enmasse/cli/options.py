@@ -7,6 +7,13 @@ from typing import Annotated
 import typer
 
 
+class Form(StrEnum):
+    """How a message is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 class Output(StrEnum):
     """How a command prints what it has to show."""
 
@@ -49,6 +56,13 @@ Namespace = Annotated[
 Space = Annotated[
     str, typer.Option("--space", "-s", metavar="SPACE", help="Address space it belongs to.")
 ]
+AnySpace = Annotated[
+    str | None, typer.Option("--space", "-s", metavar="SPACE", help="Only this address space.")
+]
+AnyNamespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NS", help="Only this namespace; by default all."),
+]
 Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Return when it is ready, or at once.")
 ]
@@ -61,6 +75,15 @@ Url = Annotated[
         envvar="ENMASSE_URL",
         help="Any AMQP 1.0 server: amqp[s]|ws[s]://[USER:PASSWORD@]HOST[:PORT]; by default the"
         " platform on this machine.",
+    ),
+]
+InSpace = Annotated[
+    str | None,
+    typer.Option(
+        "--space",
+        "-s",
+        metavar="SPACE",
+        help="Address space, as NAME or NAME.NAMESPACE; needed where the server has several.",
     ),
 ]
 Ca = Annotated[
@@ -85,5 +108,35 @@ Property = Annotated[
         metavar="NAME=VALUE",
         help="Application property; repeatable. Numbers, true and false are such.",
     ),
+]
+SendCount = Annotated[
+    int | None,
+    typer.Option(
+        "--count", "-c", metavar="N", min=1, help="How many; by default 1, of stdin all lines."
+    ),
+]
+ReceiveCount = Annotated[
+    int | None,
+    typer.Option("--count", "-c", metavar="N", min=1, help="End after so many messages."),
+]
+Rate = Annotated[
+    float | None, typer.Option(metavar="N", min=0.001, help="At most so many a second.")
+]
+Settled = Annotated[bool, typer.Option("--settle", help="Send settled: no outcome is asked for.")]
+SendTimeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", min=0, help="Give up when no message gets on for so long; exit code 7."
+    ),
+]
+ReceiveTimeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0, help="End when none has come for so long."),
+]
+ReplyTimeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for a reply.")
+]
+MessageForm = Annotated[
+    Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
 ]
 Durable = Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")]

@@ -7,16 +7,22 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Unavailable
 from enmasse.messaging import Accepted, Delivery, Message, Outcome, Receiver, Session
+
+T = TypeVar("T")
 
 IN_FLIGHT_MAX = 1000
 """Messages sent and without an outcome yet. The window a node grants by default."""
 
 CREDIT = 100
 """Messages a receiver asks for ahead."""
+
+SETTLED = "settled"
+"""What became of a message sent settled: nobody says more."""
 
 Step = Callable[[], None]
 """Called for each message that is done; for a progress bar."""
@@ -41,8 +47,8 @@ class Tally:
 
     @property
     def all_accepted(self) -> bool:
-        """Whether nothing came to anything else than accepted."""
-        return self.outcomes.total() == self.outcomes["accepted"]
+        """Whether nothing came to anything else than accepted, or was sent settled."""
+        return self.outcomes.total() == self.outcomes["accepted"] + self.outcomes[SETTLED]
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
@@ -51,34 +57,68 @@ class Tally:
             self.refusals[str(outcome)] += 1
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast messages are sent, and how long one may take."""
+
+    clock: Clock
+    rate: float | None = None
+    """At most so many a second."""
+
+    timeout_s: float | None = None
+    """Longest wait for a message to be taken, or to have its outcome."""
+
+    async def wait_turn(self, number: int, started_s: float) -> None:
+        """Wait until message `number` is due."""
+        if self.rate:
+            due_s = started_s + number / self.rate
+            await self.clock.sleep(max(0.0, due_s - self.clock.monotonic()))
+
+    async def within(self, step: Awaitable[T]) -> T:
+        """Return what comes in time.
+
+        Raises: Unavailable if it does not.
+        """
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await step
+        except TimeoutError:
+            raise Unavailable(
+                Code.NOT_AVAILABLE,
+                f"no message got on for {self.timeout_s:g} s; does anybody receive?",
+            ) from None
+
+
 async def send(
     session: Session,
     address: str,
     messages: Iterable[Message],
-    clock: Clock,
+    pace: Pace,
     *,
     settled: bool = False,
-    rate: float | None = None,
     step: Step = _nothing,
 ) -> Tally:
-    """Send messages, at most `rate` a second, and count their outcomes.
+    """Send messages and count their outcomes.
 
     Waits while the receivers want no more. Up to 1,000 messages are on the way at a time.
-    Raises: what the link ends with.
+    Raises: what the link ends with; Unavailable if one takes longer than the pace allows.
     """
     tally = Tally()
     waiting: deque[Awaitable[Outcome]] = deque()
 
     async def settle_oldest() -> None:
-        tally.add(await waiting.popleft())
+        outcome = await pace.within(waiting.popleft())
+        if settled:
+            tally.outcomes[SETTLED] += 1
+        else:
+            tally.add(outcome)
         step()
 
     async with session.sender(address, settled=settled) as sender:
-        started_s = clock.monotonic()
+        started_s = pace.clock.monotonic()
         for number, message in enumerate(messages):
-            if rate:
-                await clock.sleep(max(0.0, started_s + number / rate - clock.monotonic()))
-            waiting.append(await sender.post(message, settled=settled))
+            await pace.wait_turn(number, started_s)
+            waiting.append(await pace.within(sender.post(message, settled=settled)))
             if len(waiting) >= IN_FLIGHT_MAX:
                 await settle_oldest()
         while waiting:

@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Ca, Data, Durable, Mechanism, Output, OutputForm, Url
+from enmasse.cli.options import (
+    Ca,
+    Data,
+    Durable,
+    InSpace,
+    Mechanism,
+    Output,
+    OutputForm,
+    Url,
+)
 
 _LOAD = "Load"
 
@@ -18,71 +27,65 @@ class Mode(StrEnum):
     CONNECT = "connect"
 
 
+def _load(help: str, metavar: str, least: int) -> Any:
+    """An option of the load, with its least value."""
+    return typer.Option(metavar=metavar, min=least, help=help, rich_help_panel=_LOAD)
+
+
+Addresses = Annotated[
+    str, typer.Argument(help="The address; `%d` in it becomes 0, 1, .. over --addresses.")
+]
+Modes = Annotated[
+    Mode,
+    typer.Option(
+        help="load: rates and latency; idle: memory of idle connections; connect: new ones."
+    ),
+]
+Duration = Annotated[
+    float, typer.Option("--duration", "-d", metavar="SECONDS", min=0.1, help="Measured time.")
+]
+Warmup = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Time before it.")]
+Senders = Annotated[int, _load("Sending links.", "N", 0)]
+Receivers = Annotated[int, _load("Receiving links.", "N", 0)]
+Connections = Annotated[int, _load("Connections, shared by the links; 0 is one a link.", "N", 0)]
+AddressCount = Annotated[int, _load("Addresses that `%d` makes.", "N", 1)]
+Multicast = Annotated[
+    bool,
+    typer.Option("--multicast", help="Every receiver gets every message.", rich_help_panel=_LOAD),
+]
+BodySize = Annotated[int, _load("Bytes of a body.", "BYTES", 1)]
+TotalRate = Annotated[
+    float,
+    _load("Messages a second in all, measuring latency; 0 is as fast as it goes.", "N", 0),
+]
+Settled = Annotated[bool, typer.Option("--settle", help="Send settled.", rich_help_panel=_LOAD)]
+Credit = Annotated[int, _load("Credit of receivers.", "N", 1)]
+Pids = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="PID",
+        help="Server process whose CPU and memory are recorded; by default the platform's.",
+    ),
+]
+
+
 def bench(
-    address: Annotated[
-        str, typer.Argument(help="The address; `%d` in it becomes 0, 1, .. over --addresses.")
-    ] = "anycast",
-    mode: Annotated[
-        Mode,
-        typer.Option(
-            help="load: rates and latency; idle: memory of idle connections; connect: new ones."
-        ),
-    ] = Mode.LOAD,
-    duration: Annotated[
-        float, typer.Option("--duration", "-d", metavar="SECONDS", min=0.1, help="Measured time.")
-    ] = 5.0,
-    warmup: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Time before it.")] = 1.0,
-    senders: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Sending links.", rich_help_panel=_LOAD)
-    ] = 1,
-    receivers: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Receiving links.", rich_help_panel=_LOAD)
-    ] = 1,
-    connections: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Connections, shared by the links; 0 is one a link.",
-            rich_help_panel=_LOAD,
-        ),
-    ] = 0,
-    addresses: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Addresses that `%d` makes.", rich_help_panel=_LOAD),
-    ] = 1,
-    multicast: Annotated[
-        bool,
-        typer.Option(
-            "--multicast", help="Every receiver gets every message.", rich_help_panel=_LOAD
-        ),
-    ] = False,
-    size: Annotated[
-        int, typer.Option(metavar="BYTES", min=1, help="Bytes of a body.", rich_help_panel=_LOAD)
-    ] = 100,
-    rate: Annotated[
-        float,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Messages a second in all, measuring latency; 0 is as fast as it goes.",
-            rich_help_panel=_LOAD,
-        ),
-    ] = 0.0,
-    settle: Annotated[
-        bool, typer.Option("--settle", help="Send settled.", rich_help_panel=_LOAD)
-    ] = False,
+    address: Addresses = "anycast",
+    mode: Modes = Mode.LOAD,
+    duration: Duration = 5.0,
+    warmup: Warmup = 1.0,
+    senders: Senders = 1,
+    receivers: Receivers = 1,
+    connections: Connections = 0,
+    addresses: AddressCount = 1,
+    multicast: Multicast = False,
+    size: BodySize = 100,
+    rate: TotalRate = 0.0,
+    settle: Settled = False,
     durable: Durable = False,
-    credit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Credit of receivers.", rich_help_panel=_LOAD)
-    ] = 1000,
-    pid: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="PID",
-            help="Server process whose CPU and memory are recorded; by default the platform's.",
-        ),
-    ] = None,
+    credit: Credit = 1000,
+    pid: Pids = None,
+    space: InSpace = None,
     url: Url = None,
     ca: Ca = None,
     mechanism: Mechanism = None,
@@ -106,7 +109,7 @@ def bench(
     from enmasse.cli.load import run
     from enmasse.cli.output import show
 
-    server = Server(url, data, ca, mechanism)
+    server = Server(url, data, ca, mechanism, space)
     options: dict[str, Any] = {
         "mode": mode.value,
         "url": server.found_url(),
@@ -125,6 +128,7 @@ def bench(
         "duration": duration,
         "warmup": warmup,
         "mechanism": mechanism,
+        "hostname": space,
         "pids": pid or server.pids(),
     }
     report = run({name: value for name, value in options.items() if value is not None})

@@ -17,6 +17,21 @@ from enmasse.cli.options import (
     Wait,
 )
 
+Password = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ENMASSE_PASSWORD",
+        help="The password; asked for on the terminal if it is not given.",
+    ),
+]
+MaySend = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ADDRESS", help="May send to this address or pattern; repeatable."),
+]
+MayReceive = Annotated[
+    list[str] | None, typer.Option(metavar="ADDRESS", help="May receive from it; repeatable.")
+]
+
 app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare an address, a space or a user.")
 
 
@@ -141,24 +156,9 @@ def addressspace(
 @app.command()
 def user(
     name: Annotated[str, typer.Argument(help="The name the user logs in with.")],
-    password: Annotated[
-        str,
-        typer.Option(
-            prompt=True,
-            hide_input=True,
-            confirmation_prompt=True,
-            envvar="ENMASSE_PASSWORD",
-            help="The password; asked for if it is not given.",
-        ),
-    ],
-    send: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS", help="May send to this address or pattern; repeatable."),
-    ] = None,
-    receive: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS", help="May receive from it; repeatable."),
-    ] = None,
+    password: Password = None,
+    send: MaySend = None,
+    receive: MayReceive = None,
     space: Space = "default",
     namespace: Namespace = "default",
     wait: Wait = True,
@@ -183,7 +183,7 @@ def user(
         for operation, addresses in (("send", send), ("recv", receive))
         if addresses
     ]
-    encoded = base64.b64encode(password.encode()).decode()
+    encoded = base64.b64encode((password or _asked_password()).encode()).decode()
     spec = {
         "username": name,
         "authentication": {"type": "password", "password": encoded},
@@ -191,6 +191,22 @@ def user(
     }
     document = _document("MessagingUser", resource_name(space, name), namespace, spec)
     _create("messagingusers", document, wait, output, (data, server, token_file))
+
+
+def _asked_password() -> str:
+    """Ask for a password on the terminal.
+
+    Raises: BadParameter if there is none.
+    """
+    from enmasse.cli.output import can_ask
+
+    if not can_ask():
+        raise typer.BadParameter(
+            "there is no terminal to ask for it; give it, or set ENMASSE_PASSWORD",
+            param_hint="--password",
+        )
+    asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    return asked
 
 
 def _document(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:

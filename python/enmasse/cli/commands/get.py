@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.group import Aliases
-from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+from enmasse.cli.options import (
+    AnyNamespace,
+    AnySpace,
+    Data,
+    Output,
+    OutputForm,
+    ServerUrl,
+    TokenFile,
+)
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -19,21 +27,14 @@ app = typer.Typer(
 )
 
 Name = Annotated[str | None, typer.Argument(help="Only this one, by either of its names.")]
-Namespace = Annotated[
-    str | None,
-    typer.Option("--namespace", "-n", metavar="NS", help="Only this namespace; by default all."),
-]
-Space = Annotated[
-    str | None, typer.Option("--space", "-s", metavar="SPACE", help="Only this address space.")
-]
 Document = dict[str, Any]
 
 
 @app.command()
 def addresses(
     name: Name = None,
-    space: Space = None,
-    namespace: Namespace = None,
+    space: AnySpace = None,
+    namespace: AnyNamespace = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")
     ] = False,
@@ -76,7 +77,7 @@ def addresses(
 @app.command()
 def addressspaces(
     name: Name = None,
-    namespace: Namespace = None,
+    namespace: AnyNamespace = None,
     output: OutputForm = Output.TABLE,
     data: Data = None,
     server: ServerUrl = None,
@@ -100,8 +101,8 @@ def addressspaces(
 @app.command()
 def users(
     name: Name = None,
-    space: Space = None,
-    namespace: Namespace = None,
+    space: AnySpace = None,
+    namespace: AnyNamespace = None,
     output: OutputForm = Output.TABLE,
     data: Data = None,
     server: ServerUrl = None,
@@ -193,11 +194,14 @@ class _Listing:
         self, api: "Api", name: str | None, space: str | None, namespace: str | None
     ) -> Document:
         from enmasse.base.errors import Code, Missing
+        from enmasse.cli.names import KINDS
 
         document = api.list(self._plural, namespace, statistics=self._plural == "addresses")
         document["items"] = [one for one in document["items"] if self._is_meant(one, name, space)]
         if name and not document["items"]:
-            raise Missing(Code.RESOURCE_MISSING, f"there is no {name!r} among the {self._plural}")
+            where = f" in address space {space!r}" if space else ""
+            kind = KINDS[self._field or ""]
+            raise Missing(Code.RESOURCE_MISSING, f"there is no {kind} {name!r}{where}")
         return document
 
     def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:

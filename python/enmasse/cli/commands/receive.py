@@ -5,17 +5,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.options import Address, Ca, Data, Mechanism, Url
+from enmasse.cli.options import (
+    Address,
+    Ca,
+    Data,
+    Form,
+    InSpace,
+    Mechanism,
+    MessageForm,
+    ReceiveCount,
+    ReceiveTimeout,
+    Url,
+)
 
 if TYPE_CHECKING:
     from enmasse.messaging import Message, Outcome
-
-
-class Form(StrEnum):
-    """How a message is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Settle(StrEnum):
@@ -29,20 +33,13 @@ class Settle(StrEnum):
 
 def receive(
     address: Address,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", "-c", metavar="N", min=1, help="End after so many messages."),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="End when none has come for so long."),
-    ] = None,
+    count: ReceiveCount = None,
+    timeout: ReceiveTimeout = None,
     settle: Annotated[
         Settle, typer.Option(help="What the sender is told of each message.")
     ] = Settle.ACCEPT,
-    output: Annotated[
-        Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
-    ] = Form.TEXT,
+    output: MessageForm = Form.TEXT,
+    space: InSpace = None,
     url: Url = None,
     ca: Ca = None,
     mechanism: Mechanism = None,
@@ -61,11 +58,11 @@ def receive(
     """
     import asyncio
 
-    from enmasse.cli import transfer
+    from enmasse.cli import errors, transfer
     from enmasse.cli.connect import Server
 
     async def run() -> int:
-        async with Server(url, data, ca, mechanism).session() as session:
+        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
             return await transfer.receive(
                 session,
                 address,
@@ -75,8 +72,11 @@ def receive(
                 timeout_s=timeout,
             )
 
-    if asyncio.run(run()) < (count or 0):
-        raise typer.Exit(1)
+    came = asyncio.run(run())
+    if count is not None and came < count:
+        then = "the server ended the link" if timeout is None else f"none for {timeout:g} s"
+        errors.tell(f"{came} of {count} messages came; then {then}")
+        raise typer.Exit(errors.FAILED)
 
 
 def written(message: "Message", form: Form) -> str:

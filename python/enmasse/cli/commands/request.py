@@ -4,15 +4,19 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.commands.receive import Form, written
+from enmasse.cli.commands.receive import written
 from enmasse.cli.options import (
     Address,
     Body,
     Ca,
     Data,
     Durable,
+    Form,
+    InSpace,
     Mechanism,
+    MessageForm,
     Property,
+    ReplyTimeout,
     Size,
     Url,
 )
@@ -27,12 +31,9 @@ def request(
     ] = None,
     properties: Property = None,
     durable: Durable = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for a reply.")
-    ] = 30.0,
-    output: Annotated[
-        Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
-    ] = Form.TEXT,
+    timeout: ReplyTimeout = 30.0,
+    output: MessageForm = Form.TEXT,
+    space: InSpace = None,
     url: Url = None,
     ca: Ca = None,
     mechanism: Mechanism = None,
@@ -53,7 +54,7 @@ def request(
     messages = Template.of(properties, durable).messages(body, size, count)
 
     async def run() -> None:
-        async with Server(url, data, ca, mechanism).session() as session:
+        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
             await transfer.request(
                 session,
                 address,

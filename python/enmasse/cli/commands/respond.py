@@ -9,10 +9,12 @@ from enmasse.cli.options import (
     Ca,
     Data,
     Durable,
+    InSpace,
     Mechanism,
     Output,
     OutputForm,
     Property,
+    ReceiveCount,
     Size,
     Url,
 )
@@ -28,11 +30,10 @@ def respond(
         str | None, typer.Option(metavar="TEXT", help="The reply; by default the request itself.")
     ] = None,
     size: Size = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-c", metavar="N", min=1, help="End after so many.")
-    ] = None,
+    count: ReceiveCount = None,
     properties: Property = None,
     durable: Durable = False,
+    space: InSpace = None,
     url: Url = None,
     ca: Ca = None,
     mechanism: Mechanism = None,
@@ -62,7 +63,7 @@ def respond(
         return next(made.messages(body, size, 1))
 
     async def run() -> "Tally":
-        async with Server(url, data, ca, mechanism).session() as session:
+        async with Server(url, data, ca, mechanism, space).session() as session:
             return await transfer.respond(session, address, answer, count=count)
 
     tally = asyncio.run(run())

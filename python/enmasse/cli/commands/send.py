@@ -1,6 +1,6 @@
 """`enmasse send`: send messages to an address."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,10 +10,15 @@ from enmasse.cli.options import (
     Ca,
     Data,
     Durable,
+    InSpace,
     Mechanism,
     Output,
     OutputForm,
     Property,
+    Rate,
+    SendCount,
+    SendTimeout,
+    Settled,
     Size,
     Url,
 )
@@ -26,20 +31,13 @@ def send(
     address: Address,
     body: Body = None,
     size: Size = None,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "--count", "-c", metavar="N", min=1, help="How many; by default 1, of stdin all lines."
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="N", min=0.001, help="At most so many a second.")
-    ] = None,
+    count: SendCount = None,
+    rate: Rate = None,
+    timeout: SendTimeout = None,
     properties: Property = None,
     durable: Durable = False,
-    settle: Annotated[
-        bool, typer.Option("--settle", help="Send settled: no outcome is asked for.")
-    ] = False,
+    settle: Settled = False,
+    space: InSpace = None,
     url: Url = None,
     ca: Ca = None,
     mechanism: Mechanism = None,
@@ -71,10 +69,11 @@ def send(
     expected = count or (None if body == "-" else 1)
 
     async def run() -> "Tally":
-        async with Server(url, data, ca, mechanism).session() as session:
+        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
             with progress("sent", expected) as step:
+                pace = transfer.Pace(SystemClock(), rate, timeout)
                 return await transfer.send(
-                    session, address, messages, SystemClock(), settled=settle, rate=rate, step=step
+                    session, address, messages, pace, settled=settle, step=step
                 )
 
     tally = asyncio.run(run())
@@ -85,6 +84,10 @@ def send(
 
 def summary(tally: "Tally") -> str:
     """Return what became of messages, for people."""
-    outcomes = ", ".join(f"{count:,} {name}" for name, count in tally.outcomes.items())
+    from enmasse.cli.transfer import SETTLED
+
+    outcomes = ", ".join(
+        f"{count:,} {'sent ' * (name == SETTLED)}{name}" for name, count in tally.outcomes.items()
+    )
     refusals = "".join(f"\n  {count:,}: {said}" for said, count in tally.refusals.items())
     return (outcomes or "nothing sent") + refusals

@@ -5,7 +5,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -21,91 +21,74 @@ class Output(StrEnum):
     JSON = "json"
 
 
-_PORT = "[PORT|0|off]"
 _LISTENERS = "Listeners"
 
 
+def _listener(help: str, default: int) -> Any:
+    """The option of a listener's port."""
+    return typer.Option(
+        metavar="[PORT|0|off]", help=help, show_default=str(default), rich_help_panel=_LISTENERS
+    )
+
+
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Resources to add or change; `-` is standard input."
+    ),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Folder of all that is kept.")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings as a TOML file.")
+]
+Told = Annotated[Output, typer.Option("--output", "-o", help="How readiness is told on stdout.")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Address to listen on.",
+        show_default="127.0.0.1",
+        rich_help_panel=_LISTENERS,
+    ),
+]
+Insecure = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure",
+        help="Allow spaces without authentication, and passwords without TLS, beyond this machine.",
+        rich_help_panel=_LISTENERS,
+    ),
+]
+AmqpPort = Annotated[str | None, _listener("AMQP.", 5672)]
+AmqpsPort = Annotated[str | None, _listener("AMQP over TLS.", 5671)]
+WsPort = Annotated[str | None, _listener("AMQP over WebSocket.", 8081)]
+WssPort = Annotated[str | None, _listener("AMQP over WebSocket over TLS.", 8443)]
+HttpPort = Annotated[str | None, _listener("HTTP API, metrics, health.", 8080)]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
+]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
+]
+
+
 def up(
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="Resources to add or change; `-` is standard input.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="Folder of all that is kept.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings as a TOML file.")
-    ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How readiness is told on stdout.")
-    ] = Output.TEXT,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address to listen on.",
-            show_default="127.0.0.1",
-            rich_help_panel=_LISTENERS,
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool | None,
-        typer.Option(
-            "--insecure",
-            help="Allow spaces without authentication, and passwords"
-            " without TLS, beyond this machine.",
-            rich_help_panel=_LISTENERS,
-        ),
-    ] = None,
-    amqp_port: Annotated[
-        str | None,
-        typer.Option(metavar=_PORT, help="AMQP.", show_default="5672", rich_help_panel=_LISTENERS),
-    ] = None,
-    amqps_port: Annotated[
-        str | None,
-        typer.Option(
-            metavar=_PORT, help="AMQP over TLS.", show_default="5671", rich_help_panel=_LISTENERS
-        ),
-    ] = None,
-    ws_port: Annotated[
-        str | None,
-        typer.Option(
-            metavar=_PORT,
-            help="AMQP over WebSocket.",
-            show_default="8081",
-            rich_help_panel=_LISTENERS,
-        ),
-    ] = None,
-    wss_port: Annotated[
-        str | None,
-        typer.Option(
-            metavar=_PORT,
-            help="AMQP over WebSocket over TLS.",
-            show_default="8443",
-            rich_help_panel=_LISTENERS,
-        ),
-    ] = None,
-    http_port: Annotated[
-        str | None,
-        typer.Option(
-            metavar=_PORT,
-            help="HTTP API, metrics, health.",
-            show_default="8080",
-            rich_help_panel=_LISTENERS,
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
-    ] = None,
-    log_level: Annotated[
-        str | None,
-        typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
-    ] = None,
+    file: Files = None,
+    data: Folder = None,
+    config: Config = None,
+    output: Told = Output.TEXT,
+    host: Host = None,
+    insecure: Insecure = None,
+    amqp_port: AmqpPort = None,
+    amqps_port: AmqpsPort = None,
+    ws_port: WsPort = None,
+    wss_port: WssPort = None,
+    http_port: HttpPort = None,
+    workers: Workers = None,
+    log_level: LogLevel = None,
 ) -> None:
     """Run the platform in this process until Ctrl-C.
 
@@ -172,25 +155,14 @@ def _end(code: int) -> NoReturn:
 
 def welcome(settings: "Settings", ready: "Ready") -> str:
     """Return what a person reads once the platform is up."""
-    from enmasse.cli import network
+    from enmasse.cli import hints, network
 
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
-    folder = "" if settings.data == _default_data() else f" --data {settings.data}"
     return f"""EnMasse is up (process {ready.pid}). Ctrl-C stops it.
 
 {places}
   data   {settings.data}
 
-Try, each in a terminal of its own:
-  enmasse receive anycast{folder}
-  enmasse send anycast --body hello{folder}
-  enmasse get addresses{folder}
-"""
-
-
-def _default_data() -> Path:
-    from enmasse.base.data_dir import default_data_dir
-
-    return default_data_dir()
+{hints.next_commands(ready.meeting, settings.data, Path(sys.argv[0]))}"""

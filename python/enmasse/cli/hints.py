@@ -1,0 +1,59 @@
+"""What to try next: commands that work on the platform as it is."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from enmasse.base.data_dir import default_data_dir
+from enmasse.plan import is_open
+from enmasse.resources import Address, AddressSpace, MessagingUser, Resource
+
+
+class Meeting(NamedTuple):
+    """An address at which anybody may send and receive."""
+
+    address: str
+    space: str
+    """NAME.NAMESPACE"""
+
+    is_only_space: bool
+
+
+def meeting(resources: Iterable[Resource]) -> Meeting | None:
+    """Return an anycast address of a space that lets everybody in, if there is one."""
+    declared = list(resources)
+    users = [one for one in declared if isinstance(one, MessagingUser)]
+    spaces = [one for one in declared if isinstance(one, AddressSpace)]
+    open_spaces = {
+        (one.metadata.namespace, one.metadata.name) for one in spaces if is_open(one, users)
+    }
+    for one in declared:
+        home = (one.metadata.namespace, one.space)
+        if isinstance(one, Address) and one.spec.type == "anycast" and home in open_spaces:
+            return Meeting(one.name, f"{home[1]}.{home[0]}", len(spaces) == 1)
+    return None
+
+
+def next_commands(where: Meeting | None, data: Path, program: Path) -> str:
+    """Return the lines that tell what to try with the program at that path."""
+    enmasse = typed(program)
+    folder = "" if data == default_data_dir() else f" --data {data}"
+    if where is not None:
+        place = where.address + ("" if where.is_only_space else f" --space {where.space}") + folder
+        commands = [f"receive {place}", f"send {place} --body hello", f"get addresses{folder}"]
+    else:
+        commands = [f"get addressspaces{folder}", f"get addresses{folder}", "create --help"]
+    lines = "".join(f"  {enmasse} {command}\n" for command in commands)
+    return f"Try, each in a terminal of its own:\n{lines}"
+
+
+def typed(program: Path) -> str:
+    """Return what to type for a program: its path, unless the shell finds it by its name."""
+    found = shutil.which(program.name)
+    if found and Path(found).resolve() == program.resolve():
+        return program.name
+    try:
+        return str(program.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(program.absolute())
