@@ -59,14 +59,16 @@ def test_files_stay_short() -> None:
 
 
 def python_functions(text: str) -> Iterator[tuple[str, int]]:
-    """Name and length in lines of each function, its docstring not counted."""
+    """Name and length in lines of each function with its signature, its docstring not counted."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0]
-            if ast.get_docstring(node) is not None and len(node.body) > 1:
-                first = node.body[1]
-            assert node.end_lineno is not None
-            yield node.name, node.end_lineno - first.lineno + 1
+            docstring = lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0
+            yield node.name, lines_of(node) - docstring
+
+
+def lines_of(node: ast.stmt) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
 
 
 RUST_OPAQUE = re.compile(
@@ -82,7 +84,7 @@ DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
 def rust_functions(text: str) -> Iterator[tuple[str, int]]:
-    """Name and length in lines of each function with a body, found by its braces."""
+    """Name and length in lines of each function with a body, found by its braces; signature too."""
     # Comments and literals may hold braces: blank them out, but keep the lines.
     bare = RUST_OPAQUE.sub(lambda found: "\n" * found.group().count("\n"), text)
     for found in RUST_FUNCTION.finditer(bare):
@@ -95,7 +97,7 @@ def rust_functions(text: str) -> Iterator[tuple[str, int]]:
                 start = at
             depth += DEPTH.get(bare[at], 0)
             if depth == 0 and start is not None:
-                yield found.group(1), bare.count("\n", start, at) + 1
+                yield found.group(1), bare.count("\n", found.start(), at) + 1
                 break
 
 
@@ -106,10 +108,24 @@ def rust_functions(text: str) -> Iterator[tuple[str, int]]:
         ("trait T { fn a(&self); fn b() { '{' } }", [("b", 1)]),
         ("fn a() {\n  let s = \"}\";\n  // }\n  let c = b'}';\n}", [("a", 5)]),
         ("fn a<'a>(x: &'a str) -> [u8; 4] {\n}", [("a", 2)]),
+        ("fn a(\n  x: u8,\n) {\n}", [("a", 4)]),
     ],
 )
 def test_rust_functions_are_found(text: str, expected: list[tuple[str, int]]) -> None:
     assert list(rust_functions(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def a(): pass\n", [("a", 1)]),
+        ("def a(\n    x,\n    y,\n):\n    return x\n", [("a", 5)]),
+        ('async def a():\n    """Do.\n\n    It.\n    """\n    return 1\n', [("a", 2)]),
+        ('def a():\n    """Do."""\n', [("a", 1)]),
+    ],
+)
+def test_python_functions_are_measured(text: str, expected: list[tuple[str, int]]) -> None:
+    assert list(python_functions(text)) == expected
 
 
 def test_functions_stay_short() -> None:
@@ -169,6 +185,28 @@ def test_every_module_tells_its_story() -> None:
         name_of(path)
         for path in CODE
         if path.suffix == ".rs" and not path.read_text().startswith("//!")
+    ]
+    assert not silent
+
+
+def undocumented(node: ast.Module | ast.ClassDef) -> Iterator[str]:
+    """Public functions, classes and methods without a docstring."""
+    for part in node.body:
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if not part.name.startswith("_"):
+            if ast.get_docstring(part) is None:
+                yield part.name
+            if isinstance(part, ast.ClassDef):
+                yield from undocumented(part)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    silent = [
+        f"{name_of(path)}: {name}"
+        for path in CODE
+        if path.suffix == ".py" and name_of(path).startswith(("python/", "scripts/", "bench/"))
+        for name in undocumented(ast.parse(path.read_text()))
     ]
     assert not silent
 

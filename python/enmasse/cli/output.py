@@ -79,6 +79,7 @@ def _is_number(cell: object) -> bool:
 
 
 def text(cell: object) -> str:
+    """Return a cell as people read it: numbers with commas, yes and no, `-` for nothing."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):

@@ -16,11 +16,20 @@ from enmasse.native import decode_message, encode_message
 class Wire(Protocol):
     """What a link asks of its connection: the half of `enmasse.native.Client` that it uses."""
 
-    def send(self, link: int, messages: list[bytes], *, settled: bool) -> int: ...
-    def credit(self, link: int, count: int) -> None: ...
-    def drain(self, link: int) -> None: ...
-    def settle(self, link: int, delivery: int, outcome: Outcome) -> None: ...
-    def detach(self, link: int) -> None: ...
+    def send(self, link: int, messages: list[bytes], *, settled: bool) -> int:
+        """Hand over encoded messages, from the front, and return how many were taken."""
+
+    def credit(self, link: int, count: int) -> None:
+        """Let so many more messages come in."""
+
+    def drain(self, link: int) -> None:
+        """Take back the credit of a receiver."""
+
+    def settle(self, link: int, delivery: int, outcome: Outcome) -> None:
+        """Give a message its outcome."""
+
+    def detach(self, link: int) -> None:
+        """End a link."""
 
 
 class Link:
