@@ -17,6 +17,25 @@ from enmasse.cli.options import (
     Wait,
 )
 
+AddressName = Annotated[
+    str, typer.Argument(help="The address that clients use, for example orders or news/europe.")
+]
+AddressType = Annotated[
+    str,
+    typer.Option(
+        "--type",
+        "-t",
+        metavar="TYPE",
+        help="anycast, multicast, queue, topic, subscription or deadletter, as far as the node"
+        " serves it.",
+    ),
+]
+OtherAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="The address that clients use, where NAME is the resource's."
+    ),
+]
 Password = Annotated[
     str | None,
     typer.Option(
@@ -37,25 +56,9 @@ app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare an address, a
 
 @app.command()
 def address(
-    name: Annotated[
-        str, typer.Argument(help="The address that clients use, for example orders or news/europe.")
-    ],
-    type_: Annotated[
-        str,
-        typer.Option(
-            "--type",
-            "-t",
-            metavar="TYPE",
-            help="anycast, multicast, queue, topic, subscription or deadletter, as far as the node"
-            " serves it.",
-        ),
-    ],
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="The address that clients use, where NAME is the resource's."
-        ),
-    ] = None,
+    name: AddressName,
+    type_: AddressType,
+    address: OtherAddress = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the address.")] = None,
     topic: stored.Topic = None,
     max_consumers: stored.MaxConsumers = None,
