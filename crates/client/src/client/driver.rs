@@ -173,6 +173,7 @@ impl Driver {
         if self.wire.is_none() {
             return self.finish(None);
         }
+        self.send_waiting(None, usize::MAX);
         self.machine.close(None);
         self.resume(now);
     }
@@ -316,6 +317,7 @@ impl Driver {
                 }
             }
             Command::Detach { link } => {
+                self.send_waiting(Some(link), usize::MAX);
                 if let Some(link) = self.links.by_handle(link) {
                     link.leaving = true;
                     self.machine.detach(link.id, true, None);
@@ -446,7 +448,7 @@ impl Driver {
     fn end_turn(&mut self, poller: &Poller, now: Time) {
         tell_settled(&self.mailbox, self.settled.take());
         loop {
-            let sent = self.send_waiting();
+            let sent = if self.blocked { 0 } else { self.send_waiting(None, OUTPUT_MAX) };
             self.machine.flush(now);
             let Some(wire) = &mut self.wire else { return };
             let output = self.machine.output();
@@ -473,15 +475,13 @@ impl Driver {
         }
     }
 
-    /// Hands waiting messages to the machine, unless the socket is behind. Returns the bytes of them.
-    fn send_waiting(&mut self) -> usize {
-        if self.blocked {
-            return 0;
-        }
+    /// Hands waiting messages to the machine, of one link or all, while its output is below `output_max`. Returns the
+    /// bytes of them. Before an end there is no bound but the one of what may wait.
+    fn send_waiting(&mut self, of: Option<Handle>, output_max: usize) -> usize {
         let mut size = 0;
         for (handle, id, sender) in self.links.senders() {
-            if sender.is_waiting() {
-                size += sender.send(handle, id, &mut self.machine, &self.mailbox, OUTPUT_MAX);
+            if sender.is_waiting() && of.is_none_or(|of| of == handle) {
+                size += sender.send(handle, id, &mut self.machine, &self.mailbox, output_max);
             }
         }
         if size > 0 {

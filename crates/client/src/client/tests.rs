@@ -177,6 +177,29 @@ fn settled_messages_arrive_settled_and_have_no_outcome() {
 }
 
 #[test]
+fn what_was_sent_settled_goes_out_before_the_link_or_the_connection_ends() {
+    let server = Server::open();
+    let url = server.listen("amqp");
+    let consumer = Peer::at(&url);
+    let receiver = consumer.receiver("anycast", 1000);
+    for round in 0..20 {
+        let producer = Peer::at(&url);
+        let sender = producer.sender("anycast");
+        producer.wait_credit(sender);
+        let messages: Vec<_> = (0..5).map(|number| message(&number.to_string())).collect();
+        assert_eq!(producer.send(sender, &messages, true), 5);
+        if round % 2 == 0 {
+            producer.client.detach(sender);
+        }
+        producer.client.close();
+        for (number, sent) in (round * 5..).zip(messages) {
+            assert_eq!(consumer.message(), (receiver, number, true, sent));
+        }
+        producer.closed();
+    }
+}
+
+#[test]
 fn no_more_is_taken_than_there_is_credit_and_a_range_settles_at_once() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
