@@ -2,6 +2,7 @@
 
 mod basics;
 mod crash;
+mod damage;
 mod garbage;
 mod history;
 mod shard;

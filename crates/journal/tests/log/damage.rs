@@ -1,0 +1,88 @@
+//! Damage by more than a bit, and the end of the log told from it.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Batch, Config, Disk, Log, Place, Recovered, Target};
+
+fn config() -> Config {
+    Config { segment_bytes: 16 << 10, secret: 3, ..Config::default() }
+}
+
+fn open(disk: SimulatedDisk) -> (Log<SimulatedDisk>, Recovered) {
+    Log::open(Arc::new(disk), config()).expect("reading works")
+}
+
+fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>, body: &[u8]) -> Vec<Place> {
+    let mut batch = Batch::new();
+    for seq in seqs.clone() {
+        batch.message(&[Target { queue: 1, seq, head: &[] }], body);
+    }
+    log.append(&mut batch).expect("there is room");
+    seqs.enumerate().map(|(at, _)| batch.place(at)).collect()
+}
+
+/// A log with twenty messages, each committed before the next.
+fn twenty() -> (Log<SimulatedDisk>, Vec<Place>) {
+    let (mut log, _) = open(SimulatedDisk::new(512, 1));
+    let mut batch = Batch::new();
+    batch.declare(1, &[1; 16], "orders");
+    log.append(&mut batch).expect("there is room");
+    let mut places = Vec::new();
+    for seq in 0..20 {
+        places.extend(put(&mut log, seq..seq + 1, &[seq as u8; 300]));
+        log.sync().expect("the disk works");
+    }
+    (log, places)
+}
+
+/// The log as it is opened after a frame was overwritten.
+fn without(log: &Log<SimulatedDisk>, place: Place) -> (Vec<u64>, Recovered) {
+    let disk = log.disk().as_seen();
+    disk.write(place.segment, place.offset.into(), &[IoSlice::new(&[0xEE; 200])]).expect("the disk works");
+    let (_, recovered) = open(disk);
+    (recovered.queues[0].messages().map(|message| message.seq).collect(), recovered)
+}
+
+#[test]
+fn a_hole_below_what_is_known_to_be_durable_costs_its_own_record() {
+    let (log, places) = twenty();
+    for hole in 0..19 {
+        let (left, recovered) = without(&log, places[hole]);
+        assert_eq!(left, (0..20).filter(|&seq| seq != hole as u64).collect::<Vec<_>>());
+        let [gap] = recovered.gaps[..] else { panic!("one gap: {:?}", recovered.gaps) };
+        assert_eq!((gap.segment, gap.offset), (places[hole].segment, places[hole].offset));
+    }
+}
+
+#[test]
+fn the_last_record_is_an_unfinished_end_until_the_log_has_rested() {
+    let (mut log, places) = twenty();
+    let (left, recovered) = without(&log, places[19]);
+    assert_eq!((left, recovered.gaps.len()), ((0..19).collect(), 0));
+    log.rest().expect("the disk works");
+    let (left, recovered) = without(&log, places[19]);
+    assert_eq!((left, recovered.gaps.len()), ((0..19).collect(), 1));
+}
+
+#[test]
+fn what_was_begun_in_a_segment_and_lost_never_comes_back_in_it() {
+    let body = [7; 2000];
+    let (mut log, _) = twenty();
+    let mut next = 20;
+    while log.figures().segments < 2 {
+        log.sync().expect("the disk works");
+        put(&mut log, next..next + 2, &body);
+        next += 2;
+    }
+    for seed in 0..200 {
+        let (mut after, recovered) = open(log.disk().crashed(seed));
+        let found = recovered.queues[0].len() as u64;
+        assert!(found == next || found == next - 1 || found == next - 2);
+        put(&mut after, 1000..1001, &body);
+        after.sync().expect("the disk works");
+        let (_, again) = open(after.disk().as_seen());
+        assert_eq!(again.queues[0].len() as u64, found + 1, "seed {seed}");
+    }
+}
