@@ -48,11 +48,11 @@ fn without(log: &Log<SimulatedDisk>, place: Place) -> (Vec<u64>, Recovered) {
 #[test]
 fn a_hole_below_what_is_known_to_be_durable_costs_its_own_record() {
     let (log, places) = twenty();
-    for hole in 0..19 {
-        let (left, recovered) = without(&log, places[hole]);
-        assert_eq!(left, (0..20).filter(|&seq| seq != hole as u64).collect::<Vec<_>>());
+    for (hole, &place) in (0..19).zip(&places) {
+        let (left, recovered) = without(&log, place);
+        assert_eq!(left, (0..20).filter(|&seq| seq != hole).collect::<Vec<_>>());
         let [gap] = recovered.gaps[..] else { panic!("one gap: {:?}", recovered.gaps) };
-        assert_eq!((gap.segment, gap.offset), (places[hole].segment, places[hole].offset));
+        assert_eq!((gap.segment, gap.offset), (place.segment, place.offset));
     }
 }
 
