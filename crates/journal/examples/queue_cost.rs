@@ -68,12 +68,13 @@ fn main() {
     }
     let mut queue = queue_of(0, &plain());
     measure("in", COUNT, || (0..COUNT).for_each(|_| put(&mut queue, &plain())));
+    println!("{:50} {:8.1} bytes", "a waiting message", queue.heap_bytes() as f64 / COUNT as f64);
     let selecting = consumer(&mut queue, Consume { selects: true, ..Consume::default() });
     measure("passed over by a selector", COUNT, || while queue.next(NOW, selecting, |_| Verdict::No) == Next::Later {});
     let id = consumer(&mut queue, Consume::default());
     measure("out", COUNT, || (0..COUNT).for_each(|_| take(&mut queue, id)));
     let record = Record { size_bytes: 100, ..Record::default() };
-    let entries = (0..COUNT).map(|id| Restored { id: Seq(id), place: Place::default(), record });
+    let entries = (0..COUNT).map(|id| Restored { id: Seq(id), place: Place { segment: 0, offset: 0, len: 0 }, record });
     measure("restored", COUNT, || {
         let restored = Queue::restore(Settings::default(), Seq(0), entries, [], &mut |_| {});
         assert_eq!(restored.map(|queue| queue.len()).ok(), Some(COUNT as usize));

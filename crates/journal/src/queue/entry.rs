@@ -1,15 +1,9 @@
 //! One message in the index: 40 bytes, and which state may follow which.
 
-/// Where the body lies; only the log, or the router's memory, knows what the numbers mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// segment of the log
-    pub segment: u32,
-    /// where it begins there
-    pub offset: u32,
-    /// bytes
-    pub len: u32,
-}
+pub use crate::log::Place;
+
+/// Nowhere yet.
+const UNPLACED: Place = Place { segment: 0, offset: 0, len: 0 };
 
 /// Names a message within its queue while it is there; never used again.
 ///
@@ -131,7 +125,7 @@ impl Entry {
     pub(super) fn new(size: u32, priority: u8, enqueued: u64, expires: Option<u64>, failures: u16) -> Self {
         let expires = expires.map_or(0, |at| at.clamp(1, TIME_MAX));
         Self {
-            place: Place::default(),
+            place: UNPLACED,
             size,
             times: enqueued.min(TIME_MAX) | u64::from(failures) << TIME_BITS,
             fate: expires | u64::from(priority) << (TIME_BITS + 3),

@@ -114,6 +114,18 @@ const GROUP: u16 = 1 << 5;
 const KEY: u16 = 1 << 6;
 
 impl Record {
+    /// Bytes of the encoded record that say something: the rest are zeros and need not be written.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        if self.key.is_some() {
+            RECORD_BYTES
+        } else if self.group.is_some() {
+            40
+        } else {
+            28
+        }
+    }
+
     /// The record as it lies in the log.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
@@ -136,9 +148,11 @@ impl Record {
         bytes
     }
 
-    /// The record that was encoded; `None` if it has a form that this version does not know.
+    /// The record that was encoded, with or without its zeros; `None` if it has a form that this version does not know.
     #[must_use]
-    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+    pub fn decode(written: &[u8]) -> Option<Self> {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes.get_mut(..written.len())?.copy_from_slice(written);
         let marks = u16::from_le_bytes([bytes[2], bytes[3]]);
         if bytes[0] != FORM || marks & 15 > 9 {
             return None;
@@ -195,7 +209,9 @@ mod tests {
             key: Some(u128::MAX - 1),
         };
         for record in [plain, full, Record { group: None, ..full }, Record { key: None, ..full }] {
-            assert_eq!(Record::decode(&record.encode()), Some(record));
+            let encoded = record.encode();
+            assert_eq!(Record::decode(&encoded), Some(record));
+            assert_eq!(Record::decode(&encoded[..record.encoded_len()]), Some(record));
         }
     }
 
@@ -207,5 +223,7 @@ mod tests {
         bytes[0] = FORM;
         bytes[2] = 10;
         assert_eq!(Record::decode(&bytes), None);
+        assert_eq!(Record::decode(&[FORM; RECORD_BYTES + 1]), None);
+        assert_eq!(Record::decode(&[]), None);
     }
 }

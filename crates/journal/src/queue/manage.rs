@@ -81,6 +81,17 @@ impl Queue {
         progress
     }
 
+    /// All messages not before `from`, of whatever state, in the order of their numbers: to find those of a segment
+    /// that the log wants to be rid of. Each is O(log n).
+    pub fn iter(&self, from: Seq) -> impl Iterator<Item = Item> {
+        let mut from = from.0;
+        std::iter::from_fn(move || {
+            let at = self.index.next_live(from)?;
+            from = at + 1;
+            self.item(at)
+        })
+    }
+
     /// The declaration has changed. Times to live, groups and keys of messages that are here stay as they are.
     pub fn reconfigure(&mut self, settings: Settings) {
         self.consumers.configure(&settings);

@@ -56,9 +56,12 @@ impl Marker {
         value
     }
 
-    /// The marker of a key and its value; `None` for a kind that this version does not know.
+    /// The marker of a key and its value; `None` for a kind, or a length, that this version does not know.
     #[must_use]
-    pub fn decode(key: &[u8; MARKER_KEY_BYTES], value: &[u8; MARKER_VALUE_BYTES]) -> Option<Self> {
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<Self> {
+        if (key.len(), value.len()) != (MARKER_KEY_BYTES, MARKER_VALUE_BYTES) {
+            return None;
+        }
         let wide = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte));
         let (number, digest) = (wide(&value[..8]) as u64, wide(&value[8..]));
         match key[0] {
@@ -81,6 +84,7 @@ mod tests {
             assert_eq!(Marker::decode(&marker.key(), &marker.value()), Some(marker));
         }
         assert_eq!(Marker::decode(&[9; MARKER_KEY_BYTES], &id.value()), None);
+        assert_eq!(Marker::decode(&[], &[]), None);
         assert_ne!(producer.key(), id.key());
     }
 }

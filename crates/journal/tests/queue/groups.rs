@@ -4,6 +4,8 @@ use enmasse_journal::queue::{
     Cause, Consume, ConsumerId, Group, Grouping, Head, Outcome, Priority, Redelivery, Settings,
 };
 
+use proptest::prelude::*;
+
 use crate::world::{FAILED, World, plain};
 
 fn of(digest: u64) -> Head {
@@ -186,4 +188,39 @@ fn a_long_group_of_another_consumer_costs_nothing() {
         world.settle(seq, Outcome::Accepted);
     }
     assert_eq!(world.take_all(one).len(), 100_000);
+}
+
+proptest! {
+    /// Whoever of many consumers takes and settles when: the messages of a key are handed out in their order, to one
+    /// consumer at a time, and all of them arrive.
+    #[test]
+    fn the_order_of_a_key_is_kept_with_many_consumers(
+        keys in prop::collection::vec(0..5_u64, 1..120),
+        turns in prop::collection::vec((0..6_usize, any::<bool>(), 0..8_usize), 1..400),
+    ) {
+        let mut world = World::new(per_key());
+        for key in &keys {
+            world.put(&of(*key));
+        }
+        let consumers: Vec<ConsumerId> =
+            (0..6).map(|key| world.consumer(Consume { key, name: key, ..Consume::default() })).collect();
+        let mut held: Vec<(u64, usize)> = Vec::new();
+        let mut last = [None; 5];
+        let rounds = (0..2 * keys.len()).flat_map(|n| [(n % 6, true, 0), (0, false, 0)]);
+        for (consumer, takes, choice) in turns.into_iter().chain(rounds) {
+            if takes {
+                let Some(seq) = world.take(consumers[consumer]) else { continue };
+                let key = keys[seq as usize] as usize;
+                prop_assert!(last[key] < Some(seq), "{seq} of {key} after {:?}", last[key]);
+                last[key] = Some(seq);
+                let elsewhere = held.iter().any(|(other, at)| keys[*other as usize] as usize == key && *at != consumer);
+                prop_assert!(!elsewhere, "another holds messages of {key}");
+                held.push((seq, consumer));
+            } else if !held.is_empty() {
+                let (seq, _) = held.swap_remove(choice % held.len());
+                world.settle(seq, Outcome::Accepted);
+            }
+        }
+        prop_assert!(world.queue.is_empty());
+    }
 }

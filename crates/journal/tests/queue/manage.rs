@@ -70,6 +70,10 @@ fn a_body_that_the_log_copies_forward_is_found_again() {
     world.fill(1);
     let place = Place { segment: 7, offset: 7, len: 7 };
     assert!(world.queue.moved(Seq(0), place) && !world.queue.moved(Seq(1), place));
+    world.fill(200);
+    let there = world.queue.iter(Seq(0)).filter(|item| item.place.segment == 7);
+    assert_eq!(there.map(|item| item.seq).collect::<Vec<_>>(), [Seq(0)]);
+    assert_eq!(world.queue.iter(Seq(150)).count(), 51);
     assert_eq!(world.queue.get(Seq(0)).map(|item| item.place), Some(place));
 }
 

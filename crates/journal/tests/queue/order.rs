@@ -77,6 +77,12 @@ fn a_message_has_one_holder() {
 }
 
 #[test]
+fn a_queue_moves_with_its_shard() {
+    fn moves<T: Send>() {}
+    moves::<enmasse_journal::queue::Queue>();
+}
+
+#[test]
 fn without_credit_nobody_is_a_candidate() {
     let mut world = World::new(Settings::default());
     world.fill(1);

@@ -95,7 +95,8 @@ fn times_groups_and_bounds_hold_after_it() {
 
 #[test]
 fn entries_out_of_order_are_refused() {
-    let entry = |id| Restored { id: Seq(id), place: Place::default(), record: Record::default() };
+    let entry =
+        |id| Restored { id: Seq(id), place: Place { segment: 0, offset: 0, len: 0 }, record: Record::default() };
     let restore = |ids: [u64; 2]| Queue::restore(Settings::default(), Seq(0), ids.map(entry), [], &mut |_| {});
     assert_eq!(restore([3, 8]).map(|queue| queue.next_seq()).ok(), Some(Seq(9)));
     assert!(restore([3, 3]).is_err());

@@ -159,7 +159,8 @@ impl Pair {
         } else {
             let Admission::Store(stored) = answer else { panic!("{answer:?}") };
             assert_eq!(stored.seq.0, self.naive.next);
-            assert_eq!(Record::decode(&stored.record.encode()), Some(stored.record));
+            let encoded = stored.record.encode();
+            assert_eq!(Record::decode(&encoded[..stored.record.encoded_len()]), Some(stored.record));
             self.naive.offered(stored.record);
             self.memory.offered(self.now, stored.seq.0, head, &stored.markers);
         }
@@ -287,7 +288,11 @@ impl Pair {
         self.naive.messages.sort_by_key(|message| message.id);
         let kept = self.naive.messages.iter().filter(|message| message.state != State::Offered);
         let entries: Vec<Restored> = kept
-            .map(|message| Restored { id: Seq(message.id), place: Place::default(), record: message.record })
+            .map(|message| Restored {
+                id: Seq(message.id),
+                place: Place { segment: 0, offset: 0, len: 0 },
+                record: message.record,
+            })
             .collect();
         self.naive.restart();
         let markers = self.memory.restart();
