@@ -24,7 +24,7 @@ def test_a_free_port_is_taken_and_known() -> None:
 def test_a_taken_port_is_named_with_the_mend() -> None:
     first = bind("127.0.0.1", 0)
     port = first.getsockname()[1]
-    with pytest.raises(Unavailable, match=f"127.0.0.1 port {port}: Address already in use; free"):
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}: Address already in use; free it"):
         bind("127.0.0.1", port)
     first.close()
 

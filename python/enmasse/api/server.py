@@ -36,8 +36,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise Unavailable(
             Code.PORT_TAKEN,
-            f"cannot listen on {host} port {port}: {error.strerror};"
-            " free it or choose another port (0 is a free one)",
+            f"cannot listen on {host}:{port}: {error.strerror};"
+            " free it, or choose another port (0 is a free one)",
         ) from None
     listener.setblocking(False)
     return listener
