@@ -16,7 +16,7 @@ T ?= tests
 C ?=
 ARGS ?=
 
-.PHONY: help setup build run test test-rust test-python check check-all bench docs
+.PHONY: help setup build run test test-rust test-python check check-all bench bench-journal docs
 .PHONY: setup-dev setup-interop format fmt lint types layers tidy lock clean
 
 help: ## list the targets

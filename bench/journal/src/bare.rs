@@ -11,6 +11,9 @@ use crate::commits::{Commits, Failed, Segments, noise};
 
 const FILE_BYTES: u64 = 64 << 20;
 const FILES: usize = 8;
+/// Bytes of the writes that fill a file before a run. The page cache keeps a file in pieces as large as it was first
+/// written in, and small writes into large pieces cost more, so these are as large as those that warm the log.
+const WARM_BYTES: u64 = 4 << 20;
 
 /// Writes of so many bytes, each synced.
 pub(crate) struct Bare {
@@ -27,11 +30,11 @@ impl Bare {
     pub(crate) fn new(folder: &Path, bytes: usize, segments: Segments) -> Result<Self, Failed> {
         let mut files = Files { folder: folder.to_owned(), made: 0, ready: VecDeque::new() };
         if segments == Segments::Recycled {
-            let once = noise(1 << 20);
+            let once = noise(WARM_BYTES as usize);
             for _ in 0..FILES {
                 let file = files.make()?;
-                for at in 0..FILE_BYTES >> 20 {
-                    file.write_all_at(&once, at << 20)?;
+                for at in 0..FILE_BYTES / WARM_BYTES {
+                    file.write_all_at(&once, at * WARM_BYTES)?;
                 }
                 file.sync_all()?;
                 files.ready.push_back(file);
