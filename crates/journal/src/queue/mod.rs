@@ -9,7 +9,8 @@
 //! 1. [`Queue::offer`] answers [`Admission`]: store it under a [`Seq`], accept it as a duplicate, or refuse it.
 //! 2. [`Queue::committed`] when the journal has it, or at once if nothing was promised: now it can be had.
 //!    [`Queue::withdraw`] if the journal failed or its transaction was rolled back.
-//! 3. [`Queue::candidates`] says who may be given something; the caller chooses among them and asks [`Queue::next`].
+//! 3. [`Queue::candidates`] says who may be given something; the caller chooses among them and asks [`Queue::next`],
+//!    until there are none. A candidate that gets nothing is none any more.
 //! 4. [`Queue::settle`] with the consumer's [`Outcome`]; effects say what is to be done. A transaction puts
 //!    [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
 //! 5. What goes to another address ([`Effect::Divert`]) is here until [`Queue::left`] or [`Queue::stay`].
@@ -19,13 +20,15 @@
 //! - consumers: [`Queue::attach`], [`Queue::set_credit`], [`Queue::detach`]; producers: [`Queue::attach_producer`],
 //!   [`Queue::room`], [`Queue::detach_producer`]
 //! - time: [`Queue::next_timeout`], [`Queue::timeout`]
-//! - a restart: [`Queue::restore`]
-//! - figures: [`Queue::figures`]
+//! - a restart: [`Queue::restore`] with what the log recovered: [`Record::decode`], [`Marker::decode`]
+//! - administrators: [`Queue::administer`] in slices, [`Queue::reconfigure`], [`Queue::figures`]
+//! - the log's compaction: [`Queue::iter`] finds the messages of a segment, [`Queue::moved`] says where they lie now
 //!
 //! # Order
 //!
 //! The higher priority first, within one the lower number. A message that comes back, from a consumer or from the
-//! wait before its next attempt, stands at its very place. A scheduled one goes to the end when it is due.
+//! wait before its next attempt, stands at its very place. A scheduled one goes to the end when it is due. Selectors and
+//! groups take out of this order what is theirs, and leave the rest in it.
 //!
 //! # Bounds
 //!

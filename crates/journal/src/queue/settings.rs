@@ -15,7 +15,7 @@ pub struct Settings {
     pub redelivery: Redelivery,
     /// there is an address for dead letters (its own or the space's)
     pub dead_letter: bool,
-    /// there is an address for what expires; without it the dead letter's is used, without that it is dropped
+    /// there is an address for what expires; without it that is dropped
     pub expiry: bool,
     /// `treatRejectAsUnmodifiedDeliveryFailed`: a rejected message counts as a failed delivery and stays
     pub reject_is_failure: bool,
@@ -155,7 +155,7 @@ pub enum Grouping {
 /// How many message ids are remembered, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicates {
-    /// ids remembered; about 64 bytes of memory each
+    /// ids remembered; about 100 bytes of memory each
     pub ids: u32,
     /// milliseconds; 0: no limit
     pub window_ms: u64,
