@@ -172,6 +172,30 @@ fn one_old_message_is_written_again_and_pins_nothing() {
 }
 
 #[test]
+fn a_copy_stays_as_long_as_what_it_was_copied_from() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let places = put(&mut log, 0..2);
+    // Each opening begins a new segment: the copy lies in one of its own, its removal in the next.
+    let (mut log, _) = reopened(&disk);
+    let mut batch = Batch::new();
+    let copy = batch.copy(places[0], &[Target { queue: QUEUE, seq: 0, head: &[4, 0] }]);
+    committed(&mut log, &mut batch);
+    let copied = batch.copied(copy).expect("it was there");
+    let (mut log, _) = reopened(log.disk());
+    remove(&mut log, 0..1, &[copied]);
+    let fillers = put(&mut log, 2..60);
+    let mut removal = Removal::new(QUEUE);
+    (2..60).zip(fillers).for_each(|(seq, place)| removal.add(seq, place));
+    let mut batch = Batch::new();
+    batch.remove(&mut removal);
+    committed(&mut log, &mut batch);
+    idle(&mut log);
+    let (_, recovered) = reopened(log.disk());
+    assert_eq!(recovered.queues[0].messages().map(|message| message.seq).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn a_dropped_queue_is_gone_with_all_it_had() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
