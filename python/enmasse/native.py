@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from enmasse import _native
@@ -44,18 +45,25 @@ class Node:
     """A running data plane. See `_native.pyi` for bounds and the members of what it returns."""
 
     def __init__(
-        self, *, workers: int = 0, insecure: bool = False, decoy_secret: str | None = None
+        self,
+        *,
+        workers: int = 0,
+        insecure: bool = False,
+        decoy_secret: str | None = None,
+        journal: Path | None = None,
     ) -> None:
         """Start the worker threads (0: one a core), without listeners and with an empty Plan.
 
         `decoy_secret`, random and the same at every start, is what users that do not exist are made
-        up from; by default they look another way after each start, unlike those that do.
+        up from; by default they look another way after each start, unlike those that do. `journal`
+        is the folder of messages on disk; without one no address can keep its messages there.
         """
         config = {
             "workers": workers,
             "insecure": insecure,
             "containerId": "enmasse",
             "decoySecret": decoy_secret,
+            "journal": str(journal) if journal else None,
         }
         with translated():
             self._node = _native.Node(json.dumps(config))

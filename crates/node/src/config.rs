@@ -29,6 +29,8 @@ pub struct NodeConfig {
     /// What the salts of users that do not exist are made up from. Those of real users stay over a restart, so these
     /// have to as well. `None`: drawn at the start.
     pub decoy_secret: Option<DecoySecret>,
+    /// Folder of the journal; without one only addresses whose messages are in memory can be stored.
+    pub journal: Option<PathBuf>,
     /// Bounds, each with a default that fits a laptop and a server.
     pub limits: Limits,
 }
@@ -40,6 +42,7 @@ impl Default for NodeConfig {
             container_id: "enmasse".to_owned(),
             insecure: false,
             decoy_secret: None,
+            journal: None,
             limits: Limits::default(),
         }
     }

@@ -70,6 +70,14 @@ pub enum NodeError {
     /// the bound of connections is reached
     #[error("{0} connections are open and no more are allowed: close some, or raise limits.connections")]
     Full(usize),
+    /// a Plan with messages on disk, for a node that was given no folder for them
+    #[error(
+        "the address {0:?} keeps its messages on disk and this node has no journal: give it one, or durability memory"
+    )]
+    NoJournal(String),
+    /// the journal cannot be opened, or has stopped
+    #[error("the journal: {0}")]
+    Journal(String),
     /// called after `stop`
     #[error("the node is stopped: start another one")]
     Stopped,
@@ -88,8 +96,8 @@ impl NodeError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } => ErrorKind::Invalid,
-            Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } => ErrorKind::Unavailable,
+            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::NoJournal(_) => ErrorKind::Invalid,
+            Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => ErrorKind::Unavailable,
             Self::NoSuchSpace(_) => ErrorKind::Missing,
             Self::Full(_) => ErrorKind::Exhausted,
             Self::Stopped => ErrorKind::Misuse,
@@ -100,11 +108,11 @@ impl NodeError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Plan(_) => "E1000",
+            Self::Plan(_) | Self::NoJournal(_) => "E1000",
             Self::Config { .. } | Self::Tls { .. } => "E1006",
             Self::NoSuchSpace(_) => "E3000",
             Self::Full(_) => "E5000",
-            Self::System { .. } | Self::Busy { .. } => "E6000",
+            Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => "E6000",
             Self::Bind { .. } => "E6001",
             Self::Stopped => "E8000",
         }
@@ -125,6 +133,8 @@ mod tests {
             NodeError::System { what: "w", reason: io::ErrorKind::Other.into() },
             NodeError::NoSuchSpace(String::new()),
             NodeError::Full(1),
+            NodeError::NoJournal(String::new()),
+            NodeError::Journal(String::new()),
             NodeError::Stopped,
             NodeError::Busy { worker: 0, waited_s: 1 },
         ];

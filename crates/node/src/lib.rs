@@ -12,6 +12,7 @@ mod config;
 mod disk;
 mod error;
 mod events;
+mod journal;
 mod mailbox;
 mod mesh;
 mod node;

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
-use enmasse_router::table::{AddressEntry, Space, Table};
+use enmasse_router::table::{AddressEntry, Diff, Space, Table};
 use serde::Serialize;
 
 use crate::accept::{self, Acceptor, Order};
@@ -21,6 +22,7 @@ use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
 use crate::events::{EventQueue, NodeEvent};
+use crate::journal::{Opened, Shelves};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
 use crate::shared::Shared;
@@ -53,7 +55,9 @@ pub struct Node {
     shared: Arc<Shared>,
     orders: Arc<Mailbox<Order>>,
     table: Mutex<Arc<Table>>,
+    shelves: Mutex<Shelves>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    journal_threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
@@ -69,18 +73,31 @@ impl Node {
         let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
         let events = EventQueue::new().map_err(failed)?;
         let checker = Checker::start().map_err(failed)?;
-        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes));
+        let opened = config.journal.as_deref().map(open_journal).transpose()?;
+        let digests = opened.as_ref().map(|opened| opened.digests);
+        let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::default(), Vec::new());
+        if let Some(mut opened) = opened {
+            shelves = Shelves::new(std::mem::take(&mut opened.recovered));
+            let (running, threads) = opened.start(&mailboxes).map_err(failed)?;
+            (journal, journal_threads) = (Some(running), threads);
+        }
+        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, journal));
         let common = Arc::new(common(config, count));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
         let mut handles = Vec::with_capacity(usize::from(count) + 1);
         for ((index, seat), mesh) in (0..count).zip(seats).zip(Mesh::build(count)) {
-            let shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(fill_random));
+            let mut shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(fill_random));
+            if let Some(digests) = digests {
+                shard.set_digests(digests);
+            }
             let worker = Worker::new(index, seat, mesh, Arc::clone(&shared), Arc::clone(&common), shard);
             handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
         }
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
-        Ok(Self { shared, orders, table: Mutex::new(table), threads: Mutex::new(handles) })
+        let (table, shelves) = (Mutex::new(table), Mutex::new(shelves));
+        let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
+        Ok(Self { shared, orders, table, shelves, threads, journal_threads })
     }
 
     /// Listens on one more address; returns the port.
@@ -116,6 +133,7 @@ impl Node {
         let mut table = lock(&self.table);
         let next = Arc::new(Table::compile(plan, &table)?);
         let difference = table.diff(&next);
+        self.shelve(&difference, &next)?;
         let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
         self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
         *table = Arc::clone(&next);
@@ -128,6 +146,26 @@ impl Node {
             changed: difference.changed.len(),
             active,
         })
+    }
+
+    /// Stored addresses get their homes and their numbers in the log, before anyone can name them.
+    fn shelve(&self, difference: &Diff, next: &Table) -> Result<(), NodeError> {
+        let on_disk = |entry: &&Arc<AddressEntry>| entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
+        if self.shared.journal.is_none()
+            && let Some(entry) = difference.added.iter().find(on_disk)
+        {
+            return Err(NodeError::NoJournal(entry.name.to_string()));
+        }
+        let changes = lock(&self.shelves).follow(difference, next, self.shared.mailboxes.len() as u16);
+        if let (false, Some(journal)) = (changes.batch.is_empty(), &self.shared.journal) {
+            journal.commit(changes.batch).map_err(|refused| NodeError::Journal(refused.to_string()))?;
+        }
+        for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
+            if !shelvings.is_empty() {
+                mailbox.post([Command::Shelve(shelvings)]);
+            }
+        }
+        Ok(())
     }
 
     /// What was counted.
@@ -206,6 +244,13 @@ impl Node {
             // A thread that panicked has ended the process already.
             let _ = handle.join();
         }
+        // What the workers have handed over is on disk before the journal ends.
+        if let Some(journal) = &self.shared.journal {
+            journal.stop();
+        }
+        for handle in std::mem::take(&mut *lock(&self.journal_threads)) {
+            let _ = handle.join();
+        }
     }
 
     fn begin_stop(&self, deadline: Duration) {
@@ -246,8 +291,17 @@ impl Drop for Node {
     fn drop(&mut self) {
         if !lock(&self.threads).is_empty() {
             self.begin_stop(Duration::ZERO);
+            if let Some(journal) = &self.shared.journal {
+                journal.stop();
+            }
         }
     }
+}
+
+fn open_journal(folder: &Path) -> Result<Opened, NodeError> {
+    let mut secret = [0; 20];
+    fill_random(&mut secret);
+    Opened::at(folder, secret).map_err(NodeError::Journal)
 }
 
 /// Every address of a table.

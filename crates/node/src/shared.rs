@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use enmasse_amqp::time::Time;
 use rustls::ServerConfig;
@@ -11,6 +11,7 @@ use rustls::ServerConfig;
 use crate::checks::Checker;
 use crate::config::Limits;
 use crate::events::EventQueue;
+use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 use crate::stream::Stream;
 use crate::worker::{Command, Newcomer};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     /// one a worker
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
+    pub(crate) journal: Option<Journal>,
     next_id: AtomicU64,
 }
 
@@ -39,6 +41,7 @@ impl Shared {
         events: EventQueue,
         checker: Checker,
         mailboxes: Vec<Arc<Mailbox<Command>>>,
+        journal: Option<Journal>,
     ) -> Self {
         Self {
             connection_count_max: limits.connection_count_max(),
@@ -49,6 +52,7 @@ impl Shared {
             checker,
             mailboxes,
             clock: Clock(Instant::now()),
+            journal,
             next_id: AtomicU64::new(1),
         }
     }
@@ -74,5 +78,10 @@ pub(crate) struct Clock(Instant);
 impl Clock {
     pub(crate) fn now(self) -> Time {
         Time::from_micros(self.0.elapsed().as_micros() as u64)
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn time_of_day_ms() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use enmasse_journal::queue::{Cause, Figures};
 use enmasse_router::core::{AddressKey, AddressStats};
 use enmasse_router::table::Table;
 use serde::Serialize;
 
+use crate::journal::JournalFigures;
 use crate::node::declared;
 use crate::shared::Shared;
 
@@ -82,6 +84,28 @@ pub struct AddressLine {
     pub waiting: u64,
     /// times that no receiver had credit while messages waited
     pub credit_stalls: u64,
+    /// messages at rest, in whatever state
+    pub stored: u64,
+    /// bytes of those
+    pub stored_bytes: u64,
+    /// of those the ones that receivers hold
+    pub in_flight: u64,
+    /// of those the ones that wait for a time
+    pub scheduled: u64,
+    /// when the oldest that can be had came, milliseconds since 1970; 0: there is none
+    pub oldest_ms: u64,
+    /// messages stored since the start
+    pub enqueued: u64,
+    /// failed deliveries
+    pub redelivered: u64,
+    /// messages that were here before, accepted and not stored
+    pub duplicates: u64,
+    /// messages whose time to live ended
+    pub expired: u64,
+    /// messages that failed for good
+    pub dead_lettered: u64,
+    /// messages that the disk has lost
+    pub damaged: u64,
 }
 
 /// The whole node.
@@ -98,8 +122,38 @@ pub struct NodeStats {
     pub accept_pauses: u64,
     /// one a worker
     pub workers: Vec<WorkerStats>,
+    /// the journal, if there is one
+    pub journal: Option<JournalLine>,
     /// every declared address, by space and name
     pub addresses: Vec<AddressLine>,
+}
+
+/// What the journal is and has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalLine {
+    /// bytes of the segments with records
+    pub used_bytes: u64,
+    /// bytes of messages that are alive
+    pub alive_bytes: u64,
+    /// bytes appended since the start
+    pub appended_bytes: u64,
+    /// syncs since the start
+    pub syncs: u64,
+    /// why it takes nothing any more, if so
+    pub stopped: Option<String>,
+}
+
+impl JournalLine {
+    fn of(figures: &JournalFigures) -> Self {
+        Self {
+            used_bytes: figures.log.used_bytes,
+            alive_bytes: figures.log.alive_bytes,
+            appended_bytes: figures.log.appended_bytes,
+            syncs: figures.log.syncs,
+            stopped: figures.stopped.clone(),
+        }
+    }
 }
 
 /// One open connection.
@@ -125,21 +179,30 @@ pub struct ConnectionLine {
 }
 
 /// What one worker answers: its own figures, and those of the addresses that live on it.
-pub(crate) type WorkerAnswer = (WorkerStats, Vec<(AddressKey, AddressStats)>);
+pub(crate) struct WorkerAnswer {
+    pub(crate) worker: WorkerStats,
+    pub(crate) addresses: Vec<(AddressKey, AddressStats)>,
+    pub(crate) queues: Vec<(AddressKey, Figures)>,
+}
 
 impl NodeStats {
     pub(crate) fn put_together(shared: &Shared, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
-        let mut figures = HashMap::new();
+        let (mut figures, mut queues) = (HashMap::new(), HashMap::new());
         let mut workers = Vec::with_capacity(answers.len());
-        for (worker, addresses) in answers {
-            workers.push(worker);
-            figures.extend(addresses);
+        for answer in answers {
+            workers.push(answer.worker);
+            figures.extend(answer.addresses);
+            queues.extend(answer.queues);
         }
         let mut addresses: Vec<AddressLine> = declared(table)
             .map(|address| {
                 let stats = figures.get(&address.key).copied().unwrap_or_default();
                 let space = table.space(address.space).map_or("", |space| space.name());
-                AddressLine::new(&address.uid, space, &address.name, &stats)
+                let line = AddressLine::new(&address.uid, space, &address.name, &stats);
+                match queues.get(&address.key) {
+                    Some(queue) => line.with_queue(queue),
+                    None => line,
+                }
             })
             .collect();
         addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
@@ -149,6 +212,7 @@ impl NodeStats {
             connections_max: shared.connection_count_max as u64,
             accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
             workers,
+            journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures())),
             addresses,
         }
     }
@@ -172,6 +236,25 @@ impl AddressLine {
             dropped: stats.dropped,
             waiting: stats.waiting,
             credit_stalls: stats.credit_stalls,
+            damaged: stats.damaged,
+            ..Self::default()
+        }
+    }
+
+    fn with_queue(self, queue: &Figures) -> Self {
+        let left = |cause: Cause| queue.removed[cause as usize] + queue.diverted[cause as usize];
+        Self {
+            stored: queue.ready + queue.scheduled + queue.acquired + queue.leaving,
+            stored_bytes: queue.bytes,
+            in_flight: queue.acquired,
+            scheduled: queue.scheduled,
+            oldest_ms: queue.oldest.unwrap_or(0),
+            enqueued: queue.enqueued,
+            redelivered: queue.redelivered,
+            duplicates: queue.duplicates,
+            expired: left(Cause::Expired),
+            dead_lettered: left(Cause::Rejected) + left(Cause::Attempts),
+            ..self
         }
     }
 }

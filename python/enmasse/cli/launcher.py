@@ -103,6 +103,7 @@ async def serve(
             workers=settings.workers,
             insecure=settings.insecure,
             decoy_secret=ensure_token(data.decoy),
+            journal=data.journal,
         )
         stack.callback(node.stop, 0.0)
         certificates = Certificates(data.tls, names_of(settings.host), clock)

@@ -174,7 +174,8 @@ impl Batch {
     }
 
     /// Write a message again further on, so that the segment where it lies can go; gives the number for `copied`.
-    /// `targets` are those of the caller's queues that still have it; it keeps their numbers.
+    /// `targets` are those of the caller's queues that still have it; it keeps their numbers. An empty head stands for the
+    /// one it has.
     ///
     /// When the batch is back: for a target that is still there, `free` the old place and take the new one; for one
     /// that has been removed in the meantime, remove it again with the new place.

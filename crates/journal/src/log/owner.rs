@@ -311,12 +311,19 @@ impl<D: Disk> Log<D> {
         for copy in copies.iter_mut().filter(|copy| copy.frame.is_none()) {
             let heads = std::mem::take(&mut batch.heads);
             let alive = copy.targets.iter().filter(|(queue, _, _)| self.facts.exists(*queue));
-            let targets =
-                alive.map(|(queue, seq, head)| Target { queue: *queue, seq: *seq, head: &heads[head.clone()] });
-            let targets: Vec<Target<'_>> = targets.collect();
-            if !targets.is_empty()
-                && let Ok(body) = reader.read(copy.from, &mut buffer)
+            let alive: Vec<_> = alive.collect();
+            let mut targets: Vec<Target<'_>> = Vec::new();
+            if !alive.is_empty()
+                && let Ok((known, body)) = reader.message(copy.from, &mut buffer)
             {
+                let had = |queue, seq| known.clone().find(|target| target.queue == queue && target.seq == seq);
+                targets.extend(alive.iter().map(|(queue, seq, head)| {
+                    let head = match &heads[head.clone()] {
+                        [] => had(*queue, *seq).map_or(&[][..], |target| target.head),
+                        head => head,
+                    };
+                    Target { queue: *queue, seq: *seq, head }
+                }));
                 copy.frame = Some(batch.frames.len() as u32);
                 let count = targets.len() as u32;
                 batch.push(Kind::Message, COPY, count, |meta| put_targets(meta, &targets), &[body]);

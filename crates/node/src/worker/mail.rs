@@ -5,8 +5,9 @@ use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
-use enmasse_router::core::AddressKey;
-use enmasse_router::shard::{ConnId, Fact, Moved, Request};
+use enmasse_journal::log::Place;
+use enmasse_router::core::{AddressKey, Answer};
+use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
 use enmasse_router::table::Table;
 use mio::Token;
 
@@ -31,6 +32,14 @@ pub(crate) enum Command {
     PasswordChecked(ConnId, Option<bool>),
     /// this table is in force, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
+    /// these stored addresses live here, or have changed: before the table that names them
+    Shelve(Vec<Shelving>),
+    /// the log has taken these batches, or has not
+    Journaled(Vec<Answer>),
+    /// messages read from the log
+    Fetched(Vec<(Place, Option<Vec<u8>>)>),
+    /// write again what lies in this segment of the log
+    Compact(u32),
     /// tell what was counted
     Stats(Sender<WorkerAnswer>),
     /// list the connections
@@ -69,10 +78,16 @@ impl Worker {
                 // Nobody listens any more if the caller gave up waiting: the table is in force all the same.
                 let _ = done.send(());
             }
+            Command::Shelve(shelvings) => self.shard.shelve(shelvings),
+            Command::Journaled(answers) => self.shard.journaled(answers),
+            Command::Fetched(bodies) => self.shard.fetched(bodies),
+            Command::Compact(segment) => self.shard.compact(segment),
             Command::Stats(answer) => {
                 let mut stats = self.stats.clone();
                 stats.connections = self.sockets.len() as u64;
-                let _ = answer.send((stats, self.shard.address_stats().collect()));
+                let addresses = self.shard.address_stats().collect();
+                let queues = self.shard.queue_figures().collect();
+                let _ = answer.send(WorkerAnswer { worker: stats, addresses, queues });
             }
             Command::List(answer) => {
                 let _ = answer.send(self.list());

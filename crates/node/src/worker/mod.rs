@@ -28,7 +28,7 @@ pub(crate) use self::socket::Newcomer;
 use self::socket::{Phase, Socket};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
-use crate::shared::Shared;
+use crate::shared::{Clock, Shared};
 use crate::stats::WorkerStats;
 use crate::timers::{Tick, Wheel};
 
@@ -199,8 +199,10 @@ impl Worker {
         }
         let sweep = (!self.swept.is_empty()).then_some(self.next_sweep);
         let retry = self.held_back.then_some(Time::from_micros(now.as_micros() + FULL_RING_MICROS));
-        let next =
-            [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at].into_iter().flatten().min()?;
+        let stored =
+            self.shard.next_time_of_day().map(|at_ms| now.plus_millis(at_ms.saturating_sub(Clock::time_of_day_ms())));
+        let times = [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at, stored];
+        let next = times.into_iter().flatten().min()?;
         // Rounded up, or the last microseconds would be spent awake.
         Some(Duration::from_micros(next.micros_since(now) + 1))
     }
@@ -210,6 +212,7 @@ impl Worker {
         let now = self.shared.clock.now();
         self.stats.turns += 1;
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
+        self.shard.set_time_of_day(Clock::time_of_day_ms());
         self.read_mail(now);
         self.read_sockets(now);
         let shard = &mut self.shard;
@@ -217,6 +220,7 @@ impl Worker {
         self.fire_timers(now);
         self.shard.end_turn(now);
         self.serve_requests();
+        self.serve_journal();
         self.write_sockets(now);
         self.send_batches();
         self.sweep(now);
@@ -235,6 +239,18 @@ impl Worker {
                 self.stats.batches += 1;
                 self.shared.mailboxes[usize::from(to)].bell().ring();
             }
+        }
+    }
+
+    /// Hands over what stored addresses have for the log, and what they want of it.
+    fn serve_journal(&mut self) {
+        let Some(journal) = &self.shared.journal else { return };
+        while let Some(batch) = self.shard.take_journal() {
+            journal.append(self.index, batch);
+        }
+        let wanted = self.shard.take_wanted();
+        if !wanted.is_empty() {
+            journal.read(self.index, wanted);
         }
     }
 

@@ -7,6 +7,7 @@ mod handshakes;
 mod harness;
 mod messages;
 mod stopping;
+mod stored;
 #[path = "../../src/testing.rs"]
 mod testing;
 

@@ -37,6 +37,8 @@ pub(super) struct Address {
     pub(super) unsettled: u32,
     /// without the figures that are counted when asked for
     pub(super) stats: AddressStats,
+    /// multicast: it will be seen whether consumers take what waits
+    pub(super) watched: bool,
     /// of one that stores messages
     pub(super) stored: Option<Box<Stored>>,
 }
@@ -66,6 +68,8 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// what has come of it
     pub(super) assembly: Option<Box<Assembly>>,
+    /// the queue of a stored address counts it
+    pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
 }
@@ -109,6 +113,10 @@ pub(super) struct Consumer {
     pub(super) in_queue: Option<ConsumerId>,
     /// messages for it that are on their way from the disk
     pub(super) fetching: u32,
+    /// when it was last handed something, milliseconds since 1970
+    pub(super) took_ms: u64,
+    /// multicast: nobody waits for it
+    pub(super) laggard: bool,
     /// multicast: copies that wait for it
     pub(super) backlog: Queue,
     pub(super) backlog_bytes: usize,
@@ -141,6 +149,7 @@ impl Address {
             waiting: Queue::default(),
             unsettled: 0,
             stats: AddressStats::default(),
+            watched: false,
             stored: None,
         }
     }
@@ -221,6 +230,7 @@ impl Producer {
             to_tell: false,
             incoming: Incoming::Nothing,
             assembly: None,
+            counted: false,
             producer_name: None,
         }
     }
@@ -255,6 +265,8 @@ impl Consumer {
             outgoing: Outgoing::Nothing,
             in_queue: None,
             fetching: 0,
+            took_ms: 0,
+            laggard: false,
             backlog: Queue::default(),
             backlog_bytes: 0,
         }
@@ -264,6 +276,11 @@ impl Consumer {
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.credit > 0 && !self.blocked && self.outgoing == Outgoing::Nothing
+    }
+
+    /// Something waits for it.
+    pub(super) fn lags(&self) -> bool {
+        !self.backlog.is_empty() || self.outgoing != Outgoing::Nothing
     }
 
     /// It is in the middle of a message from now on.

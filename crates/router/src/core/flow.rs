@@ -56,6 +56,7 @@ impl Router {
         consumer.unconfirmed = more && consumer.port.shard != self.shard;
         consumer.handed = consumer.handed.wrapping_add(1);
         consumer.credit -= 1;
+        consumer.took_ms = self.now_ms;
         consumer.outstanding += unsettled;
         let full = consumer.credit == 0 || more;
         let address = &mut self.addresses[key];
@@ -78,10 +79,13 @@ impl Router {
         let message = &mut self.messages[key];
         message.bytes = bytes;
         let Ok(token) = handed else { return false };
+        let counts = !self.consumers[to].laggard;
         message.queued -= 1;
         if message.complete {
             message.forget_reader(to);
-            self.take_one(key);
+            if counts {
+                self.take_one(key);
+            }
             self.unref(key, links);
             return true;
         }
@@ -90,7 +94,9 @@ impl Router {
         }
         let end = message.end;
         self.consumers[to].read(key, end, token);
-        self.take_one(key);
+        if counts {
+            self.take_one(key);
+        }
         self.weigh(key, links);
         true
     }
@@ -151,13 +157,21 @@ impl Router {
         let Some(message) = self.messages.get_mut(key) else { return };
         let mut offsets = std::mem::take(&mut self.offsets);
         offsets.clear();
-        offsets.extend(message.readers.iter().map(|reader| match self.consumers[*reader].outgoing {
-            Outgoing::Message { message, offset, .. } if message == key => offset,
-            _ => 0,
-        }));
+        let mut kept_from = message.end;
+        for reader in &message.readers {
+            let consumer = &self.consumers[*reader];
+            let offset = match consumer.outgoing {
+                Outgoing::Message { message, offset, .. } if message == key => offset,
+                _ => 0,
+            };
+            kept_from = kept_from.min(offset);
+            if !consumer.laggard {
+                offsets.push(offset);
+            }
+        }
         offsets.sort_unstable_by(|a, b| b.cmp(a));
         if message.queued == 0 {
-            trim(message, offsets.last().copied().unwrap_or(message.end));
+            trim(message, kept_from);
         }
         let waiting = if message.untaken > 0 {
             message.bytes.len()

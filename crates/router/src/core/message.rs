@@ -161,6 +161,10 @@ impl Queue {
         self.items.is_empty()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = Key> {
+        self.items.iter().copied()
+    }
+
     pub(super) fn front(&self) -> Option<Key> {
         self.items.front().copied()
     }

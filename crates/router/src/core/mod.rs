@@ -9,6 +9,7 @@ mod address;
 mod anycast;
 mod arena;
 mod flow;
+mod laggards;
 mod links;
 mod message;
 mod multicast;
@@ -32,6 +33,7 @@ use port::{Ports, Tenant};
 use stored::{Bodies, Diverting, Journal};
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
+pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Filter, PortId, PortRole};
 pub use stats::AddressStats;
@@ -195,7 +197,7 @@ impl Router {
 
     /// The end of a turn: producers are told how many of their deliveries wait no longer.
     pub fn turn(&mut self, links: &mut impl Links) {
-        self.turn_stored(links);
+        self.turn_timed(links);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_tell = false;

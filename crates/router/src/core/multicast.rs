@@ -3,7 +3,7 @@
 //! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
 //! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES); beyond, it misses
 //! copies. A message takes up its producer's window until half of the consumers that did not miss it have taken
-//! it: a slow minority slows nobody.
+//! it: a slow minority slows nobody, nor do those that take nothing at all (`laggards`).
 
 use super::address::Incoming;
 use super::arena::Key;
@@ -27,6 +27,7 @@ impl Router {
         }
         self.audience = audience;
         if let Some(message) = fanout.message {
+            self.watch(self.producers[from].address);
             self.messages[message].untaken = fanout.to_wait;
             self.producers[from].waiting += u32::from(fanout.to_wait > 0);
             if arrival.more {
@@ -66,6 +67,7 @@ impl Router {
         }
         for to in audience.iter().copied() {
             let consumer = &self.consumers[to];
+            let consumer_lags = consumer.laggard;
             if consumer.has_room()
                 && consumer.backlog.is_empty()
                 && let Ok(token) = self.hand(to, owed, Part::of(arrival), links)
@@ -81,7 +83,7 @@ impl Router {
                     self.consumers[to].read(key, end, token);
                 }
             } else if may_wait && self.consumers[to].may_wait(arrival.payload.len()) {
-                waiting += 1;
+                waiting += u32::from(!consumer_lags);
                 let message = *fanout
                     .message
                     .get_or_insert_with(|| self.messages.insert(Message::begun(from, address, owed, arrival)));
@@ -123,6 +125,7 @@ impl Router {
             let consumer = &mut self.consumers[to];
             consumer.backlog.pop_front();
             consumer.backlog_bytes -= bytes;
+            self.took(to);
         }
     }
 
@@ -133,7 +136,9 @@ impl Router {
         message.queued -= 1;
         message.forget_reader(to);
         self.lose(owed, address, links);
-        self.take_one(key);
+        if !self.consumers[to].laggard {
+            self.take_one(key);
+        }
         self.unread(key, links);
         self.unref(key, links);
     }

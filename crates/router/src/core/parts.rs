@@ -135,6 +135,7 @@ impl Router {
                 } else {
                     self.weigh(key, links);
                 }
+                self.took(reader);
             }
         }
     }

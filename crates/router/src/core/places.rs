@@ -38,20 +38,24 @@ impl Router {
     }
 
     fn attach_producer(&mut self, at: Key, mut producer: Producer, links: &mut impl Links) {
+        let mut turned_away = None;
         let address = &mut self.addresses[at];
         let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
         producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
         // Its list of consumers is as old as can be.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
         if let Some(stored) = address.stored.as_mut() {
-            // At its bound it was refused before.
-            let _ = stored.shelf.queue.attach_producer();
+            turned_away = stored.shelf.queue.attach_producer().err();
+            producer.counted = turned_away.is_none();
         }
         let (port, open) = (producer.port, address.open_to(&producer));
         let anonymous = producer.anonymous;
         let key = self.producers.insert(producer);
         address.producers.push(key);
         self.ports.set(port, Tenant::Producer(key));
+        if let Some(refused) = turned_away {
+            return self.turn_away(port, &refused, links);
+        }
         if !anonymous {
             links.open(port, open);
         }
@@ -66,8 +70,10 @@ impl Router {
         address.epoch = address.epoch.wrapping_add(1);
         self.ports.set(port, Tenant::Consumer(key));
         if let Some(stored) = address.stored.as_mut() {
-            // Who may attach was asked before; a queue that has changed since gives it nothing.
-            self.consumers[key].in_queue = stored.attach(key);
+            match stored.attach(key) {
+                Ok(id) => self.consumers[key].in_queue = Some(id),
+                Err(refused) => self.turn_away(port, &refused, links),
+            }
             return;
         }
         self.audience_changed(at, filter.as_ref(), 1, links);
@@ -113,7 +119,7 @@ impl Router {
         }
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
-        if let Some(stored) = address.stored.as_mut() {
+        if let Some(stored) = address.stored.as_mut().filter(|_| producer.counted) {
             stored.shelf.queue.detach_producer();
         }
         address.producers.swap_remove(producer.place);

@@ -94,7 +94,11 @@ impl Shard {
         } else {
             self.find(conn, name).into_iter().collect()
         };
-        if found.is_empty() { Err(not_found(name)) } else { Ok(found) }
+        match &found[..] {
+            [] => Err(not_found(name)),
+            [entry] if role == Role::Sender => may_be_sent_to(entry).map(|()| found),
+            _ => Ok(found),
+        }
     }
 
     /// The address a name stands for: a dynamic node, or what the table says (`contracts.md` 6).
@@ -189,6 +193,15 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
     let verb = if operation == Operation::Send { "send to" } else { "receive from" };
     let what = format!("user \"{who}\" may not {verb} \"{name}\"");
     Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
+}
+
+/// Whether clients may send to an address at all.
+pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
+    if entry.storage.as_ref().is_some_and(|storage| storage.read_only) {
+        let what = format!("\"{}\" takes dead letters only: clients receive from it", entry.name);
+        return Err(Error::new(condition::NOT_ALLOWED, what));
+    }
+    Ok(())
 }
 
 /// What a receiver below a multicast address, or with wildcards, wants of it. A receiver of the address's own name

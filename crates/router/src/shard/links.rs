@@ -6,7 +6,7 @@ use enmasse_amqp::codec::scan;
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
-use super::attach::check_right;
+use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
 use super::conn::{Anonymous, Link, Route};
 use super::{ConnId, Shard};
@@ -117,6 +117,7 @@ impl Shard {
         }
         check_right(conn, Operation::Send, to)?;
         let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
+        may_be_sent_to(&entry)?;
         self.give_up_routes(id, incoming.link);
         let home = self.home_of(&entry);
         let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.key, home);

@@ -20,6 +20,7 @@ mod links;
 mod login;
 mod placement;
 mod ports;
+mod stored;
 mod window;
 
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ pub use conn::Peer;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{Fact, Request};
 pub use placement::Load;
+pub use stored::Shelving;
 
 use crate::core::{AddressKey, AddressStats, Links, Router};
 use crate::table::Table;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::SpaceKey;
+use super::storage::Storage;
 use crate::core::{AddressKey, AddressKind, Declared};
 
 /// A declared address. The same entry serves every table in which nothing of it changed.
@@ -23,6 +24,8 @@ pub struct AddressEntry {
     pub link_capacity: u32,
     /// largest message in bytes
     pub message_size: Option<u64>,
+    /// how it stores, if it does
+    pub storage: Option<Arc<Storage>>,
     /// the shard that decides for this address
     pub home: Home,
 }
@@ -52,13 +55,16 @@ impl AddressEntry {
             kind: AddressKind::Anycast,
             link_capacity,
             message_size: None,
+            storage: None,
             home: Home(Arc::new(AtomicU16::new(home))),
         }
     }
 
     /// Whether nothing but the home differs.
     pub(super) fn same_settings(&self, other: &Self) -> bool {
-        self.link_capacity == other.link_capacity && self.message_size == other.message_size
+        self.link_capacity == other.link_capacity
+            && self.message_size == other.message_size
+            && self.storage == other.storage
     }
 }
 

@@ -12,6 +12,7 @@ use super::decoy::Decoy;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::{Right, Rights};
 use super::space::{Authentication, Space, User};
+use super::storage::{MESSAGE_BYTES_MAX, Storage};
 use super::usage::Usage;
 use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
 use crate::plan::{self, AddressType, AuthenticationType, Plan};
@@ -152,7 +153,10 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     let kind = match address.kind {
         AddressType::Anycast => AddressKind::Anycast,
         AddressType::Multicast => AddressKind::Multicast,
-        other => return Err((".type", format!("{other:?} is not served by this node; use anycast or multicast"))),
+        AddressType::Queue | AddressType::Deadletter => AddressKind::Stored,
+        other => {
+            return Err((".type", format!("{other:?} is not served by this node; use anycast, multicast or queue")));
+        }
     };
     let name = &address.name;
     let bad_name = |problem: &str| Err((".name", format!("{name:?} {problem}")));
@@ -171,7 +175,7 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     if address.limits.message_size == Some(0) {
         return Err((".limits.messageSize", "is 0; leave it out for no bound".into()));
     }
-    match stored_member(address) {
+    match stored_member(address).filter(|_| kind != AddressKind::Stored) {
         Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
         None => Ok(kind),
     }
@@ -206,6 +210,7 @@ fn carry_over(
         Some(entry) => (entry.key, entry.home.clone()),
         None => (AddressKey(take(&mut next.address)), Home::new()),
     };
+    let storage = (kind == AddressKind::Stored).then(|| Arc::new(Storage::of(address)));
     let entry = AddressEntry {
         key,
         space,
@@ -213,7 +218,8 @@ fn carry_over(
         name: address.name.as_str().into(),
         kind,
         link_capacity: address.limits.link_capacity,
-        message_size: address.limits.message_size,
+        message_size: address.limits.message_size.or(storage.as_ref().map(|_| u64::from(MESSAGE_BYTES_MAX))),
+        storage,
         home,
     };
     match earlier.filter(|earlier| earlier.same_settings(&entry)) {

@@ -15,6 +15,7 @@ mod lookup;
 pub mod pattern;
 mod rights;
 mod space;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -30,6 +31,7 @@ pub use handshake::{Guest, Handshake, Peer};
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;
+pub use storage::Storage;
 pub use usage::Place;
 
 use crate::core::{AddressKey, AddressKind};

@@ -120,12 +120,13 @@ pub(crate) struct Bench {
     kind: AddressKind,
     limits: HashMap<PortId, u32>,
     names: (usize, usize),
+    now_ms: u64,
 }
 
 impl Bench {
     pub(crate) fn new(kind: AddressKind) -> Self {
         let (limits, links) = (HashMap::new(), Recorder::default());
-        Self { router: Router::new(HERE, 42), links, kind, limits, names: (0, 0) }
+        Self { router: Router::new(HERE, 42), links, kind, limits, names: (0, 0), now_ms: 0 }
     }
 
     pub(crate) fn declared(&self) -> Declared {
@@ -293,6 +294,13 @@ impl Bench {
 
     pub(crate) fn turn(&mut self) {
         self.router.turn(&mut self.links);
+    }
+
+    /// Time passes, and a turn ends.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.router.set_time(self.now_ms);
+        self.turn();
     }
 
     pub(crate) fn retire(&mut self) {

@@ -3,6 +3,7 @@
 mod anycast;
 mod bench;
 mod figures;
+mod laggards;
 mod model;
 mod multicast;
 mod parts;

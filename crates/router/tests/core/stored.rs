@@ -510,3 +510,25 @@ fn a_deleted_address_loses_its_messages_for_good() {
     let (_, recovered) = Log::open(Arc::new(house.disk.as_seen()), Config::default()).expect("a log");
     assert!(recovered.queues.iter().all(|queue| queue.queue != 1));
 }
+
+#[test]
+fn one_consumer_more_than_the_limit_is_turned_away() {
+    let limits = Limits { consumers: 1, ..Limits::default() };
+    let mut house = House::new(Settings { limits, ..Settings::default() });
+    house.consumer(QUEUE, 1);
+    assert_eq!(house.told.closed, 0);
+    house.consumer(QUEUE, 1);
+    assert_eq!(house.told.closed, 1);
+}
+
+#[test]
+fn one_producer_more_than_the_limit_is_turned_away() {
+    let limits = Limits { producers: 1, ..Limits::default() };
+    let mut house = House::new(Settings { limits, ..Settings::default() });
+    let port = PortId { shard: 0, generation: 0, index: 77 };
+    house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
+    assert_eq!(house.told.closed, 1);
+    house.router.detach(PRODUCER, &mut house.told);
+    house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
+    assert_eq!(house.told.closed, 1);
+}

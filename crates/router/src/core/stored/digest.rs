@@ -29,7 +29,9 @@ impl Digests {
         hasher.finish()
     }
 
-    pub(super) fn long(&self, bytes: &[u8]) -> u128 {
+    /// A digest of 128 bits.
+    #[must_use]
+    pub fn long(&self, bytes: &[u8]) -> u128 {
         let mut hasher = SipHasher128::new_with_key(&self.0);
         hasher.write(bytes);
         hasher.finish128().into()

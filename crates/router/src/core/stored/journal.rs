@@ -9,7 +9,8 @@ use enmasse_journal::queue::{Item, Marker, Queue, Seq, Stored as Admitted};
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{Links, Router};
-use super::{head_of, in_log, place_in_log, place_in_queue};
+use super::compact::Copied;
+use super::{in_log, place_in_log, place_in_queue};
 
 /// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
 const FAILURES: u8 = 0x80;
@@ -38,6 +39,14 @@ pub(super) struct Commit {
     pub(super) from: Option<(Key, Seq)>,
 }
 
+/// What a batch is about.
+#[derive(Debug)]
+enum Errand {
+    Store(Vec<Commit>),
+    Forget,
+    Copy(Vec<Copied>),
+}
+
 /// The log as a shard sees it.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
@@ -47,20 +56,26 @@ pub(in crate::core) struct Journal {
     shrinking: Batch,
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
-    /// commits of the batches that are with the log; nothing for those that only shrink
-    under_way: VecDeque<Option<Vec<Commit>>>,
+    /// removals that a full disk did not take, to be offered again with the next
+    again: Vec<Batch>,
+    /// messages to be written again
+    copying: Option<(Batch, Vec<Copied>)>,
+    compacting: bool,
+    /// what the batches that are with the log are about
+    under_way: VecDeque<Errand>,
     spare_commits: Vec<Vec<Commit>>,
 }
 
 impl Journal {
     /// Writes a message for the queue `log`.
     pub(super) fn store(&mut self, log: u32, admitted: &Admitted, body: &[u8], commit: Commit) {
-        let head = head_of(&admitted.record);
+        let head = admitted.record.encode();
+        let head = &head[..admitted.record.encoded_len()];
         let atomic = commit.from.is_some() || admitted.markers.iter().any(Option::is_some);
         if atomic {
             self.growing.begin();
         }
-        self.growing.message(&[Target { queue: log, seq: in_log(admitted.seq), head: &head }], body);
+        self.growing.message(&[Target { queue: log, seq: in_log(admitted.seq), head }], body);
         for marker in admitted.markers.iter().flatten() {
             put_marker(&mut self.growing, log, marker);
         }
@@ -121,7 +136,7 @@ impl Journal {
             return None;
         }
         let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        self.under_way.push_back(Some(commits));
+        self.under_way.push_back(Errand::Store(commits));
         Some(std::mem::replace(&mut self.growing, spare))
     }
 
@@ -133,8 +148,33 @@ impl Journal {
         if self.shrinking.is_empty() {
             return None;
         }
-        self.under_way.push_back(None);
+        self.under_way.push_back(Errand::Forget);
+        if let Some(batch) = self.again.pop() {
+            return Some(batch);
+        }
         Some(std::mem::replace(&mut self.shrinking, spare))
+    }
+
+    /// Messages are written again, unless others are.
+    pub(super) fn copy(&mut self, batch: Batch, copied: Vec<Copied>) {
+        self.compacting = true;
+        self.copying = Some((batch, copied));
+    }
+
+    pub(super) fn is_compacting(&self) -> bool {
+        self.compacting
+    }
+
+    /// What lay at places has been taken over by copies.
+    pub(super) fn free(&mut self, freed: &Freed) {
+        self.compacting = false;
+        self.shrinking.free(freed);
+    }
+
+    fn take_copying(&mut self) -> Option<Batch> {
+        let (batch, copied) = self.copying.take()?;
+        self.under_way.push_back(Errand::Copy(copied));
+        Some(batch)
     }
 }
 
@@ -158,21 +198,26 @@ impl Router {
     /// What the log is to write, if anything, after the turn: to be handed over in this order.
     pub fn take_journal(&mut self) -> Option<Batch> {
         let spare = self.bodies.recent.spare();
-        match self.journal.take_growing(spare) {
-            Some(batch) => Some(batch),
-            None => {
-                let spare = self.bodies.recent.spare();
-                self.journal.take_shrinking(spare)
-            }
+        if let Some(batch) = self.journal.take_growing(spare) {
+            return Some(batch);
         }
+        let spare = self.bodies.recent.spare();
+        self.journal.take_shrinking(spare).or_else(|| self.journal.take_copying())
     }
 
     /// A batch is back from the log, in the order they were handed over: messages that are on disk can be had, and
     /// their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
-        let Some(Some(mut commits)) = self.journal.under_way.pop_front() else {
-            return self.bodies.recent.lay_aside(batch);
+        let mut commits = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits)) => commits,
+            Some(Errand::Forget) => return self.forgotten(batch, &result),
+            Some(Errand::Copy(copied)) => {
+                let copied = if result.is_ok() { copied } else { Vec::new() };
+                self.moved(&batch, copied);
+                return self.bodies.recent.lay_aside(batch);
+            }
+            None => return,
         };
         let mut touched: Vec<Key> = Vec::new();
         for (number, commit) in commits.drain(..).enumerate() {
@@ -195,6 +240,15 @@ impl Router {
             if self.addresses.get(key).is_some() {
                 self.tend(key, links);
             }
+        }
+    }
+
+    /// What a full disk did not take is handed over again.
+    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
+        if matches!(result, Err(Refused::NoRoom(_))) {
+            self.journal.again.push(batch);
+        } else {
+            self.bodies.recent.lay_aside(batch);
         }
     }
 

@@ -6,6 +6,7 @@
 //! bytes of a message are.
 
 mod bodies;
+mod compact;
 mod digest;
 mod incoming;
 mod journal;
@@ -15,11 +16,11 @@ mod settling;
 
 use std::collections::{HashMap, VecDeque};
 
-use enmasse_amqp::types::Fields;
-use enmasse_journal::queue::{Consume, ConsumerId, Effect, Item, RECORD_BYTES, Record, Seq};
+use enmasse_amqp::types::{Error, Fields, condition};
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
 
 use super::arena::Key;
-use super::{Declared, Links, Router};
+use super::{AddressKey, Declared, Links, PortId, Router};
 
 pub(super) use bodies::Bodies;
 pub use digest::Digests;
@@ -66,8 +67,8 @@ impl Stored {
 
 impl Stored {
     /// A consumer attaches, unless the queue refuses it.
-    pub(super) fn attach(&mut self, key: Key) -> Option<ConsumerId> {
-        self.shelf.queue.attach(&Consume { key: key.pack(), ..Consume::default() }).ok()
+    pub(super) fn attach(&mut self, key: Key) -> Result<ConsumerId, Refused> {
+        self.shelf.queue.attach(&Consume { key: key.pack(), ..Consume::default() })
     }
 }
 
@@ -91,6 +92,28 @@ impl Router {
         self.tend(key, links);
     }
 
+    /// A stored address goes by other settings from now on.
+    pub fn reshelve(
+        &mut self,
+        key: AddressKey,
+        settings: Settings,
+        dead_letter: Option<AddressKey>,
+        expiry: Option<AddressKey>,
+        links: &mut impl Links,
+    ) {
+        let Some(key) = self.by_key.get(&key).copied() else { return };
+        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        stored.shelf.queue.reconfigure(settings);
+        (stored.shelf.dead_letter, stored.shelf.expiry) = (dead_letter, expiry);
+        self.tend(key, links);
+    }
+
+    /// The figures of every stored address that lives here.
+    pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
+        let stored = self.addresses.iter().filter_map(|(_, address)| Some((address, address.stored.as_ref()?)));
+        stored.map(|(address, stored)| (address.declared.key, stored.shelf.queue.figures()))
+    }
+
     /// The key of digests: the same as before the restart.
     pub fn set_digests(&mut self, digests: Digests) {
         self.digests = digests;
@@ -107,14 +130,16 @@ impl Router {
         if self.later.is_empty() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
     }
 
-    /// Does for stored addresses what time has brought, and what a turn before had no time for.
-    pub(super) fn turn_stored(&mut self, links: &mut impl Links) {
+    /// Does what time has brought, and for stored addresses what a turn before had no time for.
+    pub(super) fn turn_timed(&mut self, links: &mut impl Links) {
         while let Some((&(at_ms, address), &key)) = self.timers.first_key_value() {
             if at_ms > self.now_ms {
                 break;
             }
             self.timers.remove(&(at_ms, address));
-            let Some(stored) = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut()) else {
+            let Some(address) = self.addresses.get_mut(key) else { continue };
+            let Some(stored) = address.stored.as_mut() else {
+                self.look_for_laggards(key, links);
                 continue;
             };
             stored.armed_ms = None;
@@ -209,6 +234,16 @@ impl Router {
         }
     }
 
+    /// The queue has no place for a link: it is closed.
+    pub(super) fn turn_away(&mut self, port: PortId, refused: &Refused, links: &mut impl Links) {
+        self.detach(port, links);
+        let condition = match refused {
+            Refused::Exclusive => condition::NOT_ALLOWED,
+            Refused::Consumers(_) | Refused::Producers(_) => condition::RESOURCE_LIMIT_EXCEEDED,
+        };
+        links.close(port, &Error::new(condition, refused.to_string()));
+    }
+
     /// A consumer has gone; what it held was settled before, what was on its way to it waits again.
     pub(super) fn leave_queue(&mut self, at: Key, id: ConsumerId) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
@@ -227,11 +262,6 @@ impl Router {
             None => stored.shelf.queue.items().for_each(|item| self.bodies.free(item.place)),
         }
     }
-}
-
-/// What the log keeps with a message, from the queue's record.
-fn head_of(record: &Record) -> [u8; RECORD_BYTES] {
-    record.encode()
 }
 
 /// The log's place and the queue's are the same three numbers.

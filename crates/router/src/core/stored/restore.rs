@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{
-    Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, RECORD_BYTES, Record, Restored, Seq, Settings,
+    Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, Record, Restored, Seq, Settings,
 };
 
 use super::super::AddressKey;
@@ -47,8 +47,7 @@ impl Shelf {
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
         let mut entries = Vec::with_capacity(recovered.len());
         for message in recovered.messages() {
-            let record = <&[u8; RECORD_BYTES]>::try_from(message.head).ok().and_then(Record::decode);
-            match record.filter(|_| !message.damaged) {
+            match Record::decode(message.head).filter(|_| !message.damaged) {
                 Some(mut record) => {
                     record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
                     entries.push(Restored { id: Seq(message.seq), place: place_in_queue(message.place), record });

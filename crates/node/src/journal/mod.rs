@@ -1,0 +1,245 @@
+//! The log's threads: one owns it and commits what all workers have handed over with one sync; one reads.
+//!
+//! No timer: while a sync runs, the next batches come together. Letters are as bounded as what producers may have on
+//! the way; a worker hands over at most three batches a turn.
+
+mod shelves;
+
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, ReadError, Reader, Recovered, Refused};
+use enmasse_router::core::{Answer, Digests};
+
+use crate::disk::FolderDisk;
+use crate::mailbox::Mailbox;
+use crate::threads;
+use crate::worker::Command;
+
+pub(crate) use shelves::Shelves;
+
+/// Name of the file beside the segments with the key of digests.
+const KEY_FILE: &str = "digests.key";
+
+type Mailboxes = Vec<Arc<Mailbox<Command>>>;
+
+/// To the owner of the log.
+pub(crate) enum Letter {
+    /// append a worker's batch, and send it back once it is on disk
+    Append(u16, Batch),
+    /// append a batch for somebody who waits
+    Commit(Batch, Sender<Result<(), Refused>>),
+    /// end, with everything on disk
+    Stop,
+}
+
+/// To the reader.
+pub(crate) enum Wanted {
+    /// bodies for a worker
+    Bodies(u16, Vec<Place>),
+    /// end
+    Stop,
+}
+
+/// A journal that runs.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    letters: Sender<Letter>,
+    wanted: Sender<Wanted>,
+    figures: Arc<Mutex<JournalFigures>>,
+}
+
+/// What the journal says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JournalFigures {
+    /// the log's own
+    pub(crate) log: Figures,
+    /// why it takes nothing any more, if so
+    pub(crate) stopped: Option<String>,
+}
+
+/// A journal that was opened and whose threads have not started.
+pub(crate) struct Opened {
+    log: Log<FolderDisk>,
+    /// what it knew
+    pub(crate) recovered: Recovered,
+    /// the key of digests, drawn when the journal was new
+    pub(crate) digests: Digests,
+}
+
+impl Opened {
+    /// Opens the journal in a folder, which is made if it is missing.
+    ///
+    /// # Errors
+    /// In words: the folder cannot be used, or was written by another version.
+    pub(crate) fn at(folder: &Path, secret: [u8; 20]) -> Result<Self, String> {
+        let in_folder = |error: io::Error| format!("{}: {error}", folder.display());
+        let disk = FolderDisk::open(folder).map_err(in_folder)?;
+        let (key, seed) = secret.split_at(16);
+        let key = key_in(folder, key).map_err(in_folder)?;
+        let secret = seed.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        let opened = Log::open(Arc::new(disk), Config { secret, ..Config::default() });
+        let (log, recovered) = opened.map_err(|error: OpenError| format!("{}: {error}", folder.display()))?;
+        Ok(Self { log, recovered, digests: Digests::new(key) })
+    }
+
+    /// Starts the threads.
+    pub(crate) fn start(self, mailboxes: &Mailboxes) -> io::Result<(Journal, Vec<JoinHandle<()>>)> {
+        let (letters, post) = channel();
+        let (wanted, orders) = channel();
+        let figures = Arc::new(Mutex::default());
+        let reader = self.log.reader();
+        let owner = Owner { log: self.log, mailboxes: mailboxes.clone(), figures: Arc::clone(&figures) };
+        let boxes = mailboxes.clone();
+        let handles = vec![
+            threads::spawn("journal", move || owner.run(&post))?,
+            threads::spawn("reader", move || read(&reader, &boxes, &orders))?,
+        ];
+        Ok((Journal { letters, wanted, figures }, handles))
+    }
+}
+
+/// The key in the folder; `fresh`, kept there, if there is none.
+fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
+    let path = folder.join(KEY_FILE);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::write(&path, fresh)?;
+            std::fs::File::open(&path)?.sync_all()?;
+            fresh.to_vec()
+        }
+        Err(error) => return Err(error),
+    };
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} has not 16 bytes"));
+    bytes.try_into().map_err(|_| damaged())
+}
+
+impl Journal {
+    /// Hands a batch over. Nobody listens any more once the node stops: then nothing is answered.
+    pub(crate) fn append(&self, worker: u16, batch: Batch) {
+        let _ = self.letters.send(Letter::Append(worker, batch));
+    }
+
+    /// Asks for bodies.
+    pub(crate) fn read(&self, worker: u16, places: Vec<Place>) {
+        let _ = self.wanted.send(Wanted::Bodies(worker, places));
+    }
+
+    /// Appends a batch and waits until it is on disk.
+    pub(crate) fn commit(&self, batch: Batch) -> Result<(), Refused> {
+        let (answer, answered) = channel();
+        let gone = || Refused::Stopped("the node is going down".to_owned());
+        self.letters.send(Letter::Commit(batch, answer)).map_err(|_| gone())?;
+        answered.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// What the journal says of itself.
+    pub(crate) fn figures(&self) -> JournalFigures {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the threads, with everything on disk that was handed over.
+    pub(crate) fn stop(&self) {
+        let _ = self.letters.send(Letter::Stop);
+        let _ = self.wanted.send(Wanted::Stop);
+    }
+}
+
+/// The thread that owns the log.
+struct Owner {
+    log: Log<FolderDisk>,
+    mailboxes: Mailboxes,
+    figures: Arc<Mutex<JournalFigures>>,
+}
+
+impl Owner {
+    fn run(mut self, post: &Receiver<Letter>) {
+        let mut letters = Vec::new();
+        let mut more_to_do = true;
+        loop {
+            match if more_to_do { post.try_recv() } else { post.recv().map_err(|_| TryRecvError::Disconnected) } {
+                Ok(letter) => letters.push(letter),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return,
+            }
+            letters.extend(post.try_iter());
+            let stop = letters.iter().any(|letter| matches!(letter, Letter::Stop));
+            self.work(&mut letters);
+            if stop {
+                return;
+            }
+            // A log that has stopped has nothing to tidy.
+            more_to_do = self.log.turn().unwrap_or(false);
+            self.ask_for_compaction();
+            self.publish();
+        }
+    }
+
+    /// Appends what has come, syncs once, answers.
+    fn work(&mut self, letters: &mut Vec<Letter>) {
+        if letters.is_empty() {
+            return;
+        }
+        let mut answers: Vec<Vec<Answer>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
+        let mut waiting = Vec::new();
+        for letter in letters.drain(..) {
+            match letter {
+                Letter::Append(worker, mut batch) => {
+                    let result = self.log.append(&mut batch);
+                    answers[usize::from(worker)].push(Answer { batch, result });
+                }
+                Letter::Commit(mut batch, answer) => waiting.push((self.log.append(&mut batch), answer)),
+                Letter::Stop => {}
+            }
+        }
+        let synced = self.log.sync();
+        for (mailbox, mut answers) in self.mailboxes.iter().zip(answers) {
+            if answers.is_empty() {
+                continue;
+            }
+            for answer in &mut answers {
+                answer.result = std::mem::replace(&mut answer.result, Ok(())).and_then(|()| synced.clone());
+            }
+            mailbox.post([Command::Journaled(answers)]);
+        }
+        for (result, answer) in waiting {
+            // Who does not wait any more has no use for it.
+            let _ = answer.send(result.and_then(|()| synced.clone()));
+        }
+    }
+
+    fn ask_for_compaction(&mut self) {
+        if let Some(segment) = self.log.wants_compacted() {
+            for mailbox in &self.mailboxes {
+                mailbox.post([Command::Compact(segment)]);
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.log = self.log.figures();
+        figures.stopped = self.log.stopped().map(str::to_owned);
+    }
+}
+
+/// The thread that reads.
+fn read(reader: &Reader<FolderDisk>, mailboxes: &Mailboxes, orders: &Receiver<Wanted>) {
+    let mut buffer = Vec::new();
+    while let Ok(Wanted::Bodies(worker, places)) = orders.recv() {
+        let mut bodies = Vec::with_capacity(places.len());
+        for place in places {
+            match reader.read(place, &mut buffer) {
+                Ok(body) => bodies.push((place, Some(body.to_vec()))),
+                Err(ReadError::Damaged(place)) => bodies.push((place, None)),
+                // The disk fails: the message is not lost yet, and nobody is told that it was.
+                Err(ReadError::Disk { .. }) => {}
+            }
+        }
+        mailboxes[usize::from(worker)].post([Command::Fetched(bodies)]);
+    }
+}

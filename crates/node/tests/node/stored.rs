@@ -1,0 +1,151 @@
+//! Stored addresses in a whole node: threads of the journal, restarts, figures, and Plans that change.
+
+use std::path::Path;
+
+use enmasse_amqp::types::{Modified, Outcome, condition};
+use enmasse_node::ListenerKind::Amqp;
+use enmasse_node::{ErrorKind, Node, NodeConfig};
+
+use crate::harness::{Client, Site, workers};
+use crate::testing::Folder;
+
+/// An AMQP message whose body is this text.
+fn message(text: &str) -> Vec<u8> {
+    let mut bytes = vec![0x00, 0x53, 0x75, 0xa0, text.len() as u8];
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+fn plan(version: u64, addresses: &str) -> String {
+    format!(
+        r#"{{"version": {version}, "spaces": [{{"uid": "s", "names": ["default", "default.default"],
+            "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}}, "addresses": [{addresses}]}}]}}"#
+    )
+}
+
+const ORDERS: &str = r#"{"uid": "11111111-2222-3333-4444-555555555555", "name": "orders", "type": "queue"}"#;
+const DIRECT: &str = r#"{"uid": "a", "name": "direct", "type": "anycast"}"#;
+
+fn with_journal(count: u16, folder: &Path) -> NodeConfig {
+    NodeConfig { journal: Some(folder.to_owned()), ..workers(count) }
+}
+
+fn site(count: u16, folder: &Folder, addresses: &str) -> Site {
+    Site::new(&with_journal(count, &folder.path("journal")), &plan(1, addresses))
+}
+
+fn store(client: &mut Client, address: &str, texts: &[&str]) {
+    let out = client.sender(Some(address));
+    for text in texts {
+        client.send(out, &message(text), false);
+        assert_eq!(client.outcome(), Outcome::Accepted);
+    }
+}
+
+#[test]
+fn what_was_accepted_is_there_after_a_restart_and_what_consumers_accepted_is_not() {
+    for count in [1, 2] {
+        let folder = Folder::new("stored");
+        let first = site(count, &folder, ORDERS);
+        store(&mut first.client(Amqp), "orders", &["a", "b", "c"]);
+        let mut consumer = first.client(Amqp);
+        let into = consumer.receiver("orders", 1);
+        let (_, delivery_id, payload) = consumer.receive();
+        assert_eq!(payload, message("a"));
+        consumer.settle(into, delivery_id, &Outcome::Accepted);
+        consumer.close();
+        first.node.stop(std::time::Duration::from_secs(2));
+        let second = site(count, &folder, ORDERS);
+        assert_eq!(second.stats().addresses[0].stored, 2);
+        let mut consumer = second.client(Amqp);
+        consumer.receiver("orders", 10);
+        assert_eq!([consumer.receive().2, consumer.receive().2], [message("b"), message("c")]);
+    }
+}
+
+#[test]
+fn figures_agree_with_what_happened() {
+    let folder = Folder::new("stored");
+    let site = site(2, &folder, ORDERS);
+    store(&mut site.client(Amqp), "orders", &["a", "b"]);
+    let mut consumer = site.client(Amqp);
+    let into = consumer.receiver("orders", 1);
+    let (_, delivery_id, _) = consumer.receive();
+    let line = site.stats().addresses[0].clone();
+    assert_eq!((line.stored, line.in_flight, line.enqueued, line.receivers), (2, 1, 2, 1));
+    assert!(line.stored_bytes >= 12 && line.oldest_ms > 0);
+    let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
+    consumer.settle(into, delivery_id, &failed);
+    consumer.close();
+    assert_eq!(site.stats().addresses[0].redelivered, 1);
+    assert!(site.stats().journal.is_some_and(|journal| journal.syncs > 0 && journal.stopped.is_none()));
+}
+
+#[test]
+fn direct_and_stored_addresses_live_on_one_connection() {
+    let folder = Folder::new("stored");
+    let site = site(2, &folder, &[ORDERS, DIRECT].join(","));
+    let mut client = site.client(Amqp);
+    store(&mut client, "orders", &["stored"]);
+    let mut consumer = site.client(Amqp);
+    consumer.receiver("direct", 1);
+    consumer.receiver("orders", 1);
+    let out = client.sender(Some("direct"));
+    client.send(out, &message("direct"), true);
+    let mut got = [consumer.receive().2, consumer.receive().2];
+    got.sort();
+    assert_eq!(got, [message("direct"), message("stored")]);
+}
+
+#[test]
+fn an_address_deleted_and_made_again_is_empty() {
+    let folder = Folder::new("stored");
+    let site = site(1, &folder, ORDERS);
+    let mut client = site.client(Amqp);
+    store(&mut client, "orders", &["old"]);
+    site.node.apply(&serde_json::from_str(&plan(2, DIRECT)).unwrap()).unwrap();
+    assert_eq!(client.detached().map(|error| error.condition), Some(condition::RESOURCE_DELETED));
+    let other = ORDERS.replace("1111", "9999");
+    site.node.apply(&serde_json::from_str(&plan(3, &other)).unwrap()).unwrap();
+    assert_eq!(site.stats().addresses[0].stored, 0);
+}
+
+#[test]
+fn an_address_deleted_while_the_node_was_down_loses_its_messages() {
+    let folder = Folder::new("stored");
+    let first = site(1, &folder, ORDERS);
+    store(&mut first.client(Amqp), "orders", &["old"]);
+    first.node.stop(std::time::Duration::from_secs(2));
+    site(1, &folder, DIRECT).node.stop(std::time::Duration::from_secs(2));
+    assert_eq!(site(1, &folder, ORDERS).stats().addresses[0].stored, 0);
+}
+
+#[test]
+fn a_failed_message_goes_to_the_dead_letter_when_the_plan_says_so() {
+    let folder = Folder::new("stored");
+    let site = site(2, &folder, ORDERS);
+    let dead = r#"{"uid": "d", "name": "dlq", "type": "deadletter"}"#;
+    let orders = ORDERS.replace("}", r#", "deadletter": "dlq"}"#);
+    site.node.apply(&serde_json::from_str(&plan(2, &[&orders[..], dead].join(","))).unwrap()).unwrap();
+    let mut client = site.client(Amqp);
+    store(&mut client, "orders", &["bad"]);
+    let into = client.receiver("orders", 1);
+    let (_, delivery_id, _) = client.receive();
+    client.settle(into, delivery_id, &Outcome::Rejected(None));
+    client.say();
+    let mut reader = site.client(Amqp);
+    reader.receiver("dlq", 1);
+    let payload = reader.receive().2;
+    assert!(payload.ends_with(&message("bad")), "{payload:?}");
+}
+
+#[test]
+fn memory_needs_no_journal_and_disk_does() {
+    let memory = ORDERS.replace("}", r#", "durability": "memory"}"#);
+    let site = Site::new(&workers(2), &plan(1, &memory));
+    store(&mut site.client(Amqp), "orders", &["a"]);
+    let node = Node::start(&workers(1)).unwrap();
+    let refused = node.apply(&serde_json::from_str(&plan(1, ORDERS)).unwrap()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert!(refused.to_string().contains("orders"), "{refused}");
+}

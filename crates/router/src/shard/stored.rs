@@ -1,0 +1,78 @@
+//! Stored addresses of a shard: what goes to the log and comes back, and what the time of day has to do with it.
+
+use enmasse_journal::log::{Batch, Place};
+use enmasse_journal::queue::{Figures, Settings};
+
+use super::Shard;
+use crate::core::{AddressKey, Answer, Declared, Digests, Shelf};
+
+/// What a new Plan says about a stored address that lives here.
+#[derive(Debug)]
+pub enum Shelving {
+    /// it is new, or has come back with the log
+    Open(Declared, Box<Shelf>),
+    /// it goes by other settings, and by other addresses for dead letters and for what expires
+    Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>),
+}
+
+impl Shard {
+    /// Stored addresses that live here from now on, or have changed. Said before the table that names them.
+    pub fn shelve(&mut self, shelvings: Vec<Shelving>) {
+        for shelving in shelvings {
+            match shelving {
+                Shelving::Open(declared, shelf) => self.router.shelve(declared, *shelf, &mut self.fabric),
+                Shelving::Change(key, settings, dead_letter, expiry) => {
+                    self.router.reshelve(key, *settings, dead_letter, expiry, &mut self.fabric);
+                }
+            }
+        }
+    }
+
+    /// The key of digests, which lies with the log; before anything is stored.
+    pub fn set_digests(&mut self, digests: Digests) {
+        self.router.set_digests(digests);
+    }
+
+    /// The time of day at the beginning of a turn, in milliseconds since 1970.
+    pub fn set_time_of_day(&mut self, now_ms: u64) {
+        self.router.set_time(now_ms);
+    }
+
+    /// When the next turn has to be at the latest for the sake of stored messages, in milliseconds since 1970.
+    #[must_use]
+    pub fn next_time_of_day(&self) -> Option<u64> {
+        self.router.next_timeout()
+    }
+
+    /// What the log is to write; ask until there is nothing, after each turn, and keep the order.
+    pub fn take_journal(&mut self) -> Option<Batch> {
+        self.router.take_journal()
+    }
+
+    /// Batches are back from the log, in the order they were taken.
+    pub fn journaled(&mut self, answers: Vec<Answer>) {
+        for answer in answers {
+            self.router.journaled(answer, &mut self.fabric);
+        }
+    }
+
+    /// Places of messages to be read from the log.
+    pub fn take_wanted(&mut self) -> Vec<Place> {
+        self.router.take_wanted()
+    }
+
+    /// What was read; `None` for what is damaged.
+    pub fn fetched(&mut self, bodies: Vec<(Place, Option<Vec<u8>>)>) {
+        self.router.fetched(bodies, &mut self.fabric);
+    }
+
+    /// The log would give a segment back: messages of this shard that lie in it are to be written again.
+    pub fn compact(&mut self, segment: u32) {
+        self.router.compact(segment);
+    }
+
+    /// The figures of stored addresses that live here.
+    pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
+        self.router.queue_figures()
+    }
+}

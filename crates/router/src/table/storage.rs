@@ -1,0 +1,109 @@
+//! What a stored address keeps, how, and for how long: from the Plan's words to the queue's.
+
+use enmasse_journal::queue::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
+
+use crate::plan::{self, AddressType, Durability, Groups, OnFull};
+
+/// How a stored address treats its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Storage {
+    /// what its queue goes by
+    pub settings: Settings,
+    /// accepted messages are on disk; otherwise in memory only
+    pub on_disk: bool,
+    /// address for messages that failed for good
+    pub dead_letter: Option<Box<str>>,
+    /// address for messages that lived too long
+    pub expiry: Option<Box<str>>,
+    /// clients may not send to it
+    pub read_only: bool,
+}
+
+impl Storage {
+    /// The storage of an address that the Plan says stores.
+    #[must_use]
+    pub fn of(address: &plan::Address) -> Self {
+        Self {
+            settings: settings(address),
+            on_disk: address.durability != Some(Durability::Memory),
+            dead_letter: address.deadletter.as_deref().map(Into::into),
+            expiry: address.expiry.as_deref().map(Into::into),
+            read_only: address.kind == AddressType::Deadletter,
+        }
+    }
+}
+
+fn settings(address: &plan::Address) -> Settings {
+    let ttl = address.ttl.clone().unwrap_or_default();
+    let redelivery = address.redelivery.clone().unwrap_or_default();
+    Settings {
+        limits: limits(&address.limits),
+        full: match address.limits.on_full {
+            None | Some(OnFull::Block) => Full::Block,
+            Some(OnFull::Reject) => Full::Reject,
+            Some(OnFull::DropOldest) => Full::DropOldest,
+        },
+        last_value: address.last_value_key.is_some(),
+        ttl: Ttl { minimum_ms: ttl.minimum_ms, maximum_ms: ttl.maximum_ms },
+        reject_is_failure: redelivery.reject_is_failure.unwrap_or(false),
+        redelivery: Redelivery {
+            attempts_max: redelivery.attempts.map_or(0, |attempts| u16::try_from(attempts).unwrap_or(u16::MAX)),
+            delay_ms: redelivery.delay_ms.unwrap_or(0),
+            multiplier: redelivery.delay_multiplier.unwrap_or(1.0),
+            delay_max_ms: redelivery.delay_maximum_ms.unwrap_or(0),
+        },
+        dead_letter: address.deadletter.is_some(),
+        expiry: address.expiry.is_some() || address.deadletter.is_some(),
+        sharing: if address.single_active_consumer == Some(true) { Sharing::SingleActive } else { Sharing::Competing },
+        grouping: match address.groups {
+            Some(Groups::Off) => Grouping::Off,
+            None | Some(Groups::Sticky) => Grouping::Sticky,
+            Some(Groups::PerKey) => Grouping::PerKey,
+        },
+        duplicates: address
+            .duplicate_detection
+            .as_ref()
+            .map(|detection| Duplicates { ids: detection.ids, window_ms: detection.window_ms }),
+    }
+}
+
+fn limits(limits: &plan::AddressLimits) -> Limits {
+    let default = Limits::default();
+    Limits {
+        messages: limits.messages.unwrap_or(default.messages),
+        bytes: limits.bytes.unwrap_or(default.bytes),
+        message_bytes: limits
+            .message_size
+            .map_or(MESSAGE_BYTES_MAX, |size| u32::try_from(size).unwrap_or(MESSAGE_BYTES_MAX).min(MESSAGE_BYTES_MAX)),
+        consumers: limits.consumers.unwrap_or(default.consumers),
+        producers: limits.producers.unwrap_or(default.producers),
+    }
+}
+
+/// A stored message is taken in whole before it is stored: none may be larger.
+pub(super) const MESSAGE_BYTES_MAX: u32 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plan_leaves_out_is_without_bound() {
+        let storage = Storage::of(&plan::Address::new("u", "orders", AddressType::Queue));
+        let limits = Limits { message_bytes: MESSAGE_BYTES_MAX, ..Limits::default() };
+        assert_eq!(storage.settings, Settings { limits, ..Settings::default() });
+        assert!(storage.on_disk && !storage.read_only);
+    }
+
+    #[test]
+    fn a_dead_letter_takes_what_expires_too_and_nothing_from_clients() {
+        let address = plan::Address {
+            deadletter: Some("dlq".into()),
+            durability: Some(Durability::Memory),
+            ..plan::Address::new("u", "orders", AddressType::Queue)
+        };
+        let storage = Storage::of(&address);
+        assert!(storage.settings.dead_letter && storage.settings.expiry && !storage.on_disk);
+        assert!(Storage::of(&plan::Address::new("d", "dlq", AddressType::Deadletter)).read_only);
+    }
+}

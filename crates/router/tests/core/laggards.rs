@@ -1,0 +1,157 @@
+//! Multicast consumers that take nothing hold nobody up for longer than a moment.
+
+use enmasse_router::core::{AddressKind, BACKLOG_BYTES, HOLD_BYTES, PortId, STALL_MS};
+
+use crate::bench::{Bench, CAPACITY};
+
+fn bench() -> Bench {
+    Bench::new(AddressKind::Multicast)
+}
+
+/// A consumer with all the credit one can have and no room.
+fn stuck(bench: &mut Bench) -> PortId {
+    let port = bench.consumer_with(1_000_000);
+    bench.full(port, true);
+    port
+}
+
+fn count(said: &[String], what: &str) -> usize {
+    said.iter().filter(|line| line.starts_with(what)).count()
+}
+
+fn taken(said: &[String]) -> u32 {
+    let counts = said.iter().filter_map(|line| line.strip_prefix("p0 taken "));
+    counts.map(|count| count.parse::<u32>().expect("a number")).sum()
+}
+
+#[test]
+fn a_producer_waits_for_a_consumer_that_takes_now_and_then() {
+    let mut bench = bench();
+    let (producer, consumer) = (bench.producer(), bench.consumer());
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.hush();
+    for _ in 0..4 {
+        bench.pass(STALL_MS - 50);
+        bench.credit(consumer, 1);
+    }
+    bench.turn();
+    assert_eq!(taken(&bench.said()), 4);
+}
+
+#[test]
+fn it_waits_no_longer_for_one_that_takes_nothing() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    stuck(&mut bench);
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.pass(STALL_MS - 1);
+    assert_eq!(taken(&bench.said()), 0);
+    bench.pass(1);
+    assert_eq!(taken(&bench.said()), CAPACITY);
+}
+
+#[test]
+fn a_fast_one_that_joins_a_stuck_one_gets_everything() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    stuck(&mut bench);
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.pass(STALL_MS);
+    bench.consumer_with(1_000_000);
+    bench.hush();
+    for id in 0..5 * CAPACITY {
+        bench.send(producer, id, "n");
+        bench.turn();
+    }
+    let said = bench.said();
+    assert_eq!(count(&said, "c1<n"), 5 * CAPACITY as usize);
+    assert_eq!(taken(&said), 5 * CAPACITY);
+}
+
+#[test]
+fn three_stuck_ones_do_not_slow_a_fourth() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    for _ in 0..3 {
+        stuck(&mut bench);
+    }
+    let fast = bench.consumer_with(1_000_000);
+    bench.hush();
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.pass(STALL_MS);
+    for id in 0..3 * CAPACITY {
+        bench.send(producer, id, "m");
+        bench.turn();
+    }
+    let said = bench.said();
+    assert_eq!(count(&said, "c3<m"), 4 * CAPACITY as usize);
+    assert_eq!(taken(&said), 4 * CAPACITY);
+    assert!(!bench.holds(fast) || count(&said, "p0 hold") == 0);
+}
+
+#[test]
+fn a_stuck_one_holds_the_session_of_a_producer_for_a_moment_only() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    stuck(&mut bench);
+    let text = "m".repeat(HOLD_BYTES / 4);
+    for _ in 0..5 {
+        bench.send_settled(producer, &text);
+    }
+    assert_eq!(count(&bench.said(), "p0 hold"), 1);
+    bench.pass(STALL_MS);
+    assert_eq!(count(&bench.said(), "p0 go"), 1);
+    for _ in 0..4 * BACKLOG_BYTES / text.len() {
+        bench.send_settled(producer, &text);
+        bench.turn();
+    }
+    assert_eq!(count(&bench.said(), "p0 hold"), 0);
+    assert!(bench.stats().dropped > 0, "past its bound it misses copies");
+}
+
+#[test]
+fn one_stuck_in_the_middle_of_a_long_delivery_does_not_hold_it_up() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    let slow = bench.consumer_with(10);
+    bench.arrive(producer, 0, "begin", "first settled");
+    bench.full(slow, true);
+    let part = "p".repeat(HOLD_BYTES / 2);
+    for _ in 0..3 {
+        bench.arrive(producer, 0, &part, "");
+    }
+    assert_eq!(count(&bench.said(), "p0 hold"), 1);
+    bench.pass(STALL_MS);
+    assert_eq!(count(&bench.said(), "p0 go"), 1);
+}
+
+#[test]
+fn one_that_has_caught_up_counts_again() {
+    let mut bench = bench();
+    let producer = bench.producer();
+    let slow = stuck(&mut bench);
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    bench.pass(STALL_MS);
+    bench.full(slow, false);
+    bench.full(slow, true);
+    bench.hush();
+    for id in 0..CAPACITY {
+        bench.send(producer, id, "n");
+    }
+    bench.turn();
+    assert_eq!(taken(&bench.said()), 0, "it is waited for again");
+    bench.full(slow, false);
+    bench.turn();
+    let said = bench.said();
+    assert_eq!((count(&said, "c0<n"), taken(&said)), (CAPACITY as usize, CAPACITY));
+}
