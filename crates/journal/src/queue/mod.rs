@@ -153,16 +153,6 @@ impl Queue {
         self.item(seq.0)
     }
 
-    /// All messages here, in the order of their numbers.
-    pub fn items(&self) -> impl Iterator<Item = Item> {
-        let mut from = 0;
-        std::iter::from_fn(move || {
-            let at = self.index.next_live(from)?;
-            from = at + 1;
-            self.item(at)
-        })
-    }
-
     /// The figures of now.
     #[must_use]
     pub fn figures(&self) -> Figures {

@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use enmasse_journal::log::Recent;
 use enmasse_journal::queue::{Item, Place};
 
-use super::place_in_log;
-
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 32 << 20;
 /// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of its own.
@@ -112,7 +110,7 @@ impl Bodies {
             let chunk = self.chunks.get(place.segment as usize)?;
             return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
         }
-        let recent = self.recent.body(place_in_log(place));
+        let recent = self.recent.body(place);
         recent.or_else(|| self.fetched.get(&place).and_then(Option::as_deref))
     }
 

@@ -5,7 +5,6 @@ use enmasse_journal::queue::{Place, Seq};
 
 use super::super::Router;
 use super::super::arena::Key;
-use super::{in_log, place_in_log, place_in_queue};
 
 /// Messages written again in one batch.
 const SHARE: usize = 256;
@@ -30,9 +29,10 @@ impl Router {
         for (key, address) in self.addresses.iter() {
             let Some(stored) = address.stored.as_ref() else { continue };
             let Some(log) = stored.shelf.log else { continue };
-            let here = stored.shelf.queue.items().filter(|item| item.place.segment == segment && item.place.len > 0);
+            let here =
+                stored.shelf.queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
             for item in here.take(SHARE - copied.len()) {
-                batch.copy(place_in_log(item.place), &[Target { queue: log, seq: in_log(item.id), head: &[] }]);
+                batch.copy(item.place, &[Target { queue: log, seq: item.id.0, head: &[] }]);
                 copied.push(Copied { at: key, seq: item.seq, id: item.id, from: item.place });
             }
             if copied.len() == SHARE {
@@ -53,8 +53,8 @@ impl Router {
             let Some(place) = batch.copied(number) else { continue };
             let stored = self.addresses.get_mut(copy.at).and_then(|address| address.stored.as_mut());
             let Some(stored) = stored else { continue };
-            if stored.shelf.queue.moved(copy.seq, place_in_queue(place)) {
-                freed.add(place_in_log(copy.from));
+            if stored.shelf.queue.moved(copy.seq, place) {
+                freed.add(copy.from);
             } else if let Some(log) = stored.shelf.log {
                 self.journal.remove_at(log, copy.id.0, place);
             }

@@ -2,7 +2,7 @@
 
 use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::{Error, Outcome, condition};
-use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Stored as Admitted};
+use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Seq, Stored as Admitted};
 
 use super::super::address::Incoming;
 use super::super::arena::Key;
@@ -16,6 +16,13 @@ pub(in crate::core) struct Assembly {
     owed: Owed,
     message_format: u32,
     bytes: Vec<u8>,
+}
+
+/// A duplicate of a message that is not committed, to be answered with it. The producer's window bounds them.
+#[derive(Debug)]
+pub(super) struct Echo {
+    producer: Key,
+    owed: Owed,
 }
 
 impl Router {
@@ -78,11 +85,29 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         match stored.shelf.queue.offer(now_ms, &head) {
             Admission::Store(admitted) => self.keep(from, owed, &admitted, body, links),
+            Admission::Duplicate { of: Some(original) } if owed != Owed::Nobody => {
+                // Its original may still be refused: what is accepted before could be lost.
+                stored.echoes.entry(original.0).or_default().push(Echo { producer: from, owed });
+                self.producers[from].waiting += 1;
+            }
             Admission::Duplicate { .. } => {
                 self.answer(owed, at, &Outcome::Accepted, links);
                 self.taken(from);
             }
             Admission::Refuse(refusal) => self.refuse(from, owed, refused(refusal), links),
+        }
+    }
+
+    /// A message is committed or refused, and with it those that repeat it.
+    pub(super) fn answer_echoes(&mut self, at: Key, original: Seq, outcome: &Outcome, links: &mut impl Links) {
+        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+        let Some(stored) = stored.filter(|stored| !stored.echoes.is_empty()) else { return };
+        for echo in stored.echoes.remove(&original.0).unwrap_or_default() {
+            if let Some(producer) = self.producers.get_mut(echo.producer) {
+                producer.waiting -= 1;
+                self.taken(echo.producer);
+            }
+            self.answer(echo.owed, at, outcome, links);
         }
     }
 

@@ -10,7 +10,6 @@ use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{Links, Router};
 use super::compact::Copied;
-use super::{in_log, place_in_log, place_in_queue};
 
 /// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
 const FAILURES: u8 = 0x80;
@@ -75,7 +74,7 @@ impl Journal {
         if atomic {
             self.growing.begin();
         }
-        self.growing.message(&[Target { queue: log, seq: in_log(admitted.seq), head }], body);
+        self.growing.message(&[Target { queue: log, seq: admitted.seq.0, head }], body);
         for marker in admitted.markers.iter().flatten() {
             put_marker(&mut self.growing, log, marker);
         }
@@ -86,7 +85,7 @@ impl Journal {
     pub(super) fn seal(&mut self, removed: Option<(u32, &Item)>) {
         if let Some((log, item)) = removed {
             let mut removal = Removal::new(log);
-            removal.add(in_log(item.id), place_in_log(item.place));
+            removal.add(item.id.0, item.place);
             self.growing.remove(&mut removal);
             if item.failures > 0 {
                 self.growing.state(log, &failures_key(item.id.0), &[]);
@@ -97,7 +96,7 @@ impl Journal {
 
     /// The log forgets a message.
     pub(super) fn remove(&mut self, log: u32, item: &Item) {
-        self.remove_at(log, in_log(item.id), place_in_log(item.place));
+        self.remove_at(log, item.id.0, item.place);
         if item.failures > 0 {
             self.shrinking.state(log, &failures_key(item.id.0), &[]);
         }
@@ -126,7 +125,7 @@ impl Journal {
     /// The log forgets a queue with all its messages.
     pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue) {
         let mut freed = Freed::default();
-        queue.items().for_each(|item| freed.add(place_in_log(item.place)));
+        queue.iter(Seq(0)).for_each(|item| freed.add(item.place));
         self.removals.retain(|(queue, _)| *queue != log);
         self.shrinking.drop_queue(log, &freed);
     }
@@ -225,7 +224,7 @@ impl Router {
                 touched.push(commit.at);
             }
             match &result {
-                Ok(()) => self.commit(&commit, place_in_queue(batch.place(number)), links),
+                Ok(()) => self.commit(&commit, batch.place(number), links),
                 Err(refused) => self.uncommit(&commit, refused, links),
             }
         }
@@ -261,13 +260,14 @@ impl Router {
             stored.shelf.queue.left(seq);
         }
         let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
-            // Deleted in the meantime, and with it what it had.
-            return self.answer(commit.owed, commit.at, &Outcome::Released, links);
+            // Deleted in the meantime, and with it what it had; its producers' links were closed.
+            return;
         };
         let mut effects = std::mem::take(&mut self.effects);
         stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
         self.effects = effects;
         self.answer(commit.owed, commit.at, &Outcome::Accepted, links);
+        self.answer_echoes(commit.at, commit.seq, &Outcome::Accepted, links);
         if !self.effects.is_empty() {
             self.do_effects(commit.at, links);
         }
@@ -280,15 +280,18 @@ impl Router {
         {
             stored.shelf.queue.stay(seq);
         }
-        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
-            stored.shelf.queue.withdraw(commit.seq);
-        }
+        let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
+            return;
+        };
+        stored.shelf.queue.withdraw(commit.seq);
         let condition = match refused {
             Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
             Refused::Stopped(_) => condition::INTERNAL_ERROR,
         };
         let error = Error::new(condition, format!("the message cannot be stored: {refused}"));
-        self.answer(commit.owed, commit.at, &Outcome::Rejected(Some(Box::new(error))), links);
+        let outcome = Outcome::Rejected(Some(Box::new(error)));
+        self.answer(commit.owed, commit.at, &outcome, links);
+        self.answer_echoes(commit.at, commit.seq, &outcome, links);
     }
 
     fn free_window(&mut self, commit: &Commit, links: &mut impl Links) {
@@ -308,7 +311,7 @@ impl Router {
     ) {
         for (place, body) in bodies {
             // An empty body is no message (3.2), so it can stand for a damaged one.
-            self.bodies.fetched(place_in_queue(place), body.unwrap_or_default());
+            self.bodies.fetched(place, body.unwrap_or_default());
         }
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.awaiting) {
@@ -320,6 +323,6 @@ impl Router {
 
     /// Places of messages whose bodies are to be read and given to [`Router::fetched`].
     pub fn take_wanted(&mut self) -> Vec<enmasse_journal::log::Place> {
-        self.bodies.wanted.drain(..).map(place_in_log).collect()
+        std::mem::take(&mut self.bodies.wanted)
     }
 }

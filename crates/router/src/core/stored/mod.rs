@@ -25,6 +25,7 @@ use super::{AddressKey, Declared, Links, PortId, Router};
 pub(super) use bodies::Bodies;
 pub use digest::Digests;
 pub(super) use incoming::Assembly;
+use incoming::Echo;
 pub use journal::Answer;
 pub(super) use journal::Journal;
 pub use restore::Shelf;
@@ -39,6 +40,8 @@ pub(super) struct Stored {
     fetching_bytes: u64,
     /// message annotations that consumers have changed, by the message's number
     changed: HashMap<u64, Fields>,
+    /// duplicates that wait for their originals, by the original's number
+    echoes: HashMap<u64, Vec<Echo>>,
     /// the earliest time that the router is to look after the queue
     armed_ms: Option<u64>,
     /// producers are told that there is room
@@ -59,6 +62,7 @@ impl Stored {
             fetching: VecDeque::new(),
             fetching_bytes: 0,
             changed: HashMap::new(),
+            echoes: HashMap::new(),
             armed_ms: None,
             open: true,
         }
@@ -259,22 +263,7 @@ impl Router {
         }
         match stored.shelf.log {
             Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),
-            None => stored.shelf.queue.items().for_each(|item| self.bodies.free(item.place)),
+            None => stored.shelf.queue.iter(Seq(0)).for_each(|item| self.bodies.free(item.place)),
         }
     }
-}
-
-/// The log's place and the queue's are the same three numbers.
-const fn place_in_log(place: enmasse_journal::queue::Place) -> enmasse_journal::log::Place {
-    enmasse_journal::log::Place { segment: place.segment, offset: place.offset, len: place.len }
-}
-
-/// As above, the other way.
-const fn place_in_queue(place: enmasse_journal::log::Place) -> enmasse_journal::queue::Place {
-    enmasse_journal::queue::Place { segment: place.segment, offset: place.offset, len: place.len }
-}
-
-/// A message's number in the log.
-const fn in_log(seq: Seq) -> u64 {
-    seq.0
 }

@@ -10,7 +10,6 @@ use enmasse_journal::queue::{
 
 use super::super::AddressKey;
 use super::journal::failures_of;
-use super::place_in_queue;
 
 /// What a stored address has beside what every address has.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ impl Shelf {
             match Record::decode(message.head).filter(|_| !message.damaged) {
                 Some(mut record) => {
                     record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
-                    entries.push(Restored { id: Seq(message.seq), place: place_in_queue(message.place), record });
+                    entries.push(Restored { id: Seq(message.seq), place: message.place, record });
                 }
                 None => shelf.damaged.push((message.seq, message.place)),
             }

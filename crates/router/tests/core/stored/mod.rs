@@ -1,0 +1,217 @@
+//! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers get, what is left
+//! after a restart.
+
+mod life;
+mod sending;
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::{decode_message, encode_message};
+use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Batch, Config, Log, Recovered};
+use enmasse_journal::queue::Settings;
+use enmasse_router::core::{
+    AddressKey, AddressKind, Answer, Arrival, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+};
+
+const QUEUE: AddressKey = AddressKey(1);
+const DEAD: AddressKey = AddressKey(2);
+
+/// What the links were told.
+#[derive(Default)]
+struct Told {
+    got: Vec<Got>,
+    settled: Vec<(u32, Outcome)>,
+    open: Option<bool>,
+    closed: usize,
+    full: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Got {
+    token: u64,
+    message: Message,
+}
+
+impl Got {
+    fn text(&self) -> String {
+        match &self.message.body {
+            Body::Data(data) => String::from_utf8(data.concat()).expect("text"),
+            other => panic!("no text: {other:?}"),
+        }
+    }
+
+    fn annotation(&self, name: &str) -> Option<&Value> {
+        let mut all = self.message.message_annotations.iter();
+        all.find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
+    }
+}
+
+impl Links for Told {
+    fn transfer(&mut self, _: PortId, delivery: &Delivery<'_>) -> bool {
+        if self.full {
+            return false;
+        }
+        let message = decode_message(delivery.payload).expect("a message");
+        self.got.push(Got { token: delivery.token.expect("an unsettled delivery"), message });
+        true
+    }
+
+    fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
+        self.settled.push((delivery_id, outcome.clone()));
+    }
+
+    fn taken(&mut self, _: PortId, _: u32) {}
+    fn open(&mut self, _: PortId, open: bool) {
+        self.open = Some(open);
+    }
+    fn hold(&mut self, _: PortId, _: bool) {}
+    fn drained(&mut self, _: PortId) {}
+    fn halted(&mut self, _: PortId) {}
+    fn close(&mut self, _: PortId, _: &Error) {
+        self.closed += 1;
+    }
+}
+
+/// A router with a queue, a dead letter, and a log.
+struct House {
+    router: Router,
+    told: Told,
+    disk: Arc<SimulatedDisk>,
+    log: Log<SimulatedDisk>,
+    settings: Settings,
+    ports: u32,
+    sent: u32,
+    now_ms: u64,
+}
+
+const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
+
+impl House {
+    fn new(settings: Settings) -> Self {
+        Self::on(Arc::new(SimulatedDisk::new(512, 7)), settings)
+    }
+
+    fn on(disk: Arc<SimulatedDisk>, settings: Settings) -> Self {
+        let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
+        let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
+        let (router, told) = (Router::new(0, 42), Told::default());
+        let mut house = Self { router, told, disk, log, settings, ports: 1, sent: 0, now_ms: 1_000_000 };
+        house.router.set_time(house.now_ms);
+        house.open(&recovered);
+        house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
+        house
+    }
+
+    fn open(&mut self, recovered: &Recovered) {
+        if recovered.queues.is_empty() {
+            let mut batch = Batch::new();
+            batch.declare(1, &[1; 16], "orders");
+            batch.declare(2, &[2; 16], "dead");
+            self.log.append(&mut batch).expect("room");
+            self.log.sync().expect("a disk that works");
+        }
+        let shelf = |number: u32, name: &str, settings: Settings| {
+            let known = recovered.queues.iter().find(|queue| queue.queue == number);
+            known.map_or_else(
+                || Shelf::new(name.into(), settings.clone(), Some(number)),
+                |known| Shelf::restored(name.into(), settings.clone(), known),
+            )
+        };
+        let orders = shelf(1, "orders", self.settings.clone()).with_targets(Some(DEAD), None);
+        self.router.shelve(declared(DEAD), shelf(2, "dead", Settings::default()), &mut self.told);
+        self.router.shelve(declared(QUEUE), orders, &mut self.told);
+    }
+
+    /// The process is killed and started again.
+    fn restarted(self) -> Self {
+        Self::on(Arc::new(self.disk.as_seen()), self.settings)
+    }
+
+    fn consumer(&mut self, address: AddressKey, credit: u32) -> PortId {
+        let port = PortId { shard: 0, generation: 0, index: self.ports };
+        self.ports += 1;
+        self.router.attach(port, declared(address), PortRole::Consumer { filter: None }, &mut self.told);
+        self.router.credit(port, credit, false, &mut self.told);
+        port
+    }
+
+    fn send(&mut self, text: &str) -> u32 {
+        self.send_message(&Message { body: Body::Data(vec![text.into()]), ..Message::default() })
+    }
+
+    fn send_message(&mut self, message: &Message) -> u32 {
+        let mut payload = Vec::new();
+        encode_message(&mut payload, message);
+        let id = self.sent;
+        self.sent += 1;
+        let arrival = Arrival {
+            delivery_id: id,
+            settled: false,
+            message_format: 0,
+            first: true,
+            more: false,
+            aborted: false,
+            payload: &payload,
+        };
+        self.router.deliver(PRODUCER, arrival, &mut self.told);
+        id
+    }
+
+    /// What the log is given is written and answered, what is asked of the disk is read, until nothing is left.
+    fn pump(&mut self) {
+        loop {
+            self.router.turn(&mut self.told);
+            let mut idle = true;
+            while let Some(mut batch) = self.router.take_journal() {
+                idle = false;
+                let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
+                self.router.journaled(Answer { batch, result }, &mut self.told);
+            }
+            let wanted = self.router.take_wanted();
+            idle &= wanted.is_empty();
+            let reader = self.log.reader();
+            let read = wanted.into_iter().map(|place| {
+                let mut buffer = Vec::new();
+                (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+            });
+            let read: Vec<_> = read.collect();
+            self.router.fetched(read, &mut self.told);
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.router.set_time(self.now_ms);
+        self.pump();
+    }
+
+    fn answer(&mut self, got: &Got, outcome: &Outcome) {
+        self.router.outcome(got.token, outcome, &mut self.told);
+        self.pump();
+    }
+
+    fn got(&mut self) -> Vec<Got> {
+        std::mem::take(&mut self.told.got)
+    }
+
+    fn texts(&mut self) -> Vec<String> {
+        self.got().iter().map(Got::text).collect()
+    }
+}
+
+fn declared(key: AddressKey) -> Declared {
+    Declared { key, kind: AddressKind::Stored, link_capacity: 100 }
+}
+
+fn producer() -> PortRole {
+    PortRole::Producer { anonymous: false, name: None }
+}
+
+fn failed() -> Outcome {
+    Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }))
+}
