@@ -120,7 +120,7 @@ CASES = (
     ),
     Case(
         "idle connection with a link, 10,000",
-        {"mode": "idle", "connections": "9500", "link": "receiver"},
+        {"mode": "idle", "connections": "10000", "link": "receiver"},
         kib_per_connection,
         "KiB each",
         8.0,

@@ -7,9 +7,10 @@ mod shelves;
 
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, ReadError, Reader, Recovered, Refused};
 use enmasse_router::core::{Answer, Digests};
@@ -23,6 +24,9 @@ pub(crate) use shelves::Shelves;
 
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";
+
+/// How long nothing has come when the log writes down how far it is durable.
+const REST: Duration = Duration::from_secs(1);
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
 
@@ -159,12 +163,18 @@ struct Owner {
 impl Owner {
     fn run(mut self, post: &Receiver<Letter>) {
         let mut letters = Vec::new();
-        let mut more_to_do = true;
+        let mut wait = Duration::ZERO;
         loop {
-            match if more_to_do { post.try_recv() } else { post.recv().map_err(|_| TryRecvError::Disconnected) } {
+            match post.recv_timeout(wait) {
                 Ok(letter) => letters.push(letter),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return,
+                // A log that has stopped has nothing to say.
+                Err(RecvTimeoutError::Timeout) if !wait.is_zero() => {
+                    let _ = self.log.rest();
+                    wait = Duration::MAX;
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
             letters.extend(post.try_iter());
             let stop = letters.iter().any(|letter| matches!(letter, Letter::Stop));
@@ -172,8 +182,8 @@ impl Owner {
             if stop {
                 return;
             }
-            // A log that has stopped has nothing to tidy.
-            more_to_do = self.log.turn().unwrap_or(false);
+            // Nor has it anything to tidy.
+            wait = if self.log.turn().unwrap_or(false) { Duration::ZERO } else { REST };
             self.ask_for_compaction();
             self.publish();
         }
