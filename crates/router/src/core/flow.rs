@@ -222,14 +222,15 @@ impl Router {
         self.feed(key, links);
     }
 
-    /// A consumer of another shard has parts of a delivery that found no room there: it is handed nothing more until
-    /// it states its credit.
+    /// A consumer is handed nothing more until it states its credit: parts of a delivery found no room on its shard, or
+    /// its link has gone and it is about to be detached.
     pub fn stall(&mut self, port: PortId) {
         let Some(key) = self.ports.consumer(port) else { return };
         let consumer = &mut self.consumers[key];
         consumer.blocked = true;
         let address = consumer.address;
         self.addresses[address].set_unready(key, &mut self.consumers);
+        self.tire(address, key);
     }
 
     /// A consumer may have room: hands it what waits.

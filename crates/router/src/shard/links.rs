@@ -312,6 +312,15 @@ impl Shard {
         }
     }
 
+    fn stall_port(&mut self, port: PortId) {
+        let Some(home) = self.fabric.ports.get(port).map(|port| port.home) else { return };
+        if home == self.fabric.index {
+            self.router.stall(port);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+        }
+    }
+
     fn detach_port(&mut self, port: PortId) {
         let Some(gone) = self.fabric.ports.get(port).copied() else { return };
         if gone.held {
@@ -337,6 +346,9 @@ impl Shard {
             Link::Producer { port, .. } => self.detach_port(port),
             Link::Anonymous(anonymous) => self.release_anonymous(*anonymous),
             Link::Consumer { ports, .. } => {
+                // Else what becomes of one delivery would have the next handed out to a link that is gone.
+                ports.iter().for_each(|port| self.stall_port(*port));
+                let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
                 let mut tokens = std::mem::take(&mut self.settled);
                 conn.machine.take_unsettled(link, |token| tokens.push(token));
                 let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));

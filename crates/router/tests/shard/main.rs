@@ -145,6 +145,23 @@ fn a_consumer_that_goes_leaves_failed_deliveries() {
 }
 
 #[test]
+fn a_connection_that_breaks_in_the_middle_of_a_delivery_takes_nothing_more() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for address in ["anycast", "multicast"] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            net.receiver(receiver, address, 10);
+            let (long, short) = (net.sender(sender, Some(address)), net.sender(sender, Some(address)));
+            net.piece(sender, long, b"begins and", false, true, true);
+            net.send(sender, short, b"waits", false);
+            net.cut(receiver);
+            net.piece(sender, long, b"ends", false, false, false);
+            assert_eq!(net.outcomes(sender).len(), 2, "{address}: both are answered");
+        }
+    }
+}
+
+#[test]
 fn what_was_on_its_way_to_a_link_that_went_goes_to_the_one_that_follows() {
     for (shards, producer, consumer) in LAYOUTS.into_iter().filter(|(shards, ..)| *shards > 1) {
         let mut net = Net::new(shards, OPEN_SPACE);

@@ -100,7 +100,7 @@ impl Router {
     }
 
     /// The consumer gets nothing more for now.
-    fn tire(&mut self, at: Key, to: Key) {
+    pub(in crate::core) fn tire(&mut self, at: Key, to: Key) {
         let id = self.consumers.get(to).and_then(|consumer| consumer.in_queue);
         if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
             stored.shelf.queue.set_credit(id, false);
