@@ -53,6 +53,7 @@ impl Shard {
             Some(found) => {
                 conn.home = Some((space, found.rights(conn.user())));
                 self.widen(id);
+                self.reroute(id);
             }
             None => self.close(id, Error::new(condition::CONNECTION_FORCED, "the address space was deleted")),
         }

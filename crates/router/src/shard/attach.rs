@@ -174,8 +174,7 @@ impl Shard {
         let size = self.shared.message_size_max;
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
-        let anonymous = Anonymous { window, routes: std::collections::HashMap::new(), current: None };
-        conn.set_link(link, Link::Anonymous(Box::new(anonymous)));
+        conn.set_link(link, Link::Anonymous(Box::new(Anonymous::new(window))));
         conn.machine.accept(link, reply(attach, None, size));
         if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
             self.fabric.grant(id.key, link.0, credit);

@@ -42,8 +42,29 @@ pub(super) enum Link {
 pub(super) struct Anonymous {
     pub(super) window: Window,
     pub(super) routes: HashMap<Box<str>, Route>,
+    /// ports that are no routes any more, until the last word of their homes
+    pub(super) past: Vec<PortId>,
     /// where the delivery in progress goes; `None` while its rest is thrown away
     pub(super) current: Option<(PortId, u16)>,
+    /// ports that are held back
+    pub(super) held: u32,
+}
+
+impl Anonymous {
+    pub(super) fn new(window: Window) -> Self {
+        Self { window, routes: HashMap::new(), past: Vec::new(), current: None, held: 0 }
+    }
+
+    /// Forgets where some names lead. Their ports stay for now.
+    pub(super) fn give_up(&mut self, which: impl Fn(&str, &Route) -> bool) {
+        self.routes.retain(|name, route| {
+            let goes = which(name, route);
+            if goes {
+                self.past.push(route.port);
+            }
+            !goes
+        });
+    }
 }
 
 #[derive(Clone, Copy)]

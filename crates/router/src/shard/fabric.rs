@@ -22,6 +22,8 @@ pub(super) struct Fabric {
     pub(super) dirty: Vec<u32>,
     /// deliveries that were sent settled to links that take no others, though their producers wait for an outcome
     pub(super) sent_settled: Vec<u64>,
+    /// deliveries larger than their receivers take
+    pub(super) too_large: Vec<u64>,
     /// connections and links where a long delivery of one address has ended and those of others may go on
     pub(super) freed: Vec<(u32, u32)>,
 }
@@ -36,6 +38,7 @@ impl Fabric {
             late: LateParts::default(),
             dirty: Vec::new(),
             sent_settled: Vec::new(),
+            too_large: Vec::new(),
             freed: Vec::new(),
         }
     }
@@ -73,12 +76,40 @@ impl Fabric {
         }
     }
 
+    /// Something is to be done before the turn ends.
+    pub(super) fn has_afterwork(&self) -> bool {
+        !(self.sent_settled.is_empty() && self.too_large.is_empty() && self.freed.is_empty())
+    }
+
+    /// The home of a port that was detached says nothing more.
+    pub(super) fn last_word(&mut self, port: PortId) {
+        let Some(gone) = self.ports.remove(port) else { return };
+        if gone.held {
+            self.link_held(gone.conn, gone.link, false);
+        }
+        let state = self.conns.get_mut(gone.conn as usize);
+        if let Some(Link::Anonymous(anonymous)) = state.and_then(|state| state.links.get_mut(gone.link as usize)) {
+            anonymous.past.retain(|other| *other != port);
+        }
+    }
+
+    /// A drain is answered once no address has anything left that the link has credit for.
+    fn finish_drain(&mut self, conn: u32, link: u32) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        let Some(Link::Consumer { ports, .. }) = state.links.get(link as usize) else { return };
+        let mut ports = ports.iter().filter_map(|port| self.ports.get(*port));
+        if !ports.any(|port| port.drain || port.draining) {
+            state.machine.drained(LinkId(link));
+            self.mark(conn);
+        }
+    }
+
     fn is_anonymous(&self, port: &Port) -> bool {
         let link = self.conns.get(port.conn as usize).and_then(|conn| conn.links.get(port.link as usize));
         matches!(link, Some(Link::Anonymous(_)))
     }
 
-    /// A long delivery of an address that is gone ends on a link that listens to others, too: they may go on.
+    /// A long delivery ends before its time on a link: others may go on.
     fn break_off(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let void = Outgoing { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
@@ -99,6 +130,14 @@ impl Fabric {
                 state.held_bytes = 0;
             }
         }
+        // One of several addresses that may go on is not all of them.
+        let hold = match state.links.get_mut(link as usize) {
+            Some(Link::Anonymous(anonymous)) => {
+                anonymous.held = if hold { anonymous.held + 1 } else { anonymous.held.saturating_sub(1) };
+                anonymous.held > 0
+            }
+            _ => hold,
+        };
         state.machine.hold(LinkId(link), hold);
         self.mark(conn);
     }
@@ -110,6 +149,10 @@ impl Fabric {
     #[inline]
     pub(super) fn write(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
         let Some(port) = self.ports.get_mut(consumer) else { return false };
+        if !delivery.first && !port.sending {
+            // The rest of one that was given up.
+            return true;
+        }
         let conn = port.conn;
         let Some(state) = self.conns.get_mut(conn as usize) else { return false };
         if state.machine.output().len() > OUTPUT_HIGH_BYTES && !delivery.aborted {
@@ -128,9 +171,13 @@ impl Fabric {
             aborted: delivery.aborted,
             payload,
         };
-        if let Err(error) = state.machine.transfer(LinkId(port.link), outgoing) {
-            state.starved |= error == SendError::Unsettled;
-            return false;
+        match state.machine.transfer(LinkId(port.link), outgoing) {
+            Ok(()) => {}
+            Err(SendError::TooLarge) => return self.give_up(consumer, delivery),
+            Err(error) => {
+                state.starved |= error == SendError::Unsettled;
+                return false;
+            }
         }
         port.sending = more;
         if delivery.first {
@@ -146,6 +193,24 @@ impl Fabric {
             self.late.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
         }
         self.mark(conn);
+        true
+    }
+
+    /// A link cannot take a delivery, or the rest of it, now or ever: that is its answer, and its credit goes on.
+    #[cold]
+    fn give_up(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+        let Some(port) = self.ports.get_mut(consumer) else { return false };
+        let (conn, link) = (port.conn, port.link);
+        if delivery.first {
+            port.handed = port.handed.wrapping_add(1);
+        }
+        port.sending = false;
+        if delivery.first {
+            self.freed.push((conn, link));
+        } else {
+            self.break_off(conn, link);
+        }
+        self.too_large.extend(delivery.token);
         true
     }
 }
@@ -221,11 +286,14 @@ impl Links for Fabric {
     fn drained(&mut self, consumer: PortId) {
         if let Some(batch) = self.remote(consumer) {
             batch.push(Entry::Drained { port: consumer });
-        } else if let Some(port) = self.ports.get(consumer).copied()
-            && let Some(state) = self.conns.get_mut(port.conn as usize)
-        {
-            state.machine.drained(LinkId(port.link));
-            self.mark(port.conn);
+        } else if let Some(port) = self.ports.get_mut(consumer) {
+            let (conn, link) = (port.conn, port.link);
+            if std::mem::take(&mut port.draining) {
+                self.finish_drain(conn, link);
+            } else {
+                // It was called off meanwhile, and the home counts the credit as given back.
+                self.freed.push((conn, link));
+            }
         }
     }
 
@@ -243,23 +311,29 @@ impl Links for Fabric {
         self.late.forget(port);
         let Some(gone) = self.ports.get(port).copied() else { return };
         // What an anonymous link has sent on is answered still, and only then the last word said.
-        let answered = gone.home == self.index || !self.is_anonymous(&gone);
-        if answered {
-            self.ports.remove(port);
-        } else {
+        if gone.home == self.index || !self.is_anonymous(&gone) {
+            self.last_word(port);
+        } else if let Some(state) = self.ports.get_mut(port)
+            && !std::mem::replace(&mut state.parting, true)
+        {
             self.outboxes[gone.home as usize].push(Entry::Detach { port });
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);
         match state.links.get_mut(gone.link as usize) {
             Some(Link::Anonymous(anonymous)) => {
-                anonymous.routes.retain(|_, route| route.port != port);
+                let last = self.ports.get(port).is_none();
+                anonymous.give_up(|_, route| route.port == port);
+                anonymous.past.retain(|other| !last || *other != port);
                 return;
             }
             Some(Link::Consumer { ports, .. }) if ports.len() > 1 => {
                 ports.retain(|other| *other != port);
                 if gone.sending {
                     self.break_off(gone.conn, gone.link);
+                }
+                if gone.drain || gone.draining {
+                    self.finish_drain(gone.conn, gone.link);
                 }
                 return;
             }

@@ -2,20 +2,14 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::codec::scan;
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
-use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
-use super::conn::{Anonymous, Link, Route};
+use super::conn::Link;
 use super::{ConnId, Shard};
 use crate::core::{Arrival, Delivery, Links, PortId, PortRole, home_of_token};
-use crate::plan::Operation;
 use crate::table::AddressEntry;
-
-/// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are given up.
-const ROUTES_MAX: usize = 64;
 
 impl Shard {
     /// A frame of a delivery has come in.
@@ -39,7 +33,7 @@ impl Shard {
     }
 
     #[inline]
-    fn deliver(&mut self, port: PortId, home: u16, incoming: &Incoming<'_>) {
+    pub(super) fn deliver(&mut self, port: PortId, home: u16, incoming: &Incoming<'_>) {
         let arrival = Arrival {
             delivery_id: incoming.delivery_id,
             settled: incoming.settled,
@@ -53,103 +47,6 @@ impl Shard {
             self.router.deliver(port, arrival, &mut self.fabric);
         } else {
             self.fabric.outboxes[home as usize].push_arrival(port, &arrival);
-        }
-    }
-
-    /// The anonymous terminus: the message says where it goes (`contracts.md` 7). One that cannot go anywhere is
-    /// answered here, and the link stays.
-    fn incoming_anonymous(&mut self, id: ConnId, incoming: &Incoming<'_>) {
-        if incoming.first {
-            let route = match self.route(id, incoming) {
-                Ok(route) => Some((route.port, route.home)),
-                Err(error) => {
-                    self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
-                    None
-                }
-            };
-            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-            let Some(Link::Anonymous(anonymous)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
-            if route.is_some() {
-                anonymous.window.received();
-            }
-            anonymous.current = route;
-            if let Some((port, _)) = route
-                && !incoming.settled
-                && let Some(port) = self.fabric.ports.get_mut(port)
-            {
-                port.unanswered += 1;
-            }
-        }
-        if let Some((port, home)) = self.current_route(id, incoming.link) {
-            self.deliver(port, home, incoming);
-        }
-    }
-
-    fn current_route(&self, id: ConnId, link: LinkId) -> Option<(PortId, u16)> {
-        match self.fabric.conns.get(id.key())?.links.get(link.0 as usize)? {
-            Link::Anonymous(anonymous) => anonymous.current,
-            _ => None,
-        }
-    }
-
-    fn answer(&mut self, id: ConnId, incoming: &Incoming<'_>, outcome: Outcome) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        if let Some(window) = conn.window(incoming.link.0) {
-            window.received();
-        }
-        if !incoming.settled {
-            conn.machine.settle(incoming.link, incoming.delivery_id, &outcome);
-        }
-        self.fabric.link_taken(id.key, incoming.link.0, 1);
-        self.fabric.mark(id.key);
-    }
-
-    fn route(&mut self, id: ConnId, incoming: &Incoming<'_>) -> Result<Route, Error> {
-        let to = scan::to(incoming.payload).ok_or_else(|| {
-            let what = "a message to the anonymous terminus needs its address in properties.to, within its first frame";
-            Error::new(condition::INVALID_FIELD, what)
-        })?;
-        let conn = &self.fabric.conns[id.key()];
-        if let Some(Link::Anonymous(anonymous)) = conn.links.get(incoming.link.0 as usize)
-            && let Some(route) = anonymous.routes.get(to)
-        {
-            return Ok(*route);
-        }
-        check_right(conn, Operation::Send, to)?;
-        let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
-        may_be_sent_to(&entry)?;
-        self.give_up_routes(id, incoming.link);
-        let home = self.home_of(&entry);
-        let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.key, home);
-        self.attach_port(port, home, &entry, PortRole::Producer { anonymous: true, name: full_name(&entry, to) });
-        let route = Route { port, home };
-        if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {
-            anonymous.routes.insert(to.into(), route);
-        }
-        Ok(route)
-    }
-
-    /// Makes room among the routes of an anonymous link. Those with deliveries outstanding stay: their number is
-    /// bounded by the link's window.
-    fn give_up_routes(&mut self, id: ConnId, link: LinkId) {
-        let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(link.0 as usize) else {
-            return;
-        };
-        if anonymous.routes.len() < ROUTES_MAX {
-            return;
-        }
-        let (ports, current) = (&self.fabric.ports, anonymous.current.map(|(port, _)| port));
-        let mut idle = Vec::new();
-        anonymous.routes.retain(|_, route| {
-            let outstanding = ports.get(route.port).is_some_and(|port| port.unanswered > 0);
-            let keep = outstanding || Some(route.port) == current;
-            if !keep {
-                idle.push(*route);
-            }
-            keep
-        });
-        for route in idle {
-            self.detach_port(route.port);
         }
     }
 
@@ -182,10 +79,14 @@ impl Shard {
         }
     }
 
-    /// Accepts for those receivers that take settled deliveries only.
-    pub(super) fn accept_sent_settled(&mut self) {
+    /// Accepts for those receivers that take settled deliveries only, and says which deliveries receivers cannot take.
+    pub(super) fn answer_for_receivers(&mut self) {
         while let Some(token) = self.fabric.sent_settled.pop() {
             self.report_outcome(token, &Outcome::Accepted);
+        }
+        while let Some(token) = self.fabric.too_large.pop() {
+            let modified = Modified { undeliverable_here: true, ..Modified::default() };
+            self.report_outcome(token, &Outcome::Modified(Box::new(modified)));
         }
     }
 
@@ -208,9 +109,25 @@ impl Shard {
         }
     }
 
+    /// The peer has said what a link of ours may send. Without `drain` it calls off what it asked for before.
+    pub(super) fn granted(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
+        if let Some(conn) = self.fabric.conns.get(id.key())
+            && let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize)
+        {
+            // All before the first is asked: it may answer at once, and does not answer for the others.
+            for port in ports {
+                if let Some(state) = self.fabric.ports.get_mut(*port) {
+                    state.draining = drain;
+                    state.drain &= drain;
+                }
+            }
+        }
+        self.credit(id, link, credit, drain);
+    }
+
     /// A link of ours may send `credit` more. Every address it listens to hears of all of it: who comes first
     /// uses it, and one that comes late finds no room and waits for the next word.
-    pub(super) fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
+    fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return };
         if let [port] = ports[..] {
@@ -230,6 +147,7 @@ impl Shard {
             return;
         }
         let drain = std::mem::take(&mut state.drain);
+        state.draining |= drain;
         let (home, limit) = (state.home, state.handed.wrapping_add(credit));
         if home == self.fabric.index {
             self.router.credit(port, limit, drain, &mut self.fabric);
@@ -321,7 +239,7 @@ impl Shard {
         }
     }
 
-    fn detach_port(&mut self, port: PortId) {
+    pub(super) fn detach_port(&mut self, port: PortId) {
         let Some(gone) = self.fabric.ports.get(port).copied() else { return };
         if gone.held {
             self.fabric.link_held(gone.conn, gone.link, false);
@@ -332,7 +250,9 @@ impl Shard {
             self.router.detach(port, &mut self.fabric);
             self.fabric.ports.remove(port);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+            if !gone.parting {
+                self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+            }
             self.fabric.ports.leave(port);
         }
     }
@@ -344,7 +264,7 @@ impl Shard {
         match conn.take_link(link) {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port),
-            Link::Anonymous(anonymous) => self.release_anonymous(*anonymous),
+            Link::Anonymous(anonymous) => self.release_anonymous(&anonymous),
             Link::Consumer { ports, .. } => {
                 // Else what becomes of one delivery would have the next handed out to a link that is gone.
                 ports.iter().for_each(|port| self.stall_port(*port));
@@ -364,12 +284,6 @@ impl Shard {
         }
         if closed {
             self.delete_dynamic(id, Some(link));
-        }
-    }
-
-    fn release_anonymous(&mut self, anonymous: Anonymous) {
-        for route in anonymous.routes.into_values() {
-            self.detach_port(route.port);
         }
     }
 

@@ -8,6 +8,7 @@
 //! An address lives on one shard, its home; only the home's router decides about it. `links` connects protocol
 //! events with the router, `fabric` carries the router's answers to links here and elsewhere.
 
+mod anonymous;
 mod apply;
 mod attach;
 mod batch;
@@ -198,7 +199,7 @@ impl Shard {
             Event::Disposition { session, first, last, settled, outcome } => {
                 self.disposition(id, session, first, last, settled, &outcome);
             }
-            Event::Credit { link, credit, drain } => self.credit(id, link, credit, drain),
+            Event::Credit { link, credit, drain } => self.granted(id, link, credit, drain),
             Event::Attach { link, attach, .. } => self.attach(id, link, attach),
             Event::Detach { link, closed, .. } => self.release(id, link, closed),
             Event::SaslInit(init) => self.sasl_init(id, &init),
@@ -330,7 +331,7 @@ impl Shard {
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
             Entry::Halted { port } => self.halted(*port),
-            Entry::Left { port } => drop(fabric.ports.remove(*port)),
+            Entry::Left { port } => fabric.last_word(*port),
             Entry::Close { port, error } => fabric.close(*port, error),
         }
     }
@@ -343,8 +344,10 @@ impl Shard {
 
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
-        self.accept_sent_settled();
-        self.feed_freed();
+        while self.fabric.has_afterwork() {
+            self.answer_for_receivers();
+            self.feed_freed();
+        }
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
             let key = self.fabric.dirty[index] as usize;

@@ -25,8 +25,12 @@ pub(super) struct Port {
     pub(super) refusing: bool,
     /// a drain was asked for while it did
     pub(super) drain: bool,
+    /// its home was asked for a drain and has not answered
+    pub(super) draining: bool,
     /// the link is in the middle of a long delivery of this consumer port
     pub(super) sending: bool,
+    /// its home was told that nothing more comes from this producer port, and has yet to say its last word
+    pub(super) parting: bool,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +70,9 @@ impl Ports {
             held: false,
             refusing: false,
             drain: false,
+            draining: false,
             sending: false,
+            parting: false,
         });
         PortId { shard: self.shard, generation: slot.generation, index }
     }

@@ -1,5 +1,6 @@
 //! Messages so large that a consumer takes them bit by bit.
 
+use enmasse_amqp::types::{Modified, Outcome};
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 
 use crate::net::{Heard, Net};
@@ -90,5 +91,29 @@ fn a_drain_is_answered_behind_the_rest() {
         assert!(net.messages(receiver)[0].1 == payload());
         let answer = Heard::Flow { link, credit: 0, drain: true };
         assert!(net.clients[receiver].heard.contains(&answer), "{:?}", net.clients[receiver].heard);
+    }
+}
+
+#[test]
+fn what_is_larger_than_its_receiver_takes_stands_in_nobodys_way() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for address in ["anycast", "multicast"] {
+            let mut net = Net::new(shards, OPEN_SPACE);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            net.small_receiver(receiver, address, 2, 1000);
+            let out = net.sender(sender, Some(address));
+            net.send(sender, out, &[0; 2000], false);
+            net.piece(sender, out, &[1; 2000], false, true, true);
+            net.piece(sender, out, &[1; 2000], false, false, false);
+            net.piece(sender, out, &[2; 800], false, true, true);
+            net.piece(sender, out, &[2; 800], false, false, false);
+            net.send(sender, out, &[3; 20], false);
+            let whole: Vec<Vec<u8>> = net.messages(receiver).into_iter().map(|(_, body)| body).collect();
+            assert_eq!(whole.last(), Some(&vec![3; 20]), "{address}: the credit is there still");
+            let undeliverable = Modified { undeliverable_here: true, ..Modified::default() };
+            let undeliverable = Outcome::Modified(Box::new(undeliverable));
+            let told: Vec<Outcome> = net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect();
+            assert_eq!(told, vec![undeliverable; 3], "{address}");
+        }
     }
 }

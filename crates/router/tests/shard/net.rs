@@ -170,6 +170,16 @@ impl Net {
         self.grant(client, link, credit);
     }
 
+    /// A receiver of messages of at most `size` bytes.
+    pub(crate) fn small_receiver(&mut self, client: usize, address: &str, credit: u32, size: u64) -> LinkId {
+        let mut attach = blank(Role::Receiver, "small".to_owned());
+        attach.max_message_size = Some(size);
+        attach.source = Some(Box::new(Source { address: Some(address.to_owned()), ..Source::default() }));
+        let link = self.attach(client, attach);
+        self.grant(client, link, credit);
+        link
+    }
+
     pub(crate) fn attach(&mut self, client: usize, attach: Attach) -> LinkId {
         let state = &mut self.clients[client];
         let session = state.session.expect("the client has a session");

@@ -1,15 +1,21 @@
 //! Plans that follow one another: what links notice of addresses that go and come.
 
-use enmasse_amqp::types::condition;
+use enmasse_amqp::types::{Error, Open, Outcome, condition};
+use enmasse_router::shard::Peer;
 
-use crate::net::{Heard, Net, message_to};
-use crate::{LAYOUTS, OPEN_SPACE, pinned};
+use crate::net::{Heard, Net, message_to, plain_init};
+use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 /// The open space with one more multicast address.
-fn with_other(uid: &str) -> String {
+pub(crate) fn with_other(uid: &str) -> String {
     let limits = "\"limits\": {\"linkCapacity\": 1000, \"messageSize\": null}";
     let other = format!("{{\"uid\": \"{uid}\", \"name\": \"other\", \"type\": \"multicast\", {limits}}}");
     OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{other},"), 1)
+}
+
+/// The open space with one more anycast address, of this name.
+fn with_anycast(name: &str) -> String {
+    with_other("1").replacen("\"other\", \"type\": \"multicast\"", &format!("\"{name}\", \"type\": \"anycast\""), 1)
 }
 
 fn bodies(net: &mut Net, client: usize) -> Vec<Vec<u8>> {
@@ -107,4 +113,41 @@ fn what_an_anonymous_link_sent_on_to_a_deleted_address_is_answered() {
         net.send(sender, out, &message_to("other", None, b"too late"), false);
     });
     assert_eq!(net.outcomes(sender).len(), 1);
+}
+
+#[test]
+fn an_anonymous_link_follows_addresses_declared_since() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let above = net.receiver(receiver, "multicast/+", 10);
+        let out = net.sender(sender, None);
+        net.send(sender, out, &message_to("multicast/x", None, b"above"), false);
+        let first = net.messages(receiver)[0].0;
+        net.apply(&with_anycast("multicast/x"));
+        let there = net.receiver(receiver, "multicast/x", 10);
+        net.send(sender, out, &message_to("multicast/x", None, b"there"), true);
+        let got = |heard: &Heard| matches!(heard, Heard::Message { link, .. } if *link == there);
+        assert!(net.clients[receiver].heard.iter().any(got), "at the address of that name");
+        net.settle(receiver, above, first, &accepted());
+        assert_eq!(net.outcomes(sender).len(), 1, "what was sent before is answered");
+    }
+}
+
+#[test]
+fn a_right_that_is_withdrawn_ends_at_an_anonymous_link_too() {
+    let before = include_str!("../../../../vectors/plans/closed.json");
+    let mut net = Net::new(1, before);
+    let peer = Peer { encrypted: true, ..Peer::default() };
+    let open = Open { container_id: "c".into(), ..Open::default() };
+    let alice = net.client(0, peer, Some(plain_init("alice", "pencil")), open);
+    net.begin(alice);
+    let out = net.sender(alice, None);
+    net.send(alice, out, &message_to("orders", None, b""), false);
+    assert_eq!(net.outcomes(alice)[0].1, Outcome::Released, "nobody receives");
+    net.apply(&before.replace("\"send\"", "\"view\""));
+    net.send(alice, out, &message_to("orders", None, b""), false);
+    let told = net.outcomes(alice);
+    let why = |error: &Error| error.condition == condition::UNAUTHORIZED_ACCESS;
+    assert!(matches!(&told[..], [(_, Outcome::Rejected(Some(error)))] if why(error)), "{told:?}");
 }

@@ -1,0 +1,72 @@
+//! Links with several ports: receivers with wildcards, and links to the anonymous terminus.
+
+use crate::net::{Heard, Net, message_to};
+use crate::plans::with_other;
+use crate::{LAYOUTS, OPEN_SPACE, pinned};
+
+#[test]
+fn a_drain_is_answered_once_all_addresses_have_given_what_they_have() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, &with_other("1"));
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let there = net.sender(sender, Some("other"));
+        let into = net.receiver(receiver, "+", 0);
+        let here = net.sender(sender, Some("multicast"));
+        net.send(sender, there, b"there", true);
+        net.send(sender, here, b"here", true);
+        net.at_once(|net| {
+            net.grant(receiver, into, 5);
+            net.drain(receiver, into);
+        });
+        assert_eq!(net.messages(receiver).len(), 2);
+        let answers =
+            net.clients[receiver].heard.iter().filter(|heard| matches!(heard, Heard::Flow { drain: true, .. }));
+        assert_eq!(answers.count(), 1);
+        net.grant(receiver, into, 5);
+        net.send(sender, there, b"there", true);
+        assert_eq!(net.messages(receiver).len(), 1, "credit that came after the answer stays");
+    }
+}
+
+#[test]
+fn an_anonymous_link_is_held_until_all_its_addresses_may_go_on() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let one = net.receiver(receiver, "anycast", 0);
+        let other = net.receiver(receiver, "multicast", 0);
+        let out = net.sender(sender, None);
+        let body = vec![7; 1_200_000];
+        net.at_once(|net| {
+            for to in ["anycast", "multicast"] {
+                net.send(sender, out, &message_to(to, None, &body), true);
+            }
+        });
+        assert_eq!(net.sendable(sender, out), 0, "both hold it");
+        net.grant(receiver, one, 1);
+        assert_eq!(net.messages(receiver).len(), 1);
+        assert_eq!(net.sendable(sender, out), 0, "the other still does");
+        net.grant(receiver, other, 1);
+        assert_eq!(net.messages(receiver).len(), 1);
+        assert!(net.sendable(sender, out) > 0);
+    }
+}
+
+#[test]
+fn an_anonymous_link_that_names_many_addresses_keeps_its_window() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        net.receiver(receiver, "multicast/#", 10_000);
+        let out = net.sender(sender, None);
+        for round in 0..4 {
+            net.at_once(|net| {
+                for number in 0..400 {
+                    let to = format!("multicast/{round}-{number}");
+                    net.send(sender, out, &message_to(&to, None, b""), true);
+                }
+            });
+            assert_eq!(net.messages(receiver).len(), 400, "in round {round}");
+        }
+    }
+}
