@@ -362,9 +362,8 @@ impl Client {
         let dynamic = message::is_dynamic(&name);
         let kind = if dynamic { Some(enmasse_router::core::AddressKind::Anycast) } else { None };
         let kind = kind.or_else(|| scenario.resolve(&name).map(|declared| declared.kind));
-        let fleeting = dynamic || scenario.mishaps.plan > 0;
         let reply_to = self.reply_to(dynamic);
-        let route = Route { space: self.space, name, kind, fleeting };
+        let route = Route { space: self.space, name, kind, fleeting: dynamic };
         let message = ledger.sends(number, route.clone(), settled);
         let bytes = message::write(message, &route.name, reply_to, size);
         ledger.contains(message, bytes.clone());

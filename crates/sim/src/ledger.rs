@@ -51,7 +51,7 @@ pub(crate) struct Route {
     pub(crate) name: String,
     /// how it treats messages; `None`: there is no such address
     pub(crate) kind: Option<AddressKind>,
-    /// the address may have been deleted meanwhile
+    /// the address was, or may have been, deleted while the message was under way
     pub(crate) fleeting: bool,
 }
 
@@ -90,6 +90,8 @@ pub(crate) struct Ledger {
     digest: u64,
     events: u64,
     faults: Vec<String>,
+    /// addresses (of a space) that are gone, or that not all shards know to be as they are
+    unsure: Vec<(usize, String)>,
     /// figures of the run
     pub(crate) figures: Figures,
 }
@@ -184,8 +186,29 @@ impl Ledger {
         }
     }
 
+    /// An address is deleted or made again: messages under way to it may end one way or the other.
+    pub(crate) fn changes(&mut self, space: usize, address: &str) {
+        for message in self.messages.iter_mut().filter(|message| message.told.is_none()) {
+            message.route.fleeting |= message.route.space == space && belongs(&message.route.name, address);
+        }
+        self.unsure.push((space, address.to_owned()));
+    }
+
+    /// All shards know the plan in force, by which `lives` tells what is there.
+    pub(crate) fn know_plan(&mut self, lives: impl Fn(usize, &str) -> bool) {
+        self.unsure.retain(|(space, address)| !lives(*space, address));
+    }
+
+    /// Whether some address is not known to be as it is.
+    #[must_use]
+    pub(crate) const fn is_unsure(&self) -> bool {
+        !self.unsure.is_empty()
+    }
+
     /// A link begins to send a message.
-    pub(crate) fn sends(&mut self, from: LinkNumber, route: Route, settled: bool) -> MessageNumber {
+    pub(crate) fn sends(&mut self, from: LinkNumber, mut route: Route, settled: bool) -> MessageNumber {
+        route.fleeting |=
+            self.unsure.iter().any(|(space, address)| route.space == *space && belongs(&route.name, address));
         let number = self.messages.len();
         self.note(&format!("link {from} sends {number} to {} settled={settled}", route.name));
         self.figures.sent += 1;
@@ -302,12 +325,12 @@ impl Ledger {
         (0..self.messages.len()).filter(|number| owed(&self.messages[*number])).collect()
     }
 
-    /// Settled messages that nobody received, of links that are still there.
+    /// Settled messages of a treatment that nobody received, of links that are still there.
     #[must_use]
-    pub(crate) fn unseen(&self) -> Vec<MessageNumber> {
+    pub(crate) fn unseen(&self, kind: AddressKind) -> Vec<MessageNumber> {
         let lost = |message: &Message| {
             // The anonymous terminus sends whether there is a consumer or not.
-            let promised = self.links[message.from].alive && self.links[message.from].route.kind.is_some();
+            let promised = self.links[message.from].alive && self.links[message.from].route.kind == Some(kind);
             promised && message.settled && message.progress == Progress::Sent && message.copies.is_empty()
         };
         (0..self.messages.len()).filter(|number| lost(&self.messages[*number])).collect()
@@ -320,6 +343,11 @@ impl Ledger {
         let link = &self.links[message.from];
         format!("message {number} from client {} link {}: {:?}", link.client, message.from, message.route)
     }
+}
+
+/// Whether what is sent to `name` goes to `address`: in the simulation an address has one level.
+fn belongs(name: &str, address: &str) -> bool {
+    name.split('/').next() == Some(address)
 }
 
 /// Whether a receiver of `asked` gets what is sent to `name`: the address itself covers all names below it.
@@ -406,6 +434,25 @@ mod tests {
         ledger.answers(2, 0, Told::Rejected);
         ledger.told(0, Told::Accepted);
         assert!(ledger.fault().is_some());
+    }
+
+    #[test]
+    fn only_what_was_under_way_when_its_address_was_deleted_may_end_otherwise() {
+        for (changed, fault) in [(None, true), (Some("b"), true), (Some("a"), false)] {
+            let mut ledger = delivered(AddressKind::Anycast, 1);
+            ledger.answers(1, 0, Told::Accepted);
+            if let Some(address) = changed {
+                ledger.changes(0, address);
+            }
+            ledger.told(0, Told::Failed);
+            assert_eq!(ledger.fault().is_some(), fault, "{changed:?}");
+        }
+        let mut ledger = delivered(AddressKind::Anycast, 1);
+        ledger.changes(0, "a");
+        ledger.know_plan(|_, _| true);
+        let later = ledger.sends(0, route("a", AddressKind::Anycast), false);
+        ledger.told(later, Told::Refused);
+        assert!(ledger.fault().is_some(), "it is there again, and everybody knows");
     }
 
     #[test]

@@ -143,9 +143,16 @@ impl Node {
         self.table = table;
     }
 
+    /// Whether all shards have taken over the newest table.
+    #[must_use]
+    pub(crate) fn knows_plan(&self) -> bool {
+        self.workers.iter().all(|worker| worker.tables.is_empty())
+    }
+
     /// One turn of one shard. What is wrong with it, if anything.
     pub(crate) fn turn(&mut self, at: usize, now: Time, random: &mut Random) -> Option<String> {
         let worker = &mut self.workers[at];
+        worker.shard.set_time_of_day(now.as_micros() / 1000);
         if let Some((table, removed)) = worker.tables.pop_front() {
             worker.shard.apply(table, &removed);
         }
