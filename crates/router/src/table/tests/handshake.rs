@@ -69,6 +69,17 @@ fn the_space_of_the_server_name_offers_its_own_mechanisms_and_else_all_do() {
 }
 
 #[test]
+fn where_only_an_open_space_is_served_only_what_can_succeed_is_offered() {
+    let table = shared(&golden("open.json"));
+    assert_eq!(offered(&table, &local()), ["PLAIN", "ANONYMOUS"]);
+    assert_eq!(offered(&table, &Peer::default()), ["ANONYMOUS"], "a password would cross the wire as it is");
+    let two = shared(&plan(1, [space("one", &[]), space("two", &[])]));
+    assert_eq!(offered(&two, &local()), ["PLAIN", "ANONYMOUS"]);
+    let whoever = log_in(&two, local(), password("whoever@two", "x", "PLAIN"), None);
+    assert_eq!(whoever, Ok(guest(&two, "two", Some("whoever"))));
+}
+
+#[test]
 fn plain_is_offered_only_where_nobody_listens() {
     let table = shared(&golden("closed.json"));
     assert_eq!(offered(&table, &Peer::default()), ["SCRAM-SHA-512", "SCRAM-SHA-256"]);
