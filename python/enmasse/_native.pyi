@@ -84,10 +84,11 @@ class Node:
         """Take up to `max_count` events, oldest first, each a JSON object.
 
         `{"atMs", "connection"?, "peer"?, "event": .., ..}` with `event` one of `opened` (container,
-        space, user, transport), `login-refused` (reason), `attach-refused` (address,
-        condition), `closed` (condition, description), `handshake-failed` (reason), `cut-off`
-        (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `trace`
-        (direction, frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.
+        space, user, transport), `login-refused` (reason, user, space, mechanism: for operators
+        only, the peer learns less), `attach-refused` (address, condition, reason, space, user),
+        `closed` (condition, description), `handshake-failed` (reason), `cut-off` (waitingBytes),
+        `accept-paused` (reason), `certificate-unusable` (reason), `trace` (direction, frames),
+        `lost` (count). At most 10,000 wait; a loss is told by `lost`.
         """
 
     def event_fd(self) -> int:

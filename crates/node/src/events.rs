@@ -54,8 +54,14 @@ pub enum Happening {
     },
     /// a peer was not let in
     LoginRefused {
-        /// why, for operators only
+        /// why, for operators only: the peer learns less
         reason: String,
+        /// who it said it was, if it came as far as that
+        user: Option<String>,
+        /// the full name of the address space it would have come into, if one was found
+        space: Option<String>,
+        /// the SASL mechanism; `None`: without SASL, or by none that exists
+        mechanism: Option<&'static str>,
     },
     /// a link was refused
     AttachRefused {
@@ -63,6 +69,12 @@ pub enum Happening {
         address: String,
         /// the error condition
         condition: String,
+        /// why
+        reason: String,
+        /// the address space
+        space: String,
+        /// who it is; `None`: anonymous
+        user: Option<String>,
     },
     /// a connection is gone
     Closed {

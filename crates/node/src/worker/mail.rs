@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Place;
 use enmasse_router::core::{AddressKey, Answer};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
-use enmasse_router::table::Table;
+use enmasse_router::table::{Refusal, Table};
 use mio::Token;
 
 use super::Worker;
@@ -170,8 +170,12 @@ impl Worker {
                 socket.about.container = Some(container.as_str().into());
                 Happening::Opened { container, space, user, transport }
             }
-            Fact::LoginRefused { reason } => Happening::LoginRefused { reason },
-            Fact::AttachRefused { address, condition } => Happening::AttachRefused { address, condition },
+            Fact::LoginRefused(Refusal { reason, user, space, mechanism }) => {
+                Happening::LoginRefused { reason, user, space, mechanism }
+            }
+            Fact::AttachRefused { address, condition, reason, space, user } => {
+                Happening::AttachRefused { address, condition, reason, space, user }
+            }
             Fact::Closed { condition, description } => Happening::Closed { condition, description },
         };
         self.tell(key, what);

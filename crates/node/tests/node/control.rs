@@ -149,7 +149,7 @@ fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
         assert_eq!(log_in(subject, "localhost", hostname), SaslCode::Auth, "{subject} {hostname:?}");
     }
     let said = site.event(|event| match &event.what {
-        Happening::LoginRefused { reason } if reason.contains("user@NAME.NAMESPACE") => Some(reason.clone()),
+        Happening::LoginRefused { reason, .. } if reason.contains("user@NAME.NAMESPACE") => Some(reason.clone()),
         _ => None,
     });
     assert!(said.contains("EXTERNAL"), "{said}");
@@ -220,7 +220,7 @@ fn events_tell_who_came_what_was_refused_and_who_went() {
     client.sender(Some("nowhere"));
     assert_eq!(client.detached().unwrap().condition, condition::NOT_FOUND);
     let refused = site.event(|event| match &event.what {
-        Happening::AttachRefused { address, condition } => Some((address.clone(), condition.clone())),
+        Happening::AttachRefused { address, condition, .. } => Some((address.clone(), condition.clone())),
         _ => None,
     });
     assert_eq!(refused, ("nowhere".to_owned(), "amqp:not-found".to_owned()));

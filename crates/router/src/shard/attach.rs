@@ -30,15 +30,24 @@ impl Shard {
     pub(super) fn attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
         let outcome = self.try_attach(id, link, attach);
         if let Err((address, error)) = outcome {
-            let condition = error.condition.as_str().to_owned();
-            if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-                conn.give_up_place(link);
-                conn.machine.refuse(link, error);
-            }
-            let fact = Fact::AttachRefused { address: address.unwrap_or_default(), condition };
-            self.requests.push_back(Request::Fact { conn: id, fact });
+            self.refuse_attach(id, link, address.unwrap_or_default(), error);
         }
         self.fabric.mark(id.key);
+    }
+
+    fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let fact = Fact::AttachRefused {
+            address,
+            condition: error.condition.as_str().to_owned(),
+            reason: error.description.clone().unwrap_or_default(),
+            space: space.map(|space| space.name().to_owned()).unwrap_or_default(),
+            user: conn.user().map(str::to_owned),
+        };
+        conn.give_up_place(link);
+        conn.machine.refuse(link, error);
+        self.requests.push_back(Request::Fact { conn: id, fact });
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {

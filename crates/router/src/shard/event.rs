@@ -4,6 +4,7 @@
 use enmasse_amqp::sasl::PlainCheck;
 
 use super::ConnId;
+use crate::table::Refusal;
 
 /// A fact about a connection, for whoever watches the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +19,19 @@ pub enum Fact {
         user: Option<String>,
     },
     /// The peer was not let in.
-    LoginRefused {
-        /// why, as told to operators (the peer learns less)
-        reason: String,
-    },
+    LoginRefused(Refusal),
     /// A link was refused.
     AttachRefused {
         /// the address asked for
         address: String,
         /// the error condition
         condition: String,
+        /// why
+        reason: String,
+        /// the space it belongs to
+        space: String,
+        /// who it is, unless anonymous
+        user: Option<String>,
     },
     /// The connection is gone.
     Closed {

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use enmasse_amqp::connection::SaslPolicy;
-use enmasse_amqp::sasl::Step;
+use enmasse_amqp::sasl::{Mechanism, Step};
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::{ConnId, Fact, Request, Shard};
-use crate::table::{self, Guest, Handshake, Place, Space};
+use crate::table::{self, Guest, Handshake, Place, Refusal};
 
 impl Shard {
     /// Begins the exchange: what the peer may choose from, and whether it may do without.
@@ -65,10 +65,10 @@ impl Shard {
                 conn.machine.sasl_outcome(SaslCode::Ok, data);
             }
             Step::Refused { code, why } => {
+                let refusal = handshake.refusal(why);
                 conn.handshake = None;
                 conn.machine.sasl_outcome(code, None);
-                self.requests
-                    .push_back(Request::Fact { conn: id, fact: Fact::LoginRefused { reason: why.to_owned() } });
+                self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
             }
         }
         self.fabric.mark(id.key);
@@ -77,7 +77,7 @@ impl Shard {
     /// The peer's `open`: the last moment for the space to become known, and our answer.
     pub(super) fn opened(&mut self, id: ConnId, open: &Open) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.handshake = None;
+        let by_sasl = conn.handshake.take().is_none();
         let answer = match self.admit(id, open) {
             Ok((home, place)) => {
                 let space = self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default();
@@ -87,20 +87,29 @@ impl Shard {
                 conn.machine.open(self.shared.connection.open());
                 Fact::Opened { container: open.container_id.clone(), space, user: conn.user().map(str::to_owned) }
             }
-            Err(error) => {
-                let reason = error.description.clone().unwrap_or_default();
-                self.fabric.conns[id.key()].machine.close(Some(error));
-                Fact::LoginRefused { reason }
+            Err((error, mut refusal)) => {
+                let conn = &mut self.fabric.conns[id.key()];
+                let anonymous = by_sasl && conn.user().is_none();
+                refusal.mechanism = anonymous.then(|| Mechanism::Anonymous.name());
+                conn.machine.close(Some(error));
+                Fact::LoginRefused(*refusal)
             }
         };
         self.requests.push_back(Request::Fact { conn: id, fact: answer });
         self.fabric.mark(id.key);
     }
 
-    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<Place>), Error> {
+    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<Place>), (Error, Box<Refusal>)> {
         let conn = &self.fabric.conns[id.key()];
         let space = self.table.open(&conn.guest, open.hostname.as_deref())?;
-        let place = self.table.space(space).map_or(Ok(None), Space::enter)?;
+        let place = match self.table.space(space) {
+            Some(entered) => entered.enter().map_err(|error| {
+                let reason = error.description.clone().unwrap_or_default();
+                let (user, space) = (conn.user().map(str::to_owned), Some(entered.name().to_owned()));
+                (error, Box::new(Refusal { reason, user, space, mechanism: None }))
+            })?,
+            None => None,
+        };
         Ok(((space, self.rights(conn, space)), place))
     }
 

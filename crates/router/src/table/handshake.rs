@@ -8,6 +8,7 @@
 //! The handshake holds on to the table it began with, so that a plan applied in between cannot join the password of
 //! one space with the name of another.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use enmasse_amqp::sasl::{Credentials, Hash, Identity, Mechanism, Nonce, PlainRule, Server, Step, Verifier};
@@ -55,12 +56,29 @@ impl Guest {
     }
 }
 
+/// Why somebody was not let in, for operators only: the peer learns less. No password is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// the real reason
+    pub reason: String,
+    /// who it said it was, if it came as far as that
+    pub user: Option<String>,
+    /// the full name of the space that it would have come into, if one was found
+    pub space: Option<String>,
+    /// how it tried; `None`: without SASL, or by none that exists
+    pub mechanism: Option<&'static str>,
+}
+
 /// The SASL exchange of one connection.
 pub struct Handshake {
     table: Arc<Table>,
     peer: Peer,
     /// of sasl-init
     hostname: Option<String>,
+    /// what the peer chose, if it exists
+    mechanism: Option<Mechanism>,
+    /// the user name that was looked up last
+    asked: RefCell<Option<String>>,
     server: Server,
 }
 
@@ -69,7 +87,7 @@ impl Handshake {
     #[must_use]
     pub fn new(table: Arc<Table>, peer: Peer, nonce: Nonce) -> Self {
         let server = Server::new(offered(&table, &peer), nonce);
-        Self { table, peer, hostname: None, server }
+        Self { table, peer, hostname: None, mechanism: None, asked: RefCell::default(), server }
     }
 
     /// The mechanisms of the space that the server name names, else of all spaces; strongest first.
@@ -87,7 +105,8 @@ impl Handshake {
     /// Takes the client's sasl-init.
     pub fn init(&mut self, init: &SaslInit) -> Step<Guest> {
         self.hostname.clone_from(&init.hostname);
-        let known = Known { table: &self.table, peer: &self.peer, hostname: self.hostname.as_deref() };
+        self.mechanism = Mechanism::from_name(init.mechanism.as_str());
+        let known = known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked);
         let step = self.server.init(init, &known);
         match step {
             Step::Refused { code, .. } if self.is_vague_certificate(init) => {
@@ -108,7 +127,7 @@ impl Handshake {
 
     /// Takes the client's sasl-response.
     pub fn response(&mut self, response: &[u8]) -> Step<Guest> {
-        let known = Known { table: &self.table, peer: &self.peer, hostname: self.hostname.as_deref() };
+        let known = known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked);
         let step = self.server.response(response, &known);
         self.admit(step)
     }
@@ -124,12 +143,51 @@ impl Handshake {
             Step::Challenge(challenge) => Step::Challenge(challenge),
             Step::CheckPlain(check) => Step::CheckPlain(check),
             Step::Refused { code, why } => Step::Refused { code, why },
-            Step::Accepted { identity, data } => {
-                let known = Known { table: &self.table, peer: &self.peer, hostname: self.hostname.as_deref() };
-                Step::Accepted { identity: known.guest(identity), data }
-            }
+            Step::Accepted { identity, data } => Step::Accepted { identity: self.known().guest(identity), data },
         }
     }
+
+    fn known(&self) -> Known<'_> {
+        known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked)
+    }
+
+    /// After [`Step::Refused`]: what to tell operators. `why` is that step's, which says no more than the peer may
+    /// find out.
+    #[must_use]
+    pub fn refusal(&self, why: &str) -> Refusal {
+        let user = self.asked.borrow().clone();
+        let known = self.known();
+        let space = known.space(user.as_deref());
+        let found = match (self.mechanism.filter(|mechanism| self.server.offers(*mechanism)), &user, &space) {
+            (Some(_), Some(_), Err(none)) => Some(none.to_string()),
+            (Some(mechanism), _, Ok(space)) if !space.mechanisms().contains(&mechanism) => {
+                let names: Vec<_> = space.mechanisms().iter().map(|mechanism| mechanism.name()).collect();
+                let (space, name) = (space.name(), mechanism.name());
+                Some(format!("address space {space} has no {name}; log in with {}", names.join(" or ")))
+            }
+            (Some(mechanism), Some(user), Ok(space))
+                if known.user(user, mechanism).is_some_and(|(.., user)| user.is_none()) =>
+            {
+                Some(format!("address space {} has no such user", space.name()))
+            }
+            _ => None,
+        };
+        Refusal {
+            reason: found.unwrap_or_else(|| why.to_owned()),
+            user,
+            space: space.ok().map(|space| space.name().to_owned()),
+            mechanism: self.mechanism.map(Mechanism::name),
+        }
+    }
+}
+
+const fn known<'a>(
+    table: &'a Table,
+    peer: &'a Peer,
+    hostname: Option<&'a str>,
+    asked: &'a RefCell<Option<String>>,
+) -> Known<'a> {
+    Known { table, peer, hostname, asked }
 }
 
 /// The mechanisms to offer to a peer whose space may not be known yet.
@@ -154,6 +212,8 @@ struct Known<'a> {
     table: &'a Table,
     peer: &'a Peer,
     hostname: Option<&'a str>,
+    /// where the user name that is looked up is noted
+    asked: &'a RefCell<Option<String>>,
 }
 
 impl<'a> Known<'a> {
@@ -187,14 +247,13 @@ impl<'a> Known<'a> {
 
 impl Credentials for Known<'_> {
     fn anonymous(&self) -> bool {
-        match self.space(None) {
-            Ok(space) => space.admits_anonymous(),
-            // The host name of open will tell which.
-            Err(_) => self.table.mechanisms.contains(&Mechanism::Anonymous),
-        }
+        // The host name of open may tell the space. Whether the one that sasl-init names exists is not told here either:
+        // open refuses it like one that does not.
+        true
     }
 
     fn plain(&self, user: &str) -> PlainRule {
+        self.asked.replace(Some(user.to_owned()));
         let Some((space, name, found)) = self.user(user, Mechanism::Plain) else {
             return PlainRule::Check(Decoy::nowhere().strongest(&self.table.secret, user));
         };
@@ -207,6 +266,7 @@ impl Credentials for Known<'_> {
     }
 
     fn scram(&self, user: &str, hash: Hash) -> Verifier {
+        self.asked.replace(Some(user.to_owned()));
         let Some((space, name, found)) = self.user(user, Mechanism::Scram(hash)) else {
             return Decoy::nowhere().verifier(&self.table.secret, user, hash);
         };
@@ -219,6 +279,7 @@ impl Credentials for Known<'_> {
     /// a short one may come to stand for another space.
     fn external(&self) -> Option<String> {
         let subject = self.peer.subject.as_deref()?;
+        self.asked.replace(Some(subject.to_owned()));
         let (space, _, user) = self.user(subject, Mechanism::External)?;
         let is_for_space = || self.table.space_of_certificate(subject) == Some(space.key());
         let admitted = user.is_some() && (!self.table.certificates_name_space || is_for_space());
@@ -237,36 +298,68 @@ impl Table {
     /// Answers an open: the space that the guest belongs to for good.
     ///
     /// # Errors
-    /// What to close the connection with: `amqp:not-found` (no space was named, or it is gone),
-    /// `amqp:unauthorized-access` (the space lets nobody in without a name), `amqp:not-allowed` (the host name names another
-    /// space).
-    pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, Error> {
+    /// What to close the connection with: `amqp:unauthorized-access` (no space was named, or it lets nobody in without a
+    /// name: strangers learn not which), `amqp:not-found` (there is no space, or it is gone), `amqp:not-allowed` (the host
+    /// name names another space); and why, for operators.
+    pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, (Error, Box<Refusal>)> {
+        self.find(guest, hostname).map_err(|(error, space, reason)| {
+            let refusal = Refusal {
+                reason: reason.unwrap_or_else(|| error.description.clone().unwrap_or_default()),
+                user: guest.user.clone(),
+                space: space.map(|space| space.name().to_owned()),
+                mechanism: None,
+            };
+            (error, Box::new(refusal))
+        })
+    }
+
+    fn find(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, Stopped<'_>> {
         let key = match guest {
-            Guest { space: Some(key), .. } => Ok(*key),
-            Guest { astray: Some(name), .. } => Err(format!(
-                "no address space answers to {name:?}, for which this session was opened; it was deleted or renamed"
-            )),
+            Guest { space: Some(key), .. } => *key,
+            Guest { astray: Some(name), .. } => {
+                let text = format!(
+                    "no address space answers to {name:?}, for which this session was opened; it was deleted or renamed"
+                );
+                return Err((Error::new(condition::NOT_FOUND, text), None, None));
+            }
             Guest { user: None, .. } => {
                 let clues = Clues { open_hostname: hostname, ..Clues::default() };
-                self.space_for(&clues).map_err(|why| why.to_string())
+                self.space_for(&clues).map_err(|why| (nameless(why), None, Some(why.to_string())))?
             }
             // Whoever has a name has a space before the outcome of SASL, and gets none afterwards.
-            Guest { user: Some(_), .. } => Err(NoSpace::Unnamed.to_string()),
+            Guest { user: Some(_), .. } => {
+                return Err((nameless(NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
+            }
         };
-        let key = key.map_err(|text| Error::new(condition::NOT_FOUND, text))?;
         let Some(space) = self.space(key) else {
-            return Err(Error::new(condition::NOT_FOUND, "the address space of this connection was deleted"));
+            let text = "the address space of this connection was deleted";
+            return Err((Error::new(condition::NOT_FOUND, text), None, None));
         };
         if guest.user.is_none() && !space.admits_anonymous() {
-            let text =
-                format!("address space {} lets nobody in without a name; log in as one of its users", space.name());
-            return Err(Error::new(condition::UNAUTHORIZED_ACCESS, text));
+            let reason = format!("address space {} lets nobody in without a name", space.name());
+            return Err((nameless(NoSpace::Unnamed), Some(space), Some(reason)));
         }
         if hostname.is_some_and(|hostname| self.names_another(key, hostname)) {
             let text =
                 format!("this connection belongs to address space {}; open names another as its host", space.name());
-            return Err(Error::new(condition::NOT_ALLOWED, text));
+            return Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None));
         }
         Ok(key)
+    }
+}
+
+/// What the peer is told, the space that was found, and the reason for operators where it is another.
+type Stopped<'a> = (Error, Option<&'a Space>, Option<String>);
+
+/// A peer that belongs nowhere and one whose space lets nobody in without a name are told the same, or strangers could
+/// ask which spaces there are.
+fn nameless(why: NoSpace) -> Error {
+    match why {
+        NoSpace::Nothing => Error::new(condition::NOT_FOUND, why.to_string()),
+        NoSpace::Unnamed => Error::new(
+            condition::UNAUTHORIZED_ACCESS,
+            "no address space of that name lets anybody in without a name; set the virtual host (hostname of the TLS \
+             handshake, of sasl-init or of open) to the name of one that does, or log in as user@space",
+        ),
     }
 }

@@ -275,7 +275,11 @@ fn an_undeclared_address_is_refused_at_attach() {
     let error = net.detached(client).expect("a refusal detaches with an error");
     assert_eq!(error.condition, condition::NOT_FOUND);
     assert!(error.description.is_some_and(|text| text.contains("\"nowhere\"")));
-    assert!(net.facts.iter().any(|fact| matches!(fact, Fact::AttachRefused { address, .. } if address == "nowhere")));
+    let told = |fact: &Fact| {
+        matches!(fact, Fact::AttachRefused { address, space, reason, user: None, .. }
+            if address == "nowhere" && space == "default.default" && reason.contains("nowhere"))
+    };
+    assert!(net.facts.iter().any(told), "{:?}", net.facts);
 }
 
 #[test]
@@ -378,7 +382,10 @@ fn a_user_may_do_what_its_rights_say() {
     let open = || Open { container_id: "c".into(), ..Open::default() };
     let wrong = net.client(0, peer(), Some(plain_init("alice", "wrong")), open());
     assert!(net.closed(wrong).is_some());
-    assert!(net.facts.iter().any(|fact| matches!(fact, Fact::LoginRefused { .. })));
+    let refused = net.facts.iter().find_map(|fact| if let Fact::LoginRefused(why) = fact { Some(why) } else { None });
+    let why = refused.expect("operators are told");
+    assert_eq!((why.user.as_deref(), why.space.as_deref()), (Some("alice"), Some("default.default")));
+    assert_eq!((why.mechanism, &*why.reason), (Some("PLAIN"), "unknown user or wrong password"));
     let nobody = net.plain(0, open());
     assert!(net.closed(nobody).is_some(), "a closed space lets nobody in without a name");
     let alice = net.client(0, peer(), Some(plain_init("alice", "pencil")), open());

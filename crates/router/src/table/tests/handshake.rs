@@ -8,7 +8,7 @@ use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
 use super::compile::golden;
 use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table, user};
-use crate::table::{Guest, Handshake, Peer, Table};
+use crate::table::{Guest, Handshake, Peer, Refusal, Table};
 
 const NONCE: [u8; 18] = [5; 18];
 
@@ -51,6 +51,12 @@ fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) 
 
 fn guest(table: &Table, space: &str, user: Option<&str>) -> Guest {
     Guest { space: table.space_named(space), user: user.map(str::to_owned), astray: None }
+}
+
+/// Condition and text that the peer is closed with, and the reason for operators.
+fn refused(table: &Table, guest: &Guest, hostname: Option<&str>) -> (Symbol, String, Refusal) {
+    let (error, refusal) = table.open(guest, hostname).unwrap_err();
+    (error.condition, error.description.unwrap(), *refusal)
 }
 
 fn offered(table: &Arc<Table>, peer: &Peer) -> Vec<String> {
@@ -144,8 +150,7 @@ fn in_a_closed_space_only_users_with_their_passwords_do() {
         assert_eq!(found, Err(SaslCode::Auth), "{user} {mechanism}");
     }
     assert_eq!(log_in(&table, local(), Login::default(), None), Err(SaslCode::SysPerm), "ANONYMOUS is not offered");
-    let error = table.open(&Guest::without_sasl(&table, &local()), None).unwrap_err();
-    assert_eq!(error.condition, condition::UNAUTHORIZED_ACCESS);
+    assert_eq!(refused(&table, &Guest::without_sasl(&table, &local()), None).0, condition::UNAUTHORIZED_ACCESS);
 }
 
 #[test]
@@ -282,9 +287,65 @@ fn without_a_name_the_host_name_of_open_decides() {
     assert_eq!(waiting, Guest::default());
     for guest in [waiting, Guest::without_sasl(&table, &named("localhost"))] {
         assert_eq!(table.open(&guest, Some("lab")), Ok(table.space_named("lab").unwrap()));
-        assert_eq!(table.open(&guest, None).unwrap_err().condition, condition::NOT_FOUND);
-        assert_eq!(table.open(&guest, Some("shop")).unwrap_err().condition, condition::NOT_FOUND);
-        assert_eq!(table.open(&guest, Some("shop.north")).unwrap_err().condition, condition::UNAUTHORIZED_ACCESS);
+        let (condition, text, why) = refused(&table, &guest, Some("shop.north"));
+        assert_eq!(condition, condition::UNAUTHORIZED_ACCESS);
+        assert!(!text.contains("north"), "{text}");
+        assert_eq!(why.reason, "address space shop.north lets nobody in without a name");
+        assert_eq!(why.space.as_deref(), Some("shop.north"));
+        for unknown in [None, Some("shop"), Some("nowhere"), Some("localhost")] {
+            let (same, text_too, why) = refused(&table, &guest, unknown);
+            assert_eq!((same, &text_too), (condition::UNAUTHORIZED_ACCESS, &text), "{unknown:?}");
+            assert!(why.reason.contains("names no address space") && why.space.is_none(), "{why:?}");
+        }
+    }
+}
+
+#[test]
+fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_whoever_has_no_name() {
+    let table = shared(&golden("many-spaces.json"));
+    let told = |space| {
+        let guest = log_in(&table, local(), Login::default(), Some(space)).unwrap();
+        refused(&table, &guest, None)
+    };
+    let (closed, none) = (told("shop.north"), told("nowhere"));
+    assert_eq!((closed.0, closed.1), (none.0, none.1));
+    assert_ne!(closed.2.reason, none.2.reason, "operators are told");
+}
+
+/// Runs an exchange that ends in a refusal: what operators are told.
+fn told(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Refusal {
+    let mut handshake = Handshake::new(Arc::clone(table), peer, NONCE);
+    let mut client = Client::new(login, NONCE);
+    let mut step = handshake.init(&client.start(&handshake.mechanisms(), hostname.map(str::to_owned)).unwrap());
+    loop {
+        step = match step {
+            Step::Challenge(challenge) => handshake.response(&client.challenge(&challenge).unwrap()),
+            Step::CheckPlain(check) => handshake.plain_checked(Some(check.verify())),
+            Step::Refused { why, .. } => return handshake.refusal(why),
+            Step::Accepted { .. } => panic!("came in"),
+        };
+    }
+}
+
+#[test]
+fn operators_are_told_the_real_reason_of_a_refused_login() {
+    let table = shared(&golden("many-spaces.json"));
+    for (user, mechanism, space, reason) in [
+        ("alice@shop.north", "SCRAM-SHA-256", Some("shop.north"), "unknown user or wrong password"),
+        ("alice@shop.north", "PLAIN", Some("shop.north"), "unknown user or wrong password"),
+        ("mallory@shop.north", "SCRAM-SHA-512", Some("shop.north"), "has no such user"),
+        ("mallory@shop.north", "PLAIN", Some("shop.north"), "has no such user"),
+        ("alice", "PLAIN", None, "names no address space"),
+        ("alice@nowhere", "SCRAM-SHA-256", None, "names no address space"),
+        ("whoever@lab", "SCRAM-SHA-256", Some("lab"), "has no SCRAM-SHA-256; log in with PLAIN or ANONYMOUS"),
+    ] {
+        let found = told(&table, local(), password(user, "hush", mechanism), None);
+        assert!(found.reason.contains(reason), "{user} {mechanism}: {found:?}");
+        assert_eq!(found.user.as_deref(), Some(user));
+        assert_eq!(found.mechanism, Some(mechanism));
+        assert_eq!(found.space.is_some(), space.is_some(), "{found:?}");
+        assert!(space.is_none_or(|name| found.space.as_deref().unwrap().starts_with(name)), "{found:?}");
+        assert!(!format!("{found:?}").contains("hush"));
     }
 }
 
@@ -294,9 +355,8 @@ fn without_a_name_a_host_name_of_sasl_or_a_server_name_decides_at_once() {
     let lab = Ok(guest(&table, "lab", None));
     assert_eq!(log_in(&table, local(), Login::default(), Some("lab")), lab);
     assert_eq!(log_in(&table, named("lab"), Login::default(), Some("shop")), lab);
-    assert_eq!(log_in(&table, local(), Login::default(), Some("shop.north")), Err(SaslCode::Auth));
     let guest = Guest::without_sasl(&table, &named("lab"));
-    assert_eq!(table.open(&guest, Some("mixed")).unwrap_err().condition, condition::NOT_ALLOWED);
+    assert_eq!(refused(&table, &guest, Some("mixed")).0, condition::NOT_ALLOWED);
     assert_eq!(table.open(&guest, Some("lab.south")).ok(), table.space_named("lab"));
 }
 
@@ -304,8 +364,7 @@ fn without_a_name_a_host_name_of_sasl_or_a_server_name_decides_at_once() {
 fn a_later_open_that_names_another_space_is_not_allowed() {
     let table = shared(&golden("many-spaces.json"));
     let alice = guest(&table, "shop.north", Some("alice"));
-    let error = table.open(&alice, Some("lab")).unwrap_err();
-    assert_eq!(error.condition, condition::NOT_ALLOWED);
+    assert_eq!(refused(&table, &alice, Some("lab")).0, condition::NOT_ALLOWED);
     for fine in [None, Some("shop.north"), Some("localhost"), Some("shop")] {
         assert_eq!(table.open(&alice, fine).ok(), alice.space, "{fine:?}");
     }
@@ -315,7 +374,7 @@ fn a_later_open_that_names_another_space_is_not_allowed() {
 fn a_user_without_a_space_comes_in_nowhere() {
     let table = shared(&golden("open.json"));
     let lost = Guest { user: Some("alice".into()), ..Guest::default() };
-    assert_eq!(table.open(&lost, Some("default")).unwrap_err().condition, condition::NOT_FOUND);
+    assert_eq!(refused(&table, &lost, Some("default")).0, condition::UNAUTHORIZED_ACCESS);
 }
 
 #[test]
@@ -326,9 +385,9 @@ fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
         assert_eq!((table.open(&inside, Some("localhost")).ok(), &inside.user), (table.space_named("default"), &user));
         let astray = Guest::vouched(&table, "gone", user);
         for hostname in [None, Some("default"), Some("gone")] {
-            let error = table.open(&astray, hostname).unwrap_err();
-            assert_eq!(error.condition, condition::NOT_FOUND, "neither the only space nor the one that open names");
-            assert!(error.description.unwrap().contains("\"gone\""));
+            let (condition, text, _) = refused(&table, &astray, hostname);
+            assert_eq!(condition, condition::NOT_FOUND, "neither the only space nor the one that open names");
+            assert!(text.contains("\"gone\""));
         }
     }
 }
@@ -346,9 +405,9 @@ fn a_host_name_of_open_that_names_no_space_is_passed_over_for_the_only_space() {
 #[test]
 fn where_there_is_no_space_nobody_comes_in() {
     let table = Arc::new(Table::empty(SECRET));
-    let error = table.open(&Guest::without_sasl(&table, &named("default")), Some("default")).unwrap_err();
-    assert_eq!(error.condition, condition::NOT_FOUND);
-    assert!(error.description.unwrap().contains("declare one"));
+    let (condition, text, _) = refused(&table, &Guest::without_sasl(&table, &named("default")), Some("default"));
+    assert_eq!(condition, condition::NOT_FOUND);
+    assert!(text.contains("declare one"));
     assert_eq!(log_in(&table, local(), password("alice", "pencil", "SCRAM-SHA-256"), None), Err(SaslCode::Auth));
 }
 
@@ -367,7 +426,7 @@ fn a_space_that_is_gone_by_open_is_not_found() {
     let first = table(&golden("many-spaces.json"));
     let alice = guest(&first, "shop.north", Some("alice"));
     let second = Table::compile(&plan(10, [space("new", &[])]), &first).unwrap();
-    assert_eq!(second.open(&alice, None).unwrap_err().condition, condition::NOT_FOUND);
+    assert_eq!(refused(&second, &alice, None).0, condition::NOT_FOUND);
 }
 
 #[test]
