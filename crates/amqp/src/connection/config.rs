@@ -25,7 +25,8 @@ pub struct Config {
     pub session_window: u32,
     /// Deliveries of ours that may be unsettled in one session at a time.
     pub unsettled_max: u32,
-    /// Deliveries that a sender may pipeline on a link which was never granted credit.
+    /// Deliveries beyond its credit that a link may bring after our detach: they may have been on their way. A sender
+    /// that goes on beyond ends its session.
     pub uncredited_max: u32,
     /// Number of our first transfer frame and of our first delivery in each session. Zero but in tests of the
     /// serial number arithmetic (RFC 1982) of the standard.

@@ -62,9 +62,7 @@ impl Connection {
         link.remote_handle = attach.handle;
         link.state = State::AttachReceived;
         match link.role {
-            Role::Receiver => {
-                link.start_counting(attach.initial_delivery_count.unwrap_or(0), self.config.uncredited_max);
-            }
+            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0)),
             Role::Sender => {
                 link.count_from(self.config.first_id);
                 link.limit_size(attach.max_message_size);

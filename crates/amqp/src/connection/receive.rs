@@ -144,14 +144,13 @@ impl Connection {
 
     /// The peer's end of a link that we attached.
     fn on_attach_answer(&mut self, place: u32, attach: Box<Attach>) -> Received {
-        let allowance = self.config.uncredited_max;
         let Some(link) = self.links.get_mut(place as usize) else { return Ok(None) };
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return Ok(None) };
         session.links.insert(attach.handle, place);
         link.remote_handle = attach.handle;
         link.state = link.state.after(LinkStep::ReceivedAttach).unwrap_or(link.state);
         match link.role {
-            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0), allowance),
+            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0)),
             Role::Sender => link.limit_size(attach.max_message_size),
         }
         link.snd_settle_mode = attach.snd_settle_mode;

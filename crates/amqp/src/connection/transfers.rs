@@ -58,7 +58,7 @@ impl Connection {
             return Err(unattached(index, view.handle));
         };
         if link.state != LinkState::Attached || link.role != Role::Receiver {
-            return astray(index, session, place, link, view).map(|()| None);
+            return astray(index, session, place, link, view, self.config.uncredited_max).map(|()| None);
         }
         let first = match link.receive(view) {
             Ok(first) => first,
@@ -96,15 +96,21 @@ fn astray(
     place: u32,
     link: &mut Link,
     view: &TransferView<'_>,
+    uncredited_max: u32,
 ) -> Result<(), Box<Fault>> {
     session.skip_delivery(view.delivery_id);
     if link.role == Role::Sender {
         let description = format!("transfer.handle: {} is a link on which the peer receives", view.handle);
         return Err(Fault::link(place, condition::NOT_ALLOWED, description));
     }
-    // What was under way is within the credit once granted; a peer that goes on beyond it ignores our detach.
+    // What was under way is within the credit once granted, or came in one go with what was beyond it; a peer that
+    // goes on ignores our detach.
     match link.receive(view) {
         Err(error) if error.condition == condition::TRANSFER_LIMIT_EXCEEDED => {
+            link.uncredited += 1;
+            if link.uncredited <= uncredited_max {
+                return Ok(());
+            }
             Err(Fault::session(index, condition::ERRANT_LINK, "transfers go on after the link was detached"))
         }
         _ => Ok(()),

@@ -55,8 +55,8 @@ pub(crate) struct Link {
     initial_count: u32,
     /// receiving: the delivery-count at which the sender has used up all that it was ever granted
     ceiling: u32,
-    /// receiving: credit has been granted
-    granted: bool,
+    /// receiving: deliveries beyond the ceiling that were dropped since our detach
+    pub(crate) uncredited: u32,
     pub(crate) delivery: Delivery,
     /// bytes of the largest message: ours if receiving, the peer's if sending
     size_max: u64,
@@ -88,7 +88,7 @@ impl Link {
             credit: 0,
             initial_count: 0,
             ceiling: 0,
-            granted: false,
+            uncredited: 0,
             delivery: Delivery::default(),
             size_max: UNLIMITED,
             settle_first: BTreeSet::new(),
@@ -109,12 +109,10 @@ impl Link {
         self.delivery_count = initial_delivery_count;
     }
 
-    /// Receiving: begins to count at the sender's initial delivery-count; `allowance` deliveries may come
-    /// before any credit.
-    pub(crate) fn start_counting(&mut self, initial_delivery_count: u32, allowance: u32) {
+    /// Receiving: begins to count at the sender's initial delivery-count. Until then `ceiling` is what was granted.
+    pub(crate) fn start_counting(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
-        let ahead = if self.granted { self.credit } else { allowance };
-        self.ceiling = initial_delivery_count.wrapping_add(ahead);
+        self.ceiling = self.ceiling.wrapping_add(initial_delivery_count);
         self.remote_attached = true;
     }
 
@@ -124,11 +122,9 @@ impl Link {
         self.credit = credit;
         if credit > 0 {
             let limit = self.delivery_count.wrapping_add(credit);
-            // Before the first grant the ceiling is an allowance, not something granted.
-            if !self.granted || (limit.wrapping_sub(self.ceiling) as i32) > 0 {
+            if (limit.wrapping_sub(self.ceiling) as i32) > 0 {
                 self.ceiling = limit;
             }
-            self.granted = true;
         }
         changed
     }

@@ -8,9 +8,16 @@ fn link(role: Role) -> Link {
     link
 }
 
-fn receiver(first: u32, allowance: u32) -> Link {
+fn receiver(first: u32) -> Link {
     let mut link = link(Role::Receiver);
-    link.start_counting(first, allowance);
+    link.start_counting(first);
+    link
+}
+
+/// One that has granted credit.
+fn granting(credit: u32) -> Link {
+    let mut link = receiver(0);
+    link.grant(credit);
     link
 }
 
@@ -34,7 +41,7 @@ fn frame(delivery_id: Option<u32>, more: bool, payload: &[u8]) -> TransferView<'
 #[test]
 fn section_2_6_7_deliveries_are_taken_up_to_the_credit() {
     for first in [0, u32::MAX - 1] {
-        let mut link = receiver(first, 0);
+        let mut link = receiver(first);
         assert!(link.grant(3));
         for id in 0..3 {
             assert_eq!(link.receive(&frame(Some(id), false, b"")), Ok(true));
@@ -47,7 +54,7 @@ fn section_2_6_7_deliveries_are_taken_up_to_the_credit() {
 
 #[test]
 fn section_2_6_7_credit_taken_back_may_still_be_used_by_what_is_on_the_way() {
-    let mut link = receiver(0, 0);
+    let mut link = receiver(0);
     link.grant(2);
     assert!(link.grant(0));
     assert!(!link.grant(0), "nothing new to say");
@@ -57,23 +64,24 @@ fn section_2_6_7_credit_taken_back_may_still_be_used_by_what_is_on_the_way() {
 }
 
 #[test]
-fn section_2_6_7_pipelined_deliveries_are_tolerated_until_credit_is_granted() {
-    let mut link = receiver(0, 2);
+fn section_2_6_7_without_credit_nothing_is_taken() {
+    let mut link = receiver(0);
     assert!(!link.grant(0), "no credit is no grant");
-    assert_eq!(link.receive(&frame(Some(0), false, b"")), Ok(true));
+    assert_eq!(link.receive(&frame(Some(0), false, b"")).unwrap_err().condition, condition::TRANSFER_LIMIT_EXCEEDED);
     assert!(link.grant(1));
-    assert_eq!(link.receive(&frame(Some(1), false, b"")), Ok(true));
-    assert!(link.receive(&frame(Some(2), false, b"")).is_err());
+    assert_eq!(link.receive(&frame(Some(0), false, b"")), Ok(true));
+    assert!(link.receive(&frame(Some(1), false, b"")).is_err(), "what was granted is used up");
 
     let mut early = self::link(Role::Receiver);
     early.grant(5);
-    early.start_counting(7, 100);
+    early.grant(2);
+    early.start_counting(7);
     assert_eq!(early.ceiling, 12, "credit granted before the sender's count is known");
 }
 
 #[test]
 fn section_2_6_14_a_delivery_in_several_frames() {
-    let mut link = receiver(0, 0);
+    let mut link = receiver(0);
     link.grant(9);
     assert_eq!(link.receive(&frame(Some(5), true, b"abc")), Ok(true));
     assert_eq!(link.receive(&frame(None, true, b"de")), Ok(false));
@@ -85,7 +93,7 @@ fn section_2_6_14_a_delivery_in_several_frames() {
 
 #[test]
 fn section_2_7_5_the_first_frame_names_its_delivery() {
-    let mut link = receiver(0, 9);
+    let mut link = granting(9);
     for (view, field) in [
         (TransferView { delivery_id: None, ..frame(Some(0), false, b"") }, "delivery-id"),
         (TransferView { delivery_tag: None, ..frame(Some(0), false, b"") }, "delivery-tag"),
@@ -99,7 +107,7 @@ fn section_2_7_5_the_first_frame_names_its_delivery() {
 
 #[test]
 fn section_2_7_5_settled_on_any_frame_settles_the_delivery() {
-    let mut link = receiver(0, 9);
+    let mut link = granting(9);
     link.receive(&frame(Some(0), true, b"")).unwrap();
     assert!(!link.delivery.settled);
     link.receive(&TransferView { settled: Some(true), ..frame(None, true, b"") }).unwrap();
@@ -111,13 +119,13 @@ fn section_2_7_5_settled_on_any_frame_settles_the_delivery() {
 
 #[test]
 fn section_2_7_3_max_message_size_counts_all_frames() {
-    let mut link = receiver(0, 9);
+    let mut link = granting(9);
     link.limit_size(Some(4));
     assert_eq!(link.receive(&frame(Some(0), false, b"abcd")), Ok(true));
     assert_eq!(link.receive(&frame(Some(1), true, b"abc")), Ok(true));
     let error = link.receive(&frame(None, true, b"de")).unwrap_err();
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
-    let mut unlimited = receiver(0, 9);
+    let mut unlimited = granting(9);
     unlimited.limit_size(Some(0));
     assert!(unlimited.fits(u64::MAX));
 }
@@ -151,7 +159,7 @@ fn section_2_6_7_drain_moves_the_count_on() {
     sender.fill_flow(&mut flow);
     assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(5), Some(0), true));
 
-    let mut receiver = receiver(0, 0);
+    let mut receiver = receiver(0);
     receiver.grant(5);
     receiver.sender_flow(&flow);
     assert_eq!((receiver.delivery_count, receiver.credit), (5, 0));

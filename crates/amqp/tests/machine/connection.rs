@@ -65,6 +65,7 @@ fn section_2_4_1_everything_pipelined_in_one_write() {
     ]
     .concat();
     let mut raw = Raw::fresh(Config::default(), SaslPolicy::Required);
+    raw.side.grants = 2;
     raw.bytes(&pipelined);
     let seen = raw.side.take();
     assert!(matches!(

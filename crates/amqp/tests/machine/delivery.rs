@@ -143,6 +143,7 @@ fn section_2_7_5_a_transfer_may_ask_to_be_settled_first() {
     let mut raw = Raw::begun(config());
     let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
     wanted.rcv_settle_mode = ReceiverSettleMode::Second;
+    raw.side.grants = 9;
     raw.send(0, Performative::Attach(wanted));
     let link = raw.side.machine.links().next().unwrap();
     raw.written();
@@ -169,6 +170,7 @@ fn section_2_7_5_what_a_transfer_asked_for_goes_with_its_delivery() {
     let mut raw = Raw::begun(config());
     let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
     wanted.rcv_settle_mode = ReceiverSettleMode::Second;
+    raw.side.grants = 9;
     raw.send(0, Performative::Attach(wanted));
     let link = raw.side.machine.links().next().unwrap();
     raw.written();
@@ -314,6 +316,7 @@ fn section_2_6_14_an_aborted_delivery_is_void() {
 #[test]
 fn section_2_6_13_resumed_deliveries_that_nobody_knows_are_passed_over() {
     let (mut raw, link) = Raw::attached(config(), Role::Sender);
+    raw.side.machine.grant(link, 2);
     raw.send(0, Performative::Transfer(Box::new(Transfer { resume: true, more: true, ..transfer(0, 0) })));
     let rest = Transfer { delivery_id: None, delivery_tag: None, ..transfer(0, 0) };
     raw.send(0, Performative::Transfer(Box::new(rest)));
@@ -352,6 +355,7 @@ fn section_2_7_3_max_message_size_both_ways() {
     raw.send(0, crate::raw::link("link", 0, Role::Sender));
     let Event::Attach { link, attach, .. } = raw.side.only() else { panic!("not asked") };
     raw.side.machine.accept(link, AttachReply { max_message_size: Some(4), ..echo(&attach) });
+    raw.side.machine.grant(link, 1);
     raw.side.answers = true;
     raw.send_with(0, Performative::Transfer(Box::new(Transfer { more: true, ..transfer(0, 0) })), b"123");
     let rest = Transfer { delivery_id: None, delivery_tag: None, ..transfer(0, 0) };

@@ -15,7 +15,11 @@ fn begun() -> Raw {
 }
 
 fn receiving() -> Raw {
-    Raw::attached(Config::default(), Role::Sender).0
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    raw.side.machine.grant(link, 100);
+    raw.bytes(b"");
+    raw.clear();
+    raw
 }
 
 fn sending() -> Raw {
@@ -193,11 +197,20 @@ fn section_2_6_7_transfers_beyond_the_credit() {
     }
     raw.assert_detached(&condition::TRANSFER_LIMIT_EXCEEDED, "beyond the credit");
 
+    let (mut raw, _) = Raw::attached(Config::default(), Role::Sender);
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
+    raw.assert_detached(&condition::TRANSFER_LIMIT_EXCEEDED, "beyond the credit");
+}
+
+#[test]
+fn section_2_6_7_what_came_in_one_go_beyond_the_credit_is_dropped_up_to_a_bound() {
     let (mut raw, _) = Raw::attached(Config { uncredited_max: 2, ..Config::default() }, Role::Sender);
     for id in 0..3 {
         raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
     }
     raw.assert_detached(&condition::TRANSFER_LIMIT_EXCEEDED, "beyond the credit");
+    raw.send(0, Performative::Transfer(Box::new(transfer(0, 3))));
+    raw.assert_ended(&condition::ERRANT_LINK, "after the link was detached");
 }
 
 #[test]
@@ -240,6 +253,7 @@ fn section_2_6_a_transfer_against_the_direction_of_the_link() {
 fn section_2_5_6_transfers_beyond_the_window() {
     let config = Config { session_window: 2, ..Config::default() };
     let (mut raw, link) = Raw::attached(config, Role::Sender);
+    raw.side.machine.grant(link, 9);
     raw.side.machine.hold(link, true);
     for id in 0..3 {
         raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
@@ -275,7 +289,7 @@ fn section_2_7_6_states_of_transactions_are_not_known() {
 
 #[test]
 fn section_2_6_5_what_was_on_the_way_to_a_detached_link_is_dropped_but_not_more() {
-    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    let (mut raw, link) = Raw::attached(Config { uncredited_max: 0, ..Config::default() }, Role::Sender);
     raw.side.machine.grant(link, 3);
     raw.side.machine.detach(link, true, None);
     raw.written();

@@ -82,11 +82,13 @@ pub(crate) struct Side {
     pub(crate) seen: Vec<Seen>,
     /// answers opens, attaches and SASL by itself
     pub(crate) answers: bool,
+    /// credit that it grants as it answers the attach of a sender
+    pub(crate) grants: u32,
 }
 
 impl Side {
     pub(crate) fn new(machine: Connection) -> Self {
-        Self { machine, unread: Vec::new(), seen: Vec::new(), answers: true }
+        Self { machine, unread: Vec::new(), seen: Vec::new(), answers: true, grants: 0 }
     }
 
     /// Reads what there is; answers what can be answered without thinking.
@@ -107,7 +109,10 @@ impl Side {
     fn answer(&mut self, seen: &Seen) {
         match seen {
             Seen::Event(Event::Open(_)) => self.machine.open(Config::default().open()),
-            Seen::Event(Event::Attach { link, attach, .. }) => self.machine.accept(*link, echo(attach)),
+            Seen::Event(Event::Attach { link, attach, .. }) => {
+                self.machine.accept(*link, echo(attach));
+                self.machine.grant(*link, self.grants);
+            }
             Seen::Event(Event::SaslMechanisms(mechanisms)) => self.machine.sasl_init(SaslInit {
                 mechanism: mechanisms[0].clone(),
                 initial_response: None,

@@ -72,7 +72,7 @@ impl Raw {
         self.bytes(&bytes);
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.written();
         self.side.take();
     }
