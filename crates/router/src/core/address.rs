@@ -61,6 +61,8 @@ pub(super) struct Producer {
     /// payload of its that waits, bytes
     pub(super) waiting_bytes: usize,
     pub(super) held: bool,
+    /// it had to wait, was counted, and may not go on yet
+    pub(super) stalled: bool,
     /// messages that left and that it was not told of yet; less than none if some came back
     pub(super) taken: i32,
     /// it is on the list of those to tell
@@ -226,6 +228,7 @@ impl Producer {
             waiting: 0,
             waiting_bytes: 0,
             held: false,
+            stalled: false,
             taken: 0,
             to_tell: false,
             incoming: Incoming::Nothing,

@@ -44,7 +44,6 @@ impl Router {
             self.lose(owed, key, links);
             return;
         }
-        address.stats.credit_stalls += 1;
         let mut message = Message::begun(from, key, owed, arrival);
         message.bytes = self.messages.buffer(arrival.payload);
         message.queued = 1;
@@ -57,6 +56,7 @@ impl Router {
             producer.incoming = Incoming::Message(message);
         }
         self.weigh(message, links);
+        self.note_stall(from);
     }
 
     /// Hands out what waits while anyone has room.

@@ -129,6 +129,7 @@ impl Router {
             let producer = message.producer;
             if let Some(state) = self.producers.get_mut(producer) {
                 state.waiting -= 1;
+                self.note_stall(producer);
             }
             self.taken(producer);
         }
@@ -200,6 +201,21 @@ impl Router {
         if producer.held != hold {
             producer.held = hold;
             links.hold(producer.port, hold);
+            self.note_stall(key);
+        }
+    }
+
+    /// Counts a producer that has to wait, because its window is used up or it is held: once, until it may go on. Its
+    /// window opens again when half of it is free.
+    pub(super) fn note_stall(&mut self, key: Key) {
+        let Some(producer) = self.producers.get_mut(key) else { return };
+        let address = &mut self.addresses[producer.address];
+        let capacity = address.declared.link_capacity;
+        if producer.held || producer.waiting >= capacity {
+            address.stats.credit_stalls += u64::from(!producer.stalled);
+            producer.stalled = true;
+        } else if producer.waiting <= capacity / 2 {
+            producer.stalled = false;
         }
     }
 

@@ -34,6 +34,7 @@ impl Router {
                 self.unread(message, links);
             }
             self.weigh(message, links);
+            self.note_stall(from);
         }
     }
 
@@ -93,7 +94,6 @@ impl Router {
             }
         }
         fanout.to_wait = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
-        self.addresses[address].stats.credit_stalls += u64::from(fanout.to_wait > 0);
         fanout
     }
 

@@ -28,6 +28,6 @@ pub struct AddressStats {
     pub damaged: u64,
     /// messages waiting now; with multicast, copies
     pub waiting: u64,
-    /// messages that had to wait because nobody had credit
+    /// times a producer had to wait, its window used up or held back, because consumers did not take
     pub credit_stalls: u64,
 }
