@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{AttachReply, LinkId};
-use enmasse_amqp::types::{Attach, Error, Fields, Role, Source, Symbol, Target, condition};
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
 use super::conn::{Anonymous, Conn, Link};
 use super::links::{full_name, not_found};
+use super::terminus::{Terminus, asks_for_topic, reply};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
-use crate::core::{Filter, PortId, PortRole};
+use crate::core::{AddressKind, Filter, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::{Pattern, is_wildcard};
 use crate::table::{AddressEntry, Space};
@@ -154,7 +155,9 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.set_link(link, state);
-        conn.machine.accept(link, reply(attach, Some(name), size));
+        let dynamic = conn.dynamic.iter().any(|(_, entry)| *entry.name == *name);
+        let terminus = Terminus { name: Some(name), kind: entries.first().map(|entry| entry.kind), dynamic };
+        conn.machine.accept(link, reply(attach, &terminus, size));
         for (entry, (port, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => PortRole::Producer { anonymous: false, name: full_name(entry, name) },
@@ -171,7 +174,8 @@ impl Shard {
         };
         let mut random = [0; 16];
         (self.entropy)(&mut random);
-        let entry = self.shared.dynamic.create(space, self.fabric.index, random, self.shared.link_capacity);
+        let kind = if asks_for_topic(attach) { AddressKind::Multicast } else { AddressKind::Anycast };
+        let entry = self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity);
         let name = entry.name.to_string();
         self.fabric.conns[id.key()].dynamic.push((link, Arc::clone(&entry)));
         self.attach_at(id, link, attach, &[entry], &name);
@@ -184,7 +188,8 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.set_link(link, Link::Anonymous(Box::new(Anonymous::new(window))));
-        conn.machine.accept(link, reply(attach, None, size));
+        let terminus = Terminus { name: None, kind: None, dynamic: false };
+        conn.machine.accept(link, reply(attach, &terminus, size));
         if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
             self.fabric.grant(id.key, link.0, credit);
         }
@@ -248,41 +253,6 @@ fn wanted(attach: &Attach) -> Result<Want, Error> {
             let what = "attach.source.address is null: name an address, or ask for a dynamic node";
             Err(Error::new(condition::INVALID_FIELD, what))
         }
-    }
-}
-
-/// Our half of a link (2.6.3): the peer's termini, with what is really in force.
-fn reply(attach: &Attach, name: Option<&str>, message_size: Option<u64>) -> AttachReply {
-    let mut source = attach.source.clone();
-    let mut target = attach.target.clone();
-    match attach.role {
-        Role::Sender => {
-            if let Some(Target::Node { address, .. }) = target.as_deref_mut() {
-                *address = name.map(str::to_owned);
-            }
-        }
-        Role::Receiver => {
-            if let Some(source) = source.as_deref_mut() {
-                in_force(source, name);
-            }
-        }
-    }
-    AttachReply {
-        source,
-        target,
-        snd_settle_mode: attach.snd_settle_mode,
-        rcv_settle_mode: attach.rcv_settle_mode,
-        max_message_size: message_size,
-        ..AttachReply::default()
-    }
-}
-
-/// Direct addresses move messages and filter nothing: the answer says so (3.5.3: filters in place, not asked for).
-fn in_force(source: &mut Source, name: Option<&str>) {
-    source.address = name.map(str::to_owned);
-    source.filter = Fields::new();
-    if source.distribution_mode.is_some() {
-        source.distribution_mode = Some(Symbol::constant("move"));
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::core::AddressKey;
+use crate::core::{AddressKey, AddressKind};
 use crate::table::{AddressEntry, SpaceKey};
 
 /// What the name of every dynamic node begins with.
@@ -34,7 +34,14 @@ impl Default for DynamicNodes {
 
 impl DynamicNodes {
     /// Makes a node that lives on shard `home`. `random`: 16 bytes nobody can guess.
-    pub(super) fn create(&self, space: SpaceKey, home: u16, random: [u8; 16], link_capacity: u32) -> Arc<AddressEntry> {
+    pub(super) fn create(
+        &self,
+        space: SpaceKey,
+        home: u16,
+        random: [u8; 16],
+        kind: AddressKind,
+        link_capacity: u32,
+    ) -> Arc<AddressEntry> {
         let mut name = String::with_capacity(DYNAMIC_PREFIX.len() + 32);
         name.push_str(DYNAMIC_PREFIX);
         for byte in random {
@@ -42,7 +49,7 @@ impl DynamicNodes {
             name.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
         }
         let key = AddressKey(self.next_key.fetch_sub(1, Ordering::Relaxed));
-        let entry = Arc::new(AddressEntry::dynamic(key, space, &name, link_capacity, home));
+        let entry = Arc::new(AddressEntry::dynamic(key, space, &name, kind, link_capacity, home));
         self.write().insert((space, name), Arc::clone(&entry));
         entry
     }

@@ -22,6 +22,7 @@ mod login;
 mod placement;
 mod ports;
 mod stored;
+mod terminus;
 mod window;
 
 use std::collections::VecDeque;

@@ -44,15 +44,22 @@ impl AddressEntry {
         self.kind == AddressKind::Multicast
     }
 
-    /// An anycast address that no plan declares: a dynamic node, which lives on shard `home`.
+    /// An address that no plan declares: a dynamic node, which lives on shard `home`.
     #[must_use]
-    pub fn dynamic(key: AddressKey, space: SpaceKey, name: &str, link_capacity: u32, home: u16) -> Self {
+    pub fn dynamic(
+        key: AddressKey,
+        space: SpaceKey,
+        name: &str,
+        kind: AddressKind,
+        link_capacity: u32,
+        home: u16,
+    ) -> Self {
         Self {
             key,
             space,
             uid: name.into(),
             name: name.into(),
-            kind: AddressKind::Anycast,
+            kind,
             link_capacity,
             message_size: None,
             storage: None,
