@@ -4,13 +4,13 @@
 //! A port is given up once its name leads elsewhere, or when there are many, but not before all that was sent through it
 //! is answered; then it stays until the last word of its home, for what that says is for the link's window.
 
-use enmasse_amqp::codec::scan;
+use enmasse_amqp::codec::scan::{self, Broken};
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{Error, Outcome, condition};
 
 use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
-use super::conn::{Anonymous, Conn, Link, Route};
+use super::conn::{Anonymous, Beginning, Conn, Link, Route};
 use super::links::{full_name, not_found};
 use super::{ConnId, Shard};
 use crate::core::{PortId, PortRole};
@@ -18,6 +18,17 @@ use crate::plan::Operation;
 
 /// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are given up.
 const ROUTES_MAX: usize = 64;
+/// Bytes of a delivery that are kept until its `to` is found: what stands before it, the annotations, may be large and
+/// the frames small. One that does not say by then is rejected.
+const TO_BYTES_MAX: usize = 256 * 1024;
+
+/// Whether the properties may be in what follows: all before are sections that stand before them (3.2), or cut off.
+fn may_still_come(beginning: &[u8]) -> bool {
+    scan::sections(beginning).all(|section| match section {
+        Ok(section) => section.code < 0x73,
+        Err(broken) => broken == Broken::Cut,
+    })
+}
 
 fn anonymous(conn: &mut Conn, link: LinkId) -> Option<&mut Anonymous> {
     match conn.links.get_mut(link.0 as usize) {
@@ -29,44 +40,72 @@ fn anonymous(conn: &mut Conn, link: LinkId) -> Option<&mut Anonymous> {
 impl Shard {
     /// A frame of a delivery. One that cannot go anywhere is answered here, and the link stays.
     pub(super) fn incoming_anonymous(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let Some(anonymous) = self.anonymous(id, incoming.link) else { return };
         if incoming.first {
-            let route = match self.route(id, incoming) {
-                Ok(route) => Some((route.port, route.home)),
-                Err(error) => {
-                    self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
-                    None
-                }
-            };
-            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-            let Some(Link::Anonymous(anonymous)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
-            if route.is_some() {
-                anonymous.window.received();
+            anonymous.window.received();
+            (anonymous.current, anonymous.beginning) = (None, None);
+        } else if anonymous.beginning.is_none() {
+            if let Some((port, home)) = anonymous.current {
+                self.deliver(port, home, incoming);
             }
-            anonymous.current = route;
-            if let Some((port, _)) = route
-                && !incoming.settled
-                && let Some(port) = self.fabric.ports.get_mut(port)
-            {
-                port.unanswered += 1;
-            }
+            return;
         }
-        if let Some((port, home)) = self.current_route(id, incoming.link) {
-            self.deliver(port, home, incoming);
+        let beginning = anonymous.beginning.take();
+        if incoming.aborted {
+            // Nobody has heard of it.
+            return self.fabric.link_taken(id.key, incoming.link.0, 1);
+        }
+        let Some(mut beginning) = beginning else {
+            if !self.begins(id, incoming) {
+                let kept = Beginning { bytes: incoming.payload.to_vec(), look_at: 2 * incoming.payload.len() };
+                self.keep_beginning(id, incoming.link, kept);
+            }
+            return;
+        };
+        beginning.bytes.extend_from_slice(incoming.payload);
+        let length = beginning.bytes.len();
+        if !incoming.more || length >= beginning.look_at.min(TO_BYTES_MAX) {
+            if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, ..*incoming }) {
+                return;
+            }
+            beginning.look_at = 2 * length;
+        }
+        self.keep_beginning(id, incoming.link, beginning);
+    }
+
+    fn keep_beginning(&mut self, id: ConnId, link: LinkId, beginning: Beginning) {
+        if let Some(anonymous) = self.anonymous(id, link) {
+            anonymous.beginning = Some(beginning);
         }
     }
 
-    fn current_route(&self, id: ConnId, link: LinkId) -> Option<(PortId, u16)> {
-        match self.fabric.conns.get(id.key())?.links.get(link.0 as usize)? {
-            Link::Anonymous(anonymous) => anonymous.current,
-            _ => None,
+    /// All that came so far of a delivery that goes nowhere yet. `false`: it has to be kept until more comes.
+    fn begins(&mut self, id: ConnId, incoming: &Incoming<'_>) -> bool {
+        let Route { port, home } = match self.route(id, incoming) {
+            Ok(Some(route)) => route,
+            Ok(None) => return false,
+            Err(error) => {
+                self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
+                return true;
+            }
+        };
+        let Some(anonymous) = self.anonymous(id, incoming.link) else { return true };
+        anonymous.current = Some((port, home));
+        if !incoming.settled
+            && let Some(port) = self.fabric.ports.get_mut(port)
+        {
+            port.unanswered += 1;
         }
+        self.deliver(port, home, incoming);
+        true
+    }
+
+    fn anonymous(&mut self, id: ConnId, link: LinkId) -> Option<&mut Anonymous> {
+        anonymous(self.fabric.conns.get_mut(id.key())?, link)
     }
 
     fn answer(&mut self, id: ConnId, incoming: &Incoming<'_>, outcome: Outcome) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        if let Some(window) = conn.window(incoming.link.0) {
-            window.received();
-        }
         if !incoming.settled {
             conn.machine.settle(incoming.link, incoming.delivery_id, &outcome);
         }
@@ -74,16 +113,23 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    fn route(&mut self, id: ConnId, incoming: &Incoming<'_>) -> Result<Route, Error> {
-        let to = scan::to(incoming.payload).ok_or_else(|| {
-            let what = "a message to the anonymous terminus needs its address in properties.to, within its first frame";
-            Error::new(condition::INVALID_FIELD, what)
-        })?;
+    /// Where a delivery of which this is the beginning goes; `None`: that is in a frame still to come.
+    fn route(&mut self, id: ConnId, incoming: &Incoming<'_>) -> Result<Option<Route>, Error> {
+        let Some(to) = scan::to(incoming.payload) else {
+            if incoming.more && incoming.payload.len() < TO_BYTES_MAX && may_still_come(incoming.payload) {
+                return Ok(None);
+            }
+            let what = format!(
+                "a message to the anonymous terminus needs its address in properties.to, within its first {TO_BYTES_MAX} \
+                 bytes"
+            );
+            return Err(Error::new(condition::INVALID_FIELD, what));
+        };
         let conn = &self.fabric.conns[id.key()];
         if let Some(Link::Anonymous(anonymous)) = conn.links.get(incoming.link.0 as usize)
             && let Some(route) = anonymous.routes.get(to)
         {
-            return Ok(*route);
+            return Ok(Some(*route));
         }
         check_right(conn, Operation::Send, to)?;
         let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
@@ -96,7 +142,7 @@ impl Shard {
         if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {
             anonymous.routes.insert(to.into(), route);
         }
-        Ok(route)
+        Ok(Some(route))
     }
 
     /// Makes room among the routes of an anonymous link. Those with deliveries outstanding stay: their number is

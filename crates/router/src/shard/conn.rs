@@ -46,13 +46,21 @@ pub(super) struct Anonymous {
     pub(super) past: Vec<PortId>,
     /// where the delivery in progress goes; `None` while its rest is thrown away
     pub(super) current: Option<(PortId, u16)>,
+    /// the beginning of a delivery whose `to` is in a frame still to come
+    pub(super) beginning: Option<Beginning>,
     /// ports that are held back
     pub(super) held: u32,
 }
 
+pub(super) struct Beginning {
+    pub(super) bytes: Vec<u8>,
+    /// from how many bytes on to look for `to` again: twice as many each time, so that small frames cost no more
+    pub(super) look_at: usize,
+}
+
 impl Anonymous {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, routes: HashMap::new(), past: Vec::new(), current: None, held: 0 }
+        Self { window, routes: HashMap::new(), past: Vec::new(), current: None, beginning: None, held: 0 }
     }
 
     /// Forgets where some names lead. Their ports stay for now.
