@@ -5,6 +5,7 @@ mod large;
 mod net;
 mod plans;
 mod several;
+mod termini;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};

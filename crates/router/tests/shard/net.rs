@@ -423,7 +423,7 @@ impl Client {
     }
 }
 
-fn blank(role: Role, name: String) -> Attach {
+pub(crate) fn blank(role: Role, name: String) -> Attach {
     Attach {
         name,
         handle: 0,
