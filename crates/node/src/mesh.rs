@@ -1,18 +1,37 @@
 //! Rings between workers: one producer, one consumer, one ring for each ordered pair.
 //!
 //! What is put in during a turn is seen by the other side after one wake, and only if it sleeps. A full ring keeps
-//! nothing: the worker leaves the batch where it grows and tries again next turn.
+//! nothing: the worker leaves the batch where it grows and tries again next turn. A ring is full with [`BATCHES`], or
+//! with as many batches as have [`RING_BYTES`] or more together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Batches under way from one worker to another before the sender keeps what more there is.
 const BATCHES: usize = 64;
+/// Bytes under way from one worker to another before that. The last batch may go beyond, by what one turn makes.
+pub(crate) const RING_BYTES: usize = 8 * 1024 * 1024;
 
 /// One worker's ends of all its rings.
 #[derive(Debug)]
 pub(crate) struct Mesh<T> {
-    to: Vec<Option<Producer<T>>>,
-    from: Vec<Consumer<T>>,
+    to: Vec<Option<To<T>>>,
+    from: Vec<From<T>>,
+}
+
+#[derive(Debug)]
+struct To<T> {
+    ring: Producer<(T, usize)>,
+    /// in the ring; a figure, which orders nothing
+    bytes: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct From<T> {
+    ring: Consumer<(T, usize)>,
+    bytes: Arc<AtomicUsize>,
 }
 
 impl<T> Mesh<T> {
@@ -26,8 +45,9 @@ impl<T> Mesh<T> {
                     continue;
                 }
                 let (producer, consumer) = RingBuffer::new(BATCHES);
-                ends[sender].to.push(Some(producer));
-                ends[receiver].from.push(consumer);
+                let bytes = Arc::new(AtomicUsize::new(0));
+                ends[sender].to.push(Some(To { ring: producer, bytes: Arc::clone(&bytes) }));
+                ends[receiver].from.push(From { ring: consumer, bytes });
             }
         }
         ends
@@ -35,28 +55,36 @@ impl<T> Mesh<T> {
 
     /// Whether a batch for worker `to` would be taken.
     pub(crate) fn has_room(&self, to: u16) -> bool {
-        self.to[usize::from(to)].as_ref().is_some_and(|ring| !ring.is_full())
+        let room = |to: &To<T>| !to.ring.is_full() && to.bytes.load(Ordering::Relaxed) < RING_BYTES;
+        self.to[usize::from(to)].as_ref().is_some_and(room)
     }
 
-    /// Sends a batch; given back if the ring is full or leads to oneself.
-    pub(crate) fn send(&mut self, to: u16, batch: T) -> Result<(), T> {
+    /// Sends a batch of so many bytes; given back if the ring has no room for another or leads to oneself.
+    pub(crate) fn send(&mut self, to: u16, batch: T, bytes: usize) -> Result<(), T> {
         match &mut self.to[usize::from(to)] {
-            Some(ring) => ring.push(batch).map_err(|rtrb::PushError::Full(batch)| batch),
+            Some(to) => {
+                to.bytes.fetch_add(bytes, Ordering::Relaxed);
+                to.ring.push((batch, bytes)).map_err(|rtrb::PushError::Full((batch, bytes))| {
+                    to.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    batch
+                })
+            }
             None => Err(batch),
         }
     }
 
     /// Whether anything has come in.
     pub(crate) fn has_incoming(&self) -> bool {
-        self.from.iter().any(|ring| !ring.is_empty())
+        self.from.iter().any(|from| !from.ring.is_empty())
     }
 
     /// Takes what has come in, from each worker in the order it was sent, and no more than was there at first: a
     /// sender that keeps sending does not keep us from our turn.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(T)) {
-        for ring in &mut self.from {
+        for From { ring, bytes } in &mut self.from {
             for _ in 0..ring.slots() {
-                let Ok(batch) = ring.pop() else { break };
+                let Ok((batch, size)) = ring.pop() else { break };
+                bytes.fetch_sub(size, Ordering::Relaxed);
                 take(batch);
             }
         }
@@ -71,9 +99,9 @@ mod tests {
     fn every_pair_has_its_own_ring_and_keeps_order() {
         let mut ends = Mesh::build(3);
         for batch in [10, 11] {
-            ends[0].send(2, batch).unwrap();
+            ends[0].send(2, batch, 1).unwrap();
         }
-        ends[1].send(2, 20).unwrap();
+        ends[1].send(2, 20, 1).unwrap();
         assert!(!ends[0].has_incoming() && !ends[1].has_incoming() && ends[2].has_incoming());
         let mut got = Vec::new();
         ends[2].receive(|batch| got.push(batch));
@@ -85,15 +113,26 @@ mod tests {
         let mut ends = Mesh::build(2);
         for batch in 0..BATCHES {
             assert!(ends[0].has_room(1));
-            ends[0].send(1, batch).unwrap();
+            ends[0].send(1, batch, 1).unwrap();
         }
         assert!(!ends[0].has_room(1));
-        assert_eq!(ends[0].send(1, 99), Err(99));
+        assert_eq!(ends[0].send(1, 99, 1), Err(99));
         assert!(!ends[0].has_room(0));
-        assert_eq!(ends[0].send(0, 7), Err(7));
+        assert_eq!(ends[0].send(0, 7, 1), Err(7));
         let mut got = Vec::new();
         ends[1].receive(|batch| got.push(batch));
         assert!(got.into_iter().eq(0..BATCHES));
+        assert!(ends[0].has_room(1));
+    }
+
+    #[test]
+    fn a_ring_takes_no_more_than_its_bytes() {
+        let mut ends = Mesh::build(2);
+        ends[0].send(1, "small", RING_BYTES - 1).unwrap();
+        assert!(ends[0].has_room(1));
+        ends[0].send(1, "large", 5_000_000).unwrap();
+        assert!(!ends[0].has_room(1) && ends[1].has_room(0));
+        ends[1].receive(|_| ());
         assert!(ends[0].has_room(1));
     }
 }

@@ -310,7 +310,7 @@ pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>
 }
 
 /// What the shards share, from the configuration.
-fn common(config: &NodeConfig, count: u16) -> shard::Shared {
+pub(crate) fn common(config: &NodeConfig, count: u16) -> shard::Shared {
     let limits = &config.limits;
     let connection = Config {
         container_id: config.container_id.as_str().into(),

@@ -10,6 +10,8 @@
 mod mail;
 mod reading;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod writing;
 
 use std::collections::VecDeque;
@@ -41,6 +43,10 @@ const READ_BYTES: usize = 256 * 1024;
 const SWEEP_MICROS: u64 = 1_000_000;
 /// How long to sleep at most while another worker's ring is full.
 const FULL_RING_MICROS: u64 = 500;
+/// Bytes that may have gathered for workers that take no more, before sockets are read no further. What one turn
+/// makes comes on top: what it read, and what it was handed. Batches are always taken in, or two workers that wait
+/// for each other would do so for ever.
+const GATHERED_BYTES: usize = 8 * 1024 * 1024;
 /// Over which time the thread's load is measured.
 const LOAD_MICROS: u64 = 500_000;
 
@@ -99,6 +105,8 @@ pub(crate) struct Worker {
     stop_at: Option<Time>,
     /// a batch waits for room in a ring
     held_back: bool,
+    /// so much waits for room in rings that sockets are not read
+    choked: bool,
     /// something was done after the shard's turn ended that needs another one
     again: bool,
 }
@@ -138,6 +146,7 @@ impl Worker {
             stats: WorkerStats::default(),
             stop_at: None,
             held_back: false,
+            choked: false,
             again: false,
         }
     }
@@ -189,7 +198,7 @@ impl Worker {
     /// How long to sleep: not at all while there is work, else until the next timer.
     fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
-            || !self.ready.is_empty()
+            || (!self.ready.is_empty() && !self.choked)
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
             || self.mesh.has_incoming();
@@ -214,7 +223,9 @@ impl Worker {
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
         self.shard.set_time_of_day(Clock::time_of_day_ms());
         self.read_mail(now);
-        self.read_sockets(now);
+        if !self.choked {
+            self.read_sockets(now);
+        }
         let shard = &mut self.shard;
         self.mesh.receive(|batch| shard.receive(&batch));
         self.fire_timers(now);
@@ -235,11 +246,13 @@ impl Worker {
                 continue;
             }
             let Some(batch) = self.shard.take_batch(to) else { continue };
-            if self.mesh.send(to, batch).is_ok() {
+            let bytes = batch.bytes();
+            if self.mesh.send(to, batch, bytes).is_ok() {
                 self.stats.batches += 1;
                 self.shared.mailboxes[usize::from(to)].bell().ring();
             }
         }
+        self.choked = self.held_back && self.shard.gathered_bytes() > GATHERED_BYTES;
     }
 
     /// Hands over what stored addresses have for the log, and what they want of it.

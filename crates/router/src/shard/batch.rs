@@ -132,10 +132,10 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// Bytes of payload in it: what a driver weighs when it bounds what is on the way.
+    /// Bytes in it, payload and entries: what a driver weighs when it bounds what is on the way.
     #[must_use]
-    pub fn payload_bytes(&self) -> usize {
-        self.bytes.len()
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
     pub(super) fn push(&mut self, entry: Entry) {

@@ -343,6 +343,13 @@ impl Shard {
         if outbox.is_empty() { None } else { Some(std::mem::take(outbox)) }
     }
 
+    /// Bytes that have gathered for other shards and were not taken: a driver that cannot hand them over reads no more
+    /// once there are too many.
+    #[must_use]
+    pub fn gathered_bytes(&self) -> usize {
+        self.fabric.outboxes.iter().map(Batch::bytes).sum()
+    }
+
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
         while self.fabric.has_afterwork() {

@@ -1,0 +1,188 @@
+//! Two workers whose turns the test takes for them, one of which does not get any.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
+use enmasse_amqp::types::{Attach, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use enmasse_router::plan::Plan;
+use enmasse_router::table::Table;
+
+use super::*;
+use crate::checks::Checker;
+use crate::config::NodeConfig;
+use crate::events::EventQueue;
+use crate::mesh::RING_BYTES;
+use crate::node::common;
+use crate::stream::Stream;
+
+const PLAN: &str = include_str!("../../../../vectors/plans/open.json");
+const MESSAGE_BYTES: usize = 60_000;
+/// Turns without a byte after which nothing is to be expected any more.
+const PATIENCE_TURNS: usize = 200;
+
+fn workers(count: u16) -> Vec<Worker> {
+    let seats: Vec<Seat> = (0..count).map(|_| Seat::new().unwrap()).collect();
+    let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
+    let config = NodeConfig::default();
+    let (events, checker) = (EventQueue::new().unwrap(), Checker::start().unwrap());
+    let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, None));
+    let common = Arc::new(common(&config, count));
+    let plan: Plan = serde_json::from_str(PLAN).unwrap();
+    let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());
+    let made = (0..count).zip(seats).zip(Mesh::build(count)).map(|((index, seat), mesh)| {
+        let shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(|bytes| bytes.fill(9)));
+        Worker::new(index, seat, mesh, Arc::clone(&shared), Arc::clone(&common), shard)
+    });
+    made.collect()
+}
+
+fn take_turn(worker: &mut Worker) {
+    // With something left to do it does not sleep.
+    worker.again = true;
+    worker.wait(&mut Events::with_capacity(EVENTS));
+    worker.turn();
+}
+
+/// A client that never blocks.
+struct Peer {
+    machine: Connection,
+    stream: UnixStream,
+    session: Option<SessionId>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    attached: u32,
+    received_bytes: usize,
+    sent_bytes: usize,
+}
+
+impl Peer {
+    fn connect(worker: &mut Worker) -> Self {
+        let (stream, ours) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
+        let mut newcomer = worker.shared.newcomer(stream_of_worker, None, None, false);
+        newcomer.vouched = Some(("default".to_owned(), None));
+        worker.mailbox.post([Command::Welcome(newcomer)]);
+        let config = Config { idle_time_out_ms: None, ..Config::default() };
+        let open = Open { container_id: "peer".to_owned(), ..Open::default() };
+        let machine = Connection::client(Arc::new(config), Time::ZERO, false, open);
+        let (input, output) = (Vec::new(), Vec::new());
+        let mut peer =
+            Self { machine, stream, session: None, input, output, attached: 0, received_bytes: 0, sent_bytes: 0 };
+        while peer.session.is_none() {
+            peer.pump();
+            take_turn(worker);
+            peer.session = peer.machine.begin().ok();
+        }
+        peer
+    }
+
+    fn attach(&mut self, role: Role, address: Option<&str>) -> LinkId {
+        let address = address.map(str::to_owned);
+        let mut attach = Attach {
+            name: format!("link to {address:?}"),
+            handle: 0,
+            role,
+            snd_settle_mode: SenderSettleMode::Mixed,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            source: Some(Box::default()),
+            target: Some(Box::new(Target::node(None))),
+            unsettled: None,
+            incomplete_unsettled: false,
+            initial_delivery_count: (role == Role::Sender).then_some(0),
+            max_message_size: None,
+            offered_capabilities: Vec::new(),
+            desired_capabilities: Vec::new(),
+            properties: Vec::new(),
+        };
+        match role {
+            Role::Sender => attach.target = Some(Box::new(Target::node(address))),
+            Role::Receiver => attach.source = Some(Box::new(Source { address, ..Source::default() })),
+        }
+        self.machine.attach(self.session.unwrap(), attach).unwrap()
+    }
+
+    /// Says and hears what can be said and heard now.
+    fn pump(&mut self) {
+        self.machine.flush(Time::ZERO);
+        self.output.append(self.machine.output());
+        match self.stream.write(&self.output) {
+            Ok(count) => {
+                self.output.drain(..count);
+                self.sent_bytes += count;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        let mut bytes = vec![0; 1 << 20];
+        if let Ok(count) = self.stream.read(&mut bytes) {
+            self.input.extend_from_slice(&bytes[..count]);
+        }
+        let mut rest = &self.input[..];
+        while let Some(event) = self.machine.poll_event(Time::ZERO, &mut rest) {
+            match event {
+                Event::Attached { .. } => self.attached += 1,
+                Event::Transfer(piece) => self.received_bytes += piece.payload.len(),
+                Event::Closed { error, .. } => panic!("closed: {error:?}"),
+                _ => {}
+            }
+        }
+        self.input = rest.to_vec();
+    }
+
+    /// Queues one message if the link has credit and what was queued is written.
+    fn send(&mut self, link: LinkId) -> bool {
+        if !self.output.is_empty() || self.machine.sendable(link) == 0 {
+            return false;
+        }
+        let payload = &[b'x'; MESSAGE_BYTES];
+        let piece = Outgoing { token: None, message_format: 0, first: true, more: false, aborted: false, payload };
+        self.machine.transfer(link, piece).is_ok()
+    }
+}
+
+#[test]
+fn a_worker_that_cannot_hand_over_reads_no_further() {
+    let mut workers = workers(2);
+    let [here, there] = &mut workers[..] else { unreachable!() };
+    let mut receiver = Peer::connect(there);
+    let from = receiver.attach(Role::Receiver, Some("anycast"));
+    receiver.machine.grant(from, 1_000_000);
+    while receiver.attached < 1 {
+        receiver.pump();
+        take_turn(there);
+    }
+    let mut sender = Peer::connect(here);
+    // A connection with a link stays where it is.
+    sender.attach(Role::Sender, None);
+    let out = sender.attach(Role::Sender, Some("anycast"));
+    while sender.machine.sendable(out) == 0 {
+        sender.pump();
+        receiver.pump();
+        take_turn(here);
+        take_turn(there);
+    }
+    let (mut sent, mut idle) = (0, 0);
+    while idle < PATIENCE_TURNS {
+        let before = sender.sent_bytes;
+        sent += usize::from(sender.send(out));
+        sender.pump();
+        take_turn(here);
+        idle = if sender.sent_bytes == before { idle + 1 } else { 0 };
+    }
+    assert!(here.choked);
+    let taken = sender.sent_bytes;
+    assert!(taken > RING_BYTES, "{taken} bytes");
+    assert!(taken < RING_BYTES + GATHERED_BYTES + (2 << 20), "{taken} bytes taken that go nowhere");
+    assert_eq!(receiver.received_bytes, 0);
+    while sent < 1000 || receiver.received_bytes < sent * MESSAGE_BYTES {
+        sent += usize::from(sent < 1000 && sender.send(out));
+        sender.pump();
+        receiver.pump();
+        take_turn(here);
+        take_turn(there);
+    }
+    assert!(!here.choked, "it goes on once there is room");
+    assert_eq!(receiver.received_bytes, sent * MESSAGE_BYTES);
+}
