@@ -347,6 +347,11 @@ impl Consumers {
         Some(Candidates { common, own: if consumer.own_at != NOWHERE { only } else { &[] } })
     }
 
+    /// Whether a consumer stands in a list of those that may be given something.
+    pub(super) fn is_listed(&self, id: ConsumerId, loose: bool) -> bool {
+        self.get(id).is_some_and(|consumer| consumer.own_at != NOWHERE || loose && consumer.common_at != NOWHERE)
+    }
+
     /// Whether only the active consumer gets messages.
     pub(super) fn is_single(&self) -> bool {
         self.single

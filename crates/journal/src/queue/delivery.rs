@@ -47,6 +47,13 @@ impl Queue {
         self.consumers.candidates(self.has_loose())
     }
 
+    /// Whether there may be something for a consumer now: [`next`](Queue::next) has not said [`Next::Nothing`] since.
+    #[must_use]
+    pub fn has_for(&self, id: ConsumerId) -> bool {
+        let loose = self.has_loose();
+        self.consumers.is_eligible(id, loose) && self.consumers.is_listed(id, loose)
+    }
+
     #[inline]
     fn has_loose(&self) -> bool {
         self.index.priorities(Class::Loose) != 0 || self.groups.any_free()

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::Queue;
 use super::consumers::ConsumerId;
 use super::effect::{Item, Next, Verdict};
-use super::entry::{Entry, Mark, Step};
+use super::entry::{Entry, Mark, Seq, Step};
 use super::head::Priority;
 use super::index::Class;
 
@@ -148,6 +148,16 @@ impl Queue {
             Some(Verdict::Yes) => Look::Give,
             Some(Verdict::Unread) => Look::Unread,
             _ => Look::Skip,
+        }
+    }
+
+    /// A browser was given a message and could not be shown it: it comes to it again.
+    pub fn look_again(&mut self, id: ConsumerId, seq: Seq) {
+        let Some(priority) = self.index.get(seq.0).map(|entry| entry.priority()) else { return };
+        let browser = self.consumers.get_mut(id).filter(|consumer| consumer.browses);
+        if let Some(walker) = browser.and_then(|browser| browser.walker.as_mut()) {
+            walker.tell(priority, seq.0, Entry::NO_GROUP);
+            self.consumers.wake(id);
         }
     }
 

@@ -42,12 +42,14 @@ impl Shelves {
             let home = entry.home.claim((entry.space.0 % u32::from(workers)) as u16);
             let (dead_letter, expiry) = targets(entry, storage, next);
             let shelf = self.shelf(entry, storage, &mut changes.batch).with_targets(dead_letter, expiry);
+            let shelf = shelf.with_last_value_key(storage.last_value_key.clone());
             changes.shelvings[usize::from(home)].push(Shelving::Open(entry.declared(), Box::new(shelf)));
         }
         for entry in &diff.changed {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
             let (dead_letter, expiry) = targets(entry, storage, next);
-            let change = Shelving::Change(entry.key, Box::new(storage.settings.clone()), dead_letter, expiry);
+            let (settings, last_value_key) = (Box::new(storage.settings.clone()), storage.last_value_key.clone());
+            let change = Shelving::Change(entry.key, settings, dead_letter, expiry, last_value_key);
             changes.shelvings[usize::from(home)].push(change);
         }
         if !self.settled {

@@ -6,7 +6,7 @@ use enmasse_journal::queue::ConsumerId;
 
 use super::arena::{Arena, Key};
 use super::message::Queue;
-use super::stored::{Assembly, Stored};
+use super::stored::{Assembly, Looking, Stored};
 use super::{AddressStats, Declared, Filter, PortId};
 
 /// Payload that may wait for one multicast consumer, bytes.
@@ -115,6 +115,8 @@ pub(super) struct Consumer {
     pub(super) in_queue: Option<ConsumerId>,
     /// messages for it that are on their way from the disk
     pub(super) fetching: u32,
+    /// how it looks at messages of a stored address
+    pub(super) looking: Looking,
     /// when it was last handed something, milliseconds since 1970
     pub(super) took_ms: u64,
     /// multicast: nobody waits for it
@@ -212,6 +214,12 @@ impl Address {
         }
         self.unfiltered > 0 || producer.matching > 0
     }
+
+    /// Whether its queue may have something for a consumer that was not handed out yet.
+    pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
+        let stored = self.stored.as_ref().zip(consumer.in_queue);
+        stored.is_some_and(|(stored, id)| stored.has_for(id))
+    }
 }
 
 impl Producer {
@@ -268,6 +276,7 @@ impl Consumer {
             outgoing: Outgoing::Nothing,
             in_queue: None,
             fetching: 0,
+            looking: Looking::default(),
             took_ms: 0,
             laggard: false,
             backlog: Queue::default(),

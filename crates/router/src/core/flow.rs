@@ -269,14 +269,14 @@ impl Router {
         self.finish_drain(key, links);
     }
 
-    fn finish_drain(&mut self, key: Key, links: &mut impl Links) {
+    pub(super) fn finish_drain(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         if !consumer.drain || consumer.blocked {
             return;
         }
         let address = &mut self.addresses[consumer.address];
         let done = match consumer.outgoing {
-            Outgoing::Nothing => consumer.fetching == 0,
+            Outgoing::Nothing => consumer.fetching == 0 && !address.has_for(consumer),
             // The rest of a long delivery may take its time; credit cannot be used before, nor is it wanted.
             Outgoing::Message { .. } => address.waiting.is_empty() && consumer.backlog.is_empty(),
             Outgoing::Aborted => false,
@@ -284,9 +284,12 @@ impl Router {
         if done {
             consumer.drain = false;
             consumer.credit = 0;
-            let port = consumer.port;
+            let (port, at) = (consumer.port, consumer.address);
             address.set_unready(key, &mut self.consumers);
+            self.tire(at, key);
             links.drained(port);
+        } else if let Some(stored) = address.stored.as_mut() {
+            stored.drain_later(key);
         }
     }
 
@@ -335,6 +338,9 @@ impl Router {
         state.stats.bytes -= delivery.payload.len() as u64;
         if let Owed::Queue(seq) = owed {
             return self.settle_in_queue(address, seq, &Outcome::Released, links);
+        }
+        if let Owed::Browsed(seq) = owed {
+            return self.show_again(address, consumer, seq);
         }
         let anycast = state.declared.kind == AddressKind::Anycast;
         if anycast && state.consumers.is_empty() || !anycast && consumer.is_none() {

@@ -26,6 +26,8 @@ pub(super) enum Owed {
     Join(Key),
     /// the queue it was taken from
     Queue(Seq),
+    /// nobody: the queue it was shown from keeps it
+    Browsed(Seq),
 }
 
 /// A message that waits for consumers, or of which more parts are to come.

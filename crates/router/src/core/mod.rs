@@ -20,7 +20,7 @@ mod port;
 mod stats;
 mod stored;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::queue::Effect;
@@ -35,7 +35,7 @@ use stored::{Bodies, Diverting, Journal};
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
-pub use port::{Filter, PortId, PortRole};
+pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{Answer, Digests, Shelf};
 
@@ -110,8 +110,12 @@ pub struct Router {
     later: Vec<Key>,
     /// addresses that wait for bodies from the disk
     awaiting: Vec<Key>,
-    /// messages for other addresses that wait for their bodies
+    /// messages for other addresses whose bodies are on their way
     diverting: Vec<Diverting>,
+    /// those whose bodies are yet to be asked for
+    to_divert: VecDeque<Diverting>,
+    /// turns so far
+    turns: u64,
 }
 
 impl Router {
@@ -143,6 +147,8 @@ impl Router {
             later: Vec::new(),
             awaiting: Vec::new(),
             diverting: Vec::new(),
+            to_divert: VecDeque::new(),
+            turns: 1,
         }
     }
 
@@ -197,6 +203,7 @@ impl Router {
 
     /// The end of a turn: producers are told how many of their deliveries wait no longer.
     pub fn turn(&mut self, links: &mut impl Links) {
+        self.turns += 1;
         self.turn_timed(links);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };

@@ -97,7 +97,7 @@ impl Router {
     #[inline]
     pub(super) fn answer(&mut self, owed: Owed, address: Key, outcome: &Outcome, links: &mut impl Links) {
         match owed {
-            Owed::Nobody => {}
+            Owed::Nobody | Owed::Browsed(_) => {}
             Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
             Owed::Join(key) => self.join(key, address, outcome, links),
             Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),

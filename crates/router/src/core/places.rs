@@ -7,7 +7,8 @@ use super::arena::Key;
 use super::message::Owed;
 use super::outcome::delivery_failed;
 use super::port::Tenant;
-use super::{AddressKey, AddressKind, Declared, Filter, Links, PortId, PortRole, Router};
+use super::stored::Looking;
+use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
 
 impl Router {
     /// A link takes its place at an address, which is made on first use. Who had the port's slot until now is
@@ -18,15 +19,15 @@ impl Router {
         }
         let key = self.address(address);
         match role {
-            PortRole::Producer { anonymous, name } => {
+            PortRole::Producer { anonymous, name, producer_name } => {
                 let place = self.addresses[key].producers.len();
-                let producer = Producer::new(port, key, place, anonymous, name);
+                let producer = Producer { producer_name, ..Producer::new(port, key, place, anonymous, name) };
                 self.attach_producer(key, producer, links);
             }
-            PortRole::Consumer { filter } => {
+            PortRole::Consumer { filter, consuming } => {
                 let place = self.addresses[key].consumers.len();
                 let filter = filter.filter(|_| address.kind == AddressKind::Multicast);
-                self.attach_consumer(key, Consumer::new(port, key, place, filter), links);
+                self.attach_consumer(key, Consumer::new(port, key, place, filter), consuming, links);
             }
         }
     }
@@ -61,7 +62,7 @@ impl Router {
         }
     }
 
-    fn attach_consumer(&mut self, at: Key, consumer: Consumer, links: &mut impl Links) {
+    fn attach_consumer(&mut self, at: Key, consumer: Consumer, consuming: Consuming, links: &mut impl Links) {
         let filter = consumer.filter.clone();
         let port = consumer.port;
         let key = self.consumers.insert(consumer);
@@ -70,8 +71,11 @@ impl Router {
         address.epoch = address.epoch.wrapping_add(1);
         self.ports.set(port, Tenant::Consumer(key));
         if let Some(stored) = address.stored.as_mut() {
-            match stored.attach(key) {
-                Ok(id) => self.consumers[key].in_queue = Some(id),
+            match stored.attach(key, &consuming) {
+                Ok(id) => {
+                    let consumer = &mut self.consumers[key];
+                    (consumer.in_queue, consumer.looking) = (Some(id), Looking::of(consuming));
+                }
                 Err(refused) => self.turn_away(port, &refused, links),
             }
             return;
@@ -136,6 +140,7 @@ impl Router {
     }
 
     fn detach_consumer(&mut self, key: Key, links: &mut impl Links) {
+        self.stop_looking(key);
         if let Some(id) = self.consumers[key].in_queue {
             self.leave_queue(self.consumers[key].address, id);
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use enmasse_amqp::selector::Selector;
+
 use super::AddressKey;
 use super::arena::Key;
 
@@ -27,12 +29,31 @@ pub enum PortRole {
         anonymous: bool,
         /// the name it sends to, for the filters of multicast consumers; without one no filter lets it through
         name: Option<Arc<str>>,
+        /// what it calls itself where its messages are numbered (`docs/contracts.md` 8)
+        producer_name: Option<Arc<str>>,
     },
     /// messages go to it
     Consumer {
         /// the names it wants of those that a multicast address covers; `None` is all
         filter: Option<Filter>,
+        /// how it consumes from a stored address
+        consuming: Consuming,
     },
+}
+
+/// How a link consumes from a stored address.
+#[derive(Clone, Debug, Default)]
+pub struct Consuming {
+    /// which messages it wants; `None` is all
+    pub selector: Option<Arc<Selector>>,
+    /// it looks and takes nothing (3.5.3, distribution-mode `copy`)
+    pub browses: bool,
+    /// the higher is served first while it has credit
+    pub priority: i32,
+    /// it wants to be the only one
+    pub exclusive: bool,
+    /// digest of container id and link name: whom `modified(undeliverable-here)` keeps a message from
+    pub name: u64,
 }
 
 /// A test of names.

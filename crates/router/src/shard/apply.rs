@@ -9,7 +9,7 @@ use super::attach::filter;
 use super::batch::Entry;
 use super::conn::Link;
 use super::{ConnId, Shard};
-use crate::core::{AddressKey, PortRole};
+use crate::core::{AddressKey, Consuming, PortRole};
 use crate::table::{AddressEntry, Table};
 
 /// Why links at an address that is gone are closed.
@@ -71,7 +71,9 @@ impl Shard {
                     ports.push(port);
                 }
                 let credit = conn.machine.credit(link);
-                self.attach_port(port, home, &entry, PortRole::Consumer { filter: filter(&entry, &name) });
+                // Only direct addresses can be reached by wildcards.
+                let role = PortRole::Consumer { filter: filter(&entry, &name), consuming: Consuming::default() };
+                self.attach_port(port, home, &entry, role);
                 self.port_credit(port, credit, false);
             }
         }

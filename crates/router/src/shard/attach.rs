@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::conn::{Anonymous, Conn, Link};
 use super::links::{full_name, not_found};
 use super::terminus::{Terminus, asks_for_topic, reply};
+use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
 use crate::core::{AddressKind, Filter, PortId, PortRole};
@@ -67,7 +68,8 @@ impl Shard {
         }
         match want {
             Want::Anonymous => {
-                self.attach_anonymous(id, link, &attach);
+                let producer_name = producer_name(&attach).map_err(|error| (None, error))?;
+                self.attach_anonymous(id, link, &attach, producer_name);
                 Ok(())
             }
             Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
@@ -85,8 +87,18 @@ impl Shard {
             self.requests.push_back(Request::Move { conn: id, to });
             return Ok(());
         }
-        self.attach_at(id, link, &attach, &entries, name);
+        let terms = self.terms(id, &attach, &entries)?;
+        self.attach_at(id, link, &attach, &entries, name, &terms);
         Ok(())
+    }
+
+    /// What a link asks of a stored address: its right to be there is known.
+    fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
+        if !entries.iter().any(|entry| entry.kind == AddressKind::Stored) {
+            return Ok(None);
+        }
+        let digest = self.router.link_digest(&self.fabric.conns[id.key()].container, &attach.name);
+        Terms::of(attach, digest).map(Some)
     }
 
     /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
@@ -134,7 +146,15 @@ impl Shard {
         placement::moves(self.shared.loads[here as usize].snapshot(), self.shared.loads[home as usize].snapshot())
     }
 
-    fn attach_at(&mut self, id: ConnId, link: LinkId, attach: &Attach, entries: &[Arc<AddressEntry>], name: &str) {
+    fn attach_at(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        attach: &Attach,
+        entries: &[Arc<AddressEntry>],
+        name: &str,
+        terms: &Option<Terms>,
+    ) {
         let size = entries.iter().fold(self.shared.message_size_max, |size, entry| smaller(size, entry.message_size));
         let places: SmallVec<[(PortId, u16); 1]> = entries
             .iter()
@@ -156,12 +176,19 @@ impl Shard {
         conn.settled_here = true;
         conn.set_link(link, state);
         let dynamic = conn.dynamic.iter().any(|(_, entry)| *entry.name == *name);
-        let terminus = Terminus { name: Some(name), kind: entries.first().map(|entry| entry.kind), dynamic };
+        let kind = entries.first().map(|entry| entry.kind);
+        let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
         conn.machine.accept(link, reply(attach, &terminus, size));
         for (entry, (port, home)) in entries.iter().zip(places) {
             let role = match attach.role {
-                Role::Sender => PortRole::Producer { anonymous: false, name: full_name(entry, name) },
-                Role::Receiver => PortRole::Consumer { filter: filter(entry, name) },
+                Role::Sender => {
+                    let producer_name = terms.as_ref().and_then(|terms| terms.producer_name.clone());
+                    PortRole::Producer { anonymous: false, name: full_name(entry, name), producer_name }
+                }
+                Role::Receiver => {
+                    let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
+                    PortRole::Consumer { filter: filter(entry, name), consuming }
+                }
             };
             self.attach_port(port, home, entry, role);
         }
@@ -178,17 +205,18 @@ impl Shard {
         let entry = self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity);
         let name = entry.name.to_string();
         self.fabric.conns[id.key()].dynamic.push((link, Arc::clone(&entry)));
-        self.attach_at(id, link, attach, &[entry], &name);
+        self.attach_at(id, link, attach, &[entry], &name, &None);
         Ok(())
     }
 
-    fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
+    fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach, producer_name: Option<Arc<str>>) {
         let window = Window::new(self.shared.link_capacity);
         let size = self.shared.message_size_max;
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
-        conn.set_link(link, Link::Anonymous(Box::new(Anonymous::new(window))));
-        let terminus = Terminus { name: None, kind: None, dynamic: false };
+        let anonymous = Anonymous { producer_name, ..Anonymous::new(window) };
+        conn.set_link(link, Link::Anonymous(Box::new(anonymous)));
+        let terminus = Terminus { name: None, kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, size));
         if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
             self.fabric.grant(id.key, link.0, credit);

@@ -42,6 +42,8 @@ pub(super) enum Link {
 pub(super) struct Anonymous {
     pub(super) window: Window,
     pub(super) routes: HashMap<Box<str>, Route>,
+    /// what it calls itself where its messages are numbered
+    pub(super) producer_name: Option<Arc<str>>,
     /// ports that are no routes any more, until the last word of their homes
     pub(super) past: Vec<PortId>,
     /// where the delivery in progress goes; `None` while its rest is thrown away
@@ -60,7 +62,15 @@ pub(super) struct Beginning {
 
 impl Anonymous {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, routes: HashMap::new(), past: Vec::new(), current: None, beginning: None, held: 0 }
+        Self {
+            window,
+            routes: HashMap::new(),
+            producer_name: None,
+            past: Vec::new(),
+            current: None,
+            beginning: None,
+            held: 0,
+        }
     }
 
     /// Forgets where some names lead. Their ports stay for now.
@@ -90,6 +100,8 @@ pub(super) struct Conn {
     pub(super) handshake: Option<Box<Handshake>>,
     /// who it is; without SASL, nobody
     pub(super) guest: Guest,
+    /// its container id
+    pub(super) container: Box<str>,
     /// the space it belongs to and what it may do there, once let in
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
@@ -124,6 +136,7 @@ impl Conn {
             machine,
             handshake: Some(handshake),
             guest,
+            container: Box::default(),
             home: None,
             links: Vec::new(),
             dynamic: Vec::new(),

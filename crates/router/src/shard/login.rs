@@ -84,6 +84,7 @@ impl Shard {
                 let conn = &mut self.fabric.conns[id.key()];
                 conn.home = Some(home);
                 conn.place = place;
+                conn.container = open.container_id.as_str().into();
                 conn.machine.open(self.shared.connection.open());
                 Fact::Opened { container: open.container_id.clone(), space, user: conn.user().map(str::to_owned) }
             }

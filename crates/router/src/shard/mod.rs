@@ -23,6 +23,7 @@ mod placement;
 mod ports;
 mod stored;
 mod terminus;
+mod terms;
 mod window;
 
 use std::collections::VecDeque;

@@ -11,8 +11,9 @@ use crate::core::{AddressKey, Answer, Declared, Digests, Shelf};
 pub enum Shelving {
     /// it is new, or has come back with the log
     Open(Declared, Box<Shelf>),
-    /// it goes by other settings, and by other addresses for dead letters and for what expires
-    Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>),
+    /// it goes by other settings, by other addresses for dead letters and for what expires, and by another property for
+    /// its last values
+    Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>, Option<Box<str>>),
 }
 
 impl Shard {
@@ -21,8 +22,8 @@ impl Shard {
         for shelving in shelvings {
             match shelving {
                 Shelving::Open(declared, shelf) => self.router.shelve(declared, *shelf, &mut self.fabric),
-                Shelving::Change(key, settings, dead_letter, expiry) => {
-                    self.router.reshelve(key, *settings, dead_letter, expiry, &mut self.fabric);
+                Shelving::Change(key, settings, dead_letter, expiry, last_value_key) => {
+                    self.router.reshelve(key, *settings, dead_letter, expiry, last_value_key, &mut self.fabric);
                 }
             }
         }

@@ -1,11 +1,12 @@
-//! Our half of a link (2.6.3): the termini with what is really in force at a direct address, not what was asked
-//! for (3.5.3, 3.5.4).
+//! Our half of a link (2.6.3): the termini with what is really in force, not what was asked for (3.5.3, 3.5.4).
+//! What stored addresses do more is in `terms`.
 
 use enmasse_amqp::connection::AttachReply;
 use enmasse_amqp::types::{
     Attach, Fields, Lifetime, Role, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy,
 };
 
+use super::terms::Terms;
 use crate::core::AddressKind;
 
 /// What a link was given.
@@ -16,6 +17,8 @@ pub(super) struct Terminus<'a> {
     pub(super) kind: Option<AddressKind>,
     /// made for a link of this connection
     pub(super) dynamic: bool,
+    /// what the link asks of a stored address
+    pub(super) terms: Option<&'a Terms>,
 }
 
 impl Terminus<'_> {
@@ -74,6 +77,9 @@ fn hold_source(source: &mut Source, terminus: &Terminus<'_>) {
         source.distribution_mode = Some(Symbol::constant("move"));
     }
     source.capabilities.retain(|asked| terminus.has(asked));
+    if let Some(terms) = terminus.terms {
+        terms.answer(source);
+    }
 }
 
 fn hold_target(target: &mut Target, terminus: &Terminus<'_>) {

@@ -15,6 +15,8 @@ pub struct Storage {
     pub dead_letter: Option<Box<str>>,
     /// address for messages that lived too long
     pub expiry: Option<Box<str>>,
+    /// application property of which only the last message of each value is kept
+    pub last_value_key: Option<Box<str>>,
     /// clients may not send to it
     pub read_only: bool,
 }
@@ -28,6 +30,7 @@ impl Storage {
             on_disk: address.durability != Some(Durability::Memory),
             dead_letter: address.deadletter.as_deref().map(Into::into),
             expiry: address.expiry.as_deref().map(Into::into),
+            last_value_key: address.last_value_key.as_deref().map(Into::into),
             read_only: address.kind == AddressType::Deadletter,
         }
     }

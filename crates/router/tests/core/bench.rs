@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, AddressStats, Arrival, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+    AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole,
+    Router,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -159,32 +160,32 @@ impl Bench {
     }
 
     pub(crate) fn producer(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None, producer_name: None })
     }
 
     pub(crate) fn producer_to(&mut self, name: &str) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: Some(name.into()) })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None })
     }
 
     pub(crate) fn anonymous(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None, producer_name: None })
     }
 
     /// A consumer without credit.
     pub(crate) fn consumer(&mut self) -> PortId {
-        self.attach(HERE, PortRole::Consumer { filter: None })
+        self.attach(HERE, PortRole::Consumer { filter: None, consuming: Consuming::default() })
     }
 
     /// A consumer of another shard, which sends back what it has no room for.
     pub(crate) fn consumer_elsewhere(&mut self, credit: u32) -> PortId {
-        let port = self.attach(ELSEWHERE, PortRole::Consumer { filter: None });
+        let port = self.attach(ELSEWHERE, PortRole::Consumer { filter: None, consuming: Consuming::default() });
         self.credit(port, credit);
         port
     }
 
     pub(crate) fn consumer_of(&mut self, beginning: &'static str) -> PortId {
         let filter = Filter::new(move |name| name.starts_with(beginning));
-        self.attach(HERE, PortRole::Consumer { filter: Some(filter) })
+        self.attach(HERE, PortRole::Consumer { filter: Some(filter), consuming: Consuming::default() })
     }
 
     pub(crate) fn consumer_with(&mut self, credit: u32) -> PortId {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
 };
 use proptest::prelude::*;
 
@@ -333,7 +333,7 @@ impl Model {
         let port = self.port(false);
         let producer = Producer { port, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
         self.world.producers.push(producer);
-        let role = PortRole::Producer { anonymous, name: name.map(Into::into) };
+        let role = PortRole::Producer { anonymous, name: name.map(Into::into), producer_name: None };
         self.router.attach(port, self.declared(), role, &mut self.world);
     }
 
@@ -355,7 +355,12 @@ impl Model {
             last_begun: HashMap::new(),
         });
         let filter = filter.map(|wanted| Filter::new(move |name| name == wanted));
-        self.router.attach(port, self.declared(), PortRole::Consumer { filter }, &mut self.world);
+        self.router.attach(
+            port,
+            self.declared(),
+            PortRole::Consumer { filter, consuming: Consuming::default() },
+            &mut self.world,
+        );
     }
 
     fn producer_leaves(&mut self, at: u8) {

@@ -1,7 +1,7 @@
 //! Links that come and go, and addresses that are deleted.
 
 use enmasse_amqp::types::Outcome;
-use enmasse_router::core::{AddressKey, AddressKind, Declared, PortId, PortRole};
+use enmasse_router::core::{AddressKey, AddressKind, Consuming, Declared, PortId, PortRole};
 
 use crate::bench::{Bench, HERE};
 
@@ -34,7 +34,7 @@ fn the_next_tenant_of_a_slot_is_told_nothing_of_the_last() {
     let next = PortId { generation: producer.generation + 1, ..producer };
     bench.detach(producer);
     bench.rename(next, "next");
-    let (declared, role) = (bench.declared(), PortRole::Producer { anonymous: false, name: None });
+    let (declared, role) = (bench.declared(), PortRole::Producer { anonymous: false, name: None, producer_name: None });
     bench.router.attach(next, declared, role, &mut bench.links);
     bench.hush();
     bench.answer(consumer, "m", &Outcome::Accepted);
@@ -49,7 +49,7 @@ fn the_next_tenant_of_a_slot_is_told_nothing_of_the_last() {
 fn attaching_over_a_port_detaches_it() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let consumer = bench.consumer_with(1);
-    let role = PortRole::Consumer { filter: None };
+    let role = PortRole::Consumer { filter: None, consuming: Consuming::default() };
     let declared = bench.declared();
     bench.router.attach(PortId { generation: consumer.generation + 1, ..consumer }, declared, role, &mut bench.links);
     assert_eq!(bench.stats().consumers, 1);
@@ -78,7 +78,12 @@ fn addresses_do_not_meet() {
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
     let other = bench.port(HERE, "other");
     let declared = Declared { key: AddressKey(2), ..bench.declared() };
-    bench.router.attach(other, declared, PortRole::Consumer { filter: None }, &mut bench.links);
+    bench.router.attach(
+        other,
+        declared,
+        PortRole::Consumer { filter: None, consuming: Consuming::default() },
+        &mut bench.links,
+    );
     bench.router.credit(other, 9, false, &mut bench.links);
     bench.hush();
     for id in 0..5 {

@@ -5,6 +5,7 @@ mod large;
 mod net;
 mod plans;
 mod several;
+mod stored;
 mod termini;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};

@@ -10,7 +10,7 @@ use enmasse_amqp::types::{Body, ReceiverSettleMode, SenderSettleMode};
 use enmasse_router::core::AddressKey;
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
-use enmasse_router::table::Table;
+use enmasse_router::table::{AddressEntry, Table};
 
 /// What a client was told, in order, without what borrows.
 #[derive(Debug, PartialEq)]
@@ -104,6 +104,12 @@ impl Net {
         let table = Table::compile(&plan, &self.table).expect("the plan compiles");
         self.removed = self.table.diff(&table).removed.iter().map(|entry| entry.key).collect();
         self.table = Arc::new(table);
+    }
+
+    /// A declared address of the open space.
+    pub(crate) fn entry(&self, name: &str) -> Arc<AddressEntry> {
+        let space = self.table.spaces().next().expect("a space");
+        Arc::clone(space.resolve(name).expect("an address"))
     }
 
     pub(crate) fn take_over(&mut self, shard: usize) {

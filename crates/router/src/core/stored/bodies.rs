@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use enmasse_journal::log::Recent;
-use enmasse_journal::queue::{Item, Place};
+use enmasse_journal::queue::Place;
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 32 << 20;
 /// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of its own.
 const CHUNK_BYTES: usize = 128 << 10;
+/// Bytes of bodies from the disk, from when they are asked for until they are needed no more: beyond, an address, or a
+/// consumer that looks before it takes, has one message read at a time.
+const FETCHED_BYTES: u64 = 32 << 20;
 /// Emptied chunks kept for their room.
 const SPARE_CHUNKS: usize = 16;
 
@@ -16,14 +19,25 @@ const SPARE_CHUNKS: usize = 16;
 #[derive(Debug)]
 pub(in crate::core) struct Bodies {
     pub(super) recent: Recent,
-    /// read back from the disk; `None` while that is under way
-    fetched: HashMap<Place, Option<Vec<u8>>>,
+    /// read back from the disk
+    fetched: HashMap<Place, Fetched>,
+    /// bytes of those, counted from when they are asked for
+    fetched_bytes: u64,
     /// to be read
     pub(super) wanted: Vec<Place>,
     chunks: Vec<Chunk>,
     filling: Option<u32>,
     free: Vec<u32>,
     spares: Vec<Vec<u8>>,
+}
+
+/// A body from the disk.
+#[derive(Debug, Default)]
+struct Fetched {
+    /// how many have asked for it and need it still
+    users: u32,
+    /// `None` while it is being read
+    body: Option<Vec<u8>>,
 }
 
 /// Memory for some messages: it goes when all of them have.
@@ -38,6 +52,7 @@ impl Default for Bodies {
         Self {
             recent: Recent::new(RECENT_BYTES),
             fetched: HashMap::new(),
+            fetched_bytes: 0,
             wanted: Vec::new(),
             chunks: Vec::new(),
             filling: None,
@@ -111,28 +126,54 @@ impl Bodies {
             return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
         }
         let recent = self.recent.body(place);
-        recent.or_else(|| self.fetched.get(&place).and_then(Option::as_deref))
+        recent.or_else(|| self.fetched.get(&place).and_then(|fetched| fetched.body.as_deref()))
     }
 
-    /// Asks for the body of a message on disk.
-    pub(super) fn fetch(&mut self, item: &Item) {
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.fetched.entry(item.place) {
-            entry.insert(None);
-            self.wanted.push(item.place);
+    /// Asks for the body of a message on disk, until [`Bodies::unfetch`] is said as often.
+    pub(super) fn fetch(&mut self, place: Place) {
+        let fetched = self.fetched.entry(place).or_default();
+        fetched.users += 1;
+        if fetched.users == 1 {
+            self.fetched_bytes += u64::from(place.len);
+            self.wanted.push(place);
         }
     }
 
     /// A body that was asked for has come.
     pub(super) fn fetched(&mut self, place: Place, body: Vec<u8>) {
-        if let Some(entry) = self.fetched.get_mut(&place) {
-            *entry = Some(body);
+        if let Some(fetched) = self.fetched.get_mut(&place) {
+            fetched.body = Some(body);
         }
     }
 
-    /// Nobody waits for that body any more.
+    /// Whether a body was asked for and has not come.
+    pub(super) fn is_pending(&self, place: Place) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.body.is_none())
+    }
+
+    /// As much was asked for as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.fetched_bytes >= FETCHED_BYTES
+    }
+
+    pub(super) fn fetched_bytes(&self) -> u64 {
+        self.fetched_bytes
+    }
+
+    /// One less waits for that body.
     pub(super) fn unfetch(&mut self, place: Place) {
-        if !self.fetched.is_empty() {
-            self.fetched.remove(&place);
+        let Some(fetched) = self.fetched.get_mut(&place) else { return };
+        fetched.users -= 1;
+        if fetched.users == 0 {
+            self.forget(place);
+        }
+    }
+
+    /// Its message has gone: another may lie there one day, and is not to be taken for it.
+    #[inline]
+    pub(super) fn forget(&mut self, place: Place) {
+        if !self.fetched.is_empty() && self.fetched.remove(&place).is_some() {
+            self.fetched_bytes -= u64::from(place.len);
         }
     }
 }

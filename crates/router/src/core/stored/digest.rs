@@ -3,6 +3,7 @@
 
 use std::hash::Hasher as _;
 
+use enmasse_amqp::codec::scan::{self, Elements, Scalar};
 use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128 as _, SipHasher24 as SipHasher128};
 
@@ -35,5 +36,41 @@ impl Digests {
         let mut hasher = SipHasher128::new_with_key(&self.0);
         hasher.write(bytes);
         hasher.finish128().into()
+    }
+
+    /// A digest of the value of an application property (3.2.5). Equal values have the same, however they are encoded;
+    /// those of unlike types do not. `None`: it is absent, null or broken.
+    pub(super) fn property(&self, message: &[u8], name: &str) -> Option<u128> {
+        let mut properties = Elements::of_map(scan::head(message).ok()?.application_properties?).ok()?;
+        while properties.left() > 0 {
+            if properties.key().ok()? == name.as_bytes() {
+                return self.scalar(properties.scalar().ok()?);
+            }
+            properties.skip().ok()?;
+        }
+        None
+    }
+
+    fn scalar(&self, scalar: Scalar<'_>) -> Option<u128> {
+        let (kind, number, bytes): (u8, u64, &[u8]) = match scalar {
+            // The standard lets only simple types in (3.2.5).
+            Scalar::Null | Scalar::Compound => return None,
+            Scalar::Bool(value) => (0, value.into(), &[]),
+            // 5 is 5, whether its sender's language has a sign for it or not.
+            Scalar::Unsigned(value) => (1, value, &[]),
+            Scalar::Signed(value) => (if value < 0 { 2 } else { 1 }, value.cast_unsigned(), &[]),
+            Scalar::Float(value) => (3, value.to_bits(), &[]),
+            Scalar::Decimal(bytes) => (4, 0, bytes),
+            Scalar::Char(value) => (5, value.into(), &[]),
+            Scalar::Timestamp(value) => (6, value.cast_unsigned(), &[]),
+            Scalar::Uuid(bytes) => (7, 0, bytes),
+            Scalar::Binary(bytes) => (8, 0, bytes),
+            Scalar::Text(text) | Scalar::Symbol(text) => (9, 0, text.as_bytes()),
+        };
+        let mut hasher = SipHasher128::new_with_key(&self.0);
+        hasher.write_u8(kind);
+        hasher.write_u64(number);
+        hasher.write(bytes);
+        Some(hasher.finish128().into())
     }
 }

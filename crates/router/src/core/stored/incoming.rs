@@ -143,8 +143,13 @@ impl Router {
             let what = error.to_string();
             Error::new(error.condition, what)
         })?;
-        let producer = self.producers[from].producer_name.as_deref();
-        Ok(self.head_of_envelope(&envelope, body.len(), producer))
+        let producer = &self.producers[from];
+        let mut head = self.head_of_envelope(&envelope, body.len(), producer.producer_name.as_deref());
+        let stored = self.addresses[producer.address].stored.as_ref();
+        if let Some(property) = stored.and_then(|stored| stored.shelf.last_value_key.as_deref()) {
+            head.key = self.digests.property(body, property);
+        }
+        Ok(head)
     }
 
     pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {

@@ -257,7 +257,9 @@ impl Router {
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             stored.changed.remove(&seq.0);
-            stored.shelf.queue.left(seq);
+            if let Some(item) = stored.shelf.queue.left(seq) {
+                self.bodies.forget(item.place);
+            }
         }
         let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
             // Deleted in the meantime, and with it what it had; its producers' links were closed.
@@ -315,7 +317,9 @@ impl Router {
         }
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.awaiting) {
-            if self.addresses.get(key).is_some() {
+            let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());
+            if let Some(stored) = stored {
+                stored.awaits = false;
                 self.tend(key, links);
             }
         }

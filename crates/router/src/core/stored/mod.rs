@@ -10,6 +10,7 @@ mod compact;
 mod digest;
 mod incoming;
 mod journal;
+mod looking;
 mod outgoing;
 mod restore;
 mod settling;
@@ -20,7 +21,7 @@ use enmasse_amqp::types::{Error, Fields, condition};
 use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
 
 use super::arena::Key;
-use super::{AddressKey, Declared, Links, PortId, Router};
+use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
 
 pub(super) use bodies::Bodies;
 pub use digest::Digests;
@@ -28,6 +29,7 @@ pub(super) use incoming::Assembly;
 use incoming::Echo;
 pub use journal::Answer;
 pub(super) use journal::Journal;
+pub(super) use looking::Looking;
 pub use restore::Shelf;
 pub(super) use settling::Diverting;
 
@@ -42,6 +44,12 @@ pub(super) struct Stored {
     changed: HashMap<u64, Fields>,
     /// duplicates that wait for their originals, by the original's number
     echoes: HashMap<u64, Vec<Echo>>,
+    /// it is on the list of those that wait for bodies
+    awaits: bool,
+    /// counts choices of consumers
+    turn: u32,
+    /// consumers whose drain is not done
+    draining: Vec<Key>,
     /// the earliest time that the router is to look after the queue
     armed_ms: Option<u64>,
     /// producers are told that there is room
@@ -53,6 +61,8 @@ pub(super) struct Stored {
 struct Fetching {
     to: Key,
     item: Item,
+    /// its body was asked for
+    asked: bool,
 }
 
 impl Stored {
@@ -63,6 +73,9 @@ impl Stored {
             fetching_bytes: 0,
             changed: HashMap::new(),
             echoes: HashMap::new(),
+            awaits: false,
+            turn: 0,
+            draining: Vec::new(),
             armed_ms: None,
             open: true,
         }
@@ -71,8 +84,27 @@ impl Stored {
 
 impl Stored {
     /// A consumer attaches, unless the queue refuses it.
-    pub(super) fn attach(&mut self, key: Key) -> Result<ConsumerId, Refused> {
-        self.shelf.queue.attach(&Consume { key: key.pack(), ..Consume::default() })
+    pub(super) fn attach(&mut self, key: Key, consuming: &Consuming) -> Result<ConsumerId, Refused> {
+        self.shelf.queue.attach(&Consume {
+            key: key.pack(),
+            name: consuming.name,
+            priority: consuming.priority,
+            selects: consuming.selector.is_some(),
+            browses: consuming.browses,
+            exclusive: consuming.exclusive,
+        })
+    }
+
+    /// Whether there may be something for a consumer that was not handed out yet.
+    pub(super) fn has_for(&self, id: ConsumerId) -> bool {
+        self.shelf.queue.has_for(id)
+    }
+
+    /// A drain cannot be answered before what is under way has come.
+    pub(super) fn drain_later(&mut self, key: Key) {
+        if !self.draining.contains(&key) {
+            self.draining.push(key);
+        }
     }
 }
 
@@ -103,12 +135,14 @@ impl Router {
         settings: Settings,
         dead_letter: Option<AddressKey>,
         expiry: Option<AddressKey>,
+        last_value_key: Option<Box<str>>,
         links: &mut impl Links,
     ) {
         let Some(key) = self.by_key.get(&key).copied() else { return };
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
         stored.shelf.queue.reconfigure(settings);
         (stored.shelf.dead_letter, stored.shelf.expiry) = (dead_letter, expiry);
+        stored.shelf.last_value_key = last_value_key;
         self.tend(key, links);
     }
 
@@ -121,6 +155,18 @@ impl Router {
     /// The key of digests: the same as before the restart.
     pub fn set_digests(&mut self, digests: Digests) {
         self.digests = digests;
+    }
+
+    /// Stands for a link wherever it attaches again: its name and its container's.
+    #[must_use]
+    pub fn link_digest(&self, container: &str, name: &str) -> u64 {
+        self.digests.short(&[container.as_bytes(), &[0xFF], name.as_bytes()].concat())
+    }
+
+    /// Bytes of bodies that were read from the disk, or asked for, and are needed still.
+    #[must_use]
+    pub fn fetched_bytes(&self) -> u64 {
+        self.bodies.fetched_bytes()
     }
 
     /// The time of day, in milliseconds since 1970; what runs backwards is passed over.
@@ -164,8 +210,27 @@ impl Router {
         self.do_effects(key, links);
         self.hand_out_stored(key, links);
         self.do_effects(key, links);
+        self.finish_drains(key, links);
         self.tell_room(key, links);
         self.arm(key);
+    }
+
+    fn finish_drains(&mut self, key: Key, links: &mut impl Links) {
+        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        for consumer in std::mem::take(&mut stored.draining) {
+            if self.consumers.get(consumer).is_some() {
+                self.finish_drain(consumer, links);
+            }
+        }
+    }
+
+    /// The address waits for bodies from the disk.
+    pub(super) fn await_bodies(&mut self, key: Key) {
+        if let Some(stored) = self.addresses[key].stored.as_mut()
+            && !std::mem::replace(&mut stored.awaits, true)
+        {
+            self.awaiting.push(key);
+        }
     }
 
     fn do_effects(&mut self, key: Key, links: &mut impl Links) {
@@ -199,7 +264,10 @@ impl Router {
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
         stored.changed.remove(&item.seq.0);
         match stored.shelf.log {
-            Some(log) => self.journal.remove(log, item),
+            Some(log) => {
+                self.bodies.forget(item.place);
+                self.journal.remove(log, item);
+            }
             None => self.bodies.free(item.place),
         }
     }
@@ -260,6 +328,9 @@ impl Router {
         let Some(stored) = address.stored.take() else { return };
         if let Some(armed) = stored.armed_ms {
             self.timers.remove(&(armed, address.declared.key));
+        }
+        for Fetching { item, .. } in stored.fetching.iter().filter(|fetching| fetching.asked) {
+            self.bodies.unfetch(item.place);
         }
         match stored.shelf.log {
             Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),

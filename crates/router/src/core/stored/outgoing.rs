@@ -1,13 +1,14 @@
 //! Messages going out, in the order of the queue, to consumers with room.
 
-use enmasse_amqp::codec::envelope::{Changes, put_changed};
-use enmasse_journal::queue::{ConsumerId, Item, Next, Verdict};
+use enmasse_amqp::codec::envelope::put_changed;
+use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
 use super::super::arena::Key;
 use super::super::flow::Part;
 use super::super::message::Owed;
 use super::super::{Links, Router};
 use super::Fetching;
+use super::looking::changes;
 
 /// Bytes of messages of one address that may be on their way from the disk to consumers.
 const FETCH_BYTES: u64 = 1 << 20;
@@ -31,66 +32,67 @@ impl Router {
     /// Hands out what waits while anyone has room.
     pub(super) fn hand_out_stored(&mut self, at: Key, links: &mut impl Links) {
         self.hand_fetched(at, links);
-        let now_ms = self.now_ms;
-        loop {
-            let Some(id) = self.choose(at) else { return };
-            let address = &mut self.addresses[at];
-            let Some(stored) = address.stored.as_mut() else { return };
-            if stored.fetching_bytes >= FETCH_BYTES || stored.fetching.len() >= FETCH_MESSAGES {
-                return;
-            }
-            let Some(to) = stored.shelf.queue.key_of(id).map(Key::unpack) else { return };
-            match stored.shelf.queue.next(now_ms, id, |_| Verdict::Yes) {
+        while self.may_fetch(at) {
+            let Some((id, to)) = self.choose(at) else { return self.await_looking(at) };
+            match self.next_for(at, id, to) {
                 Next::Message(item) => self.bring(at, to, item, links),
-                Next::Unread(item) => {
-                    self.bodies.fetch(&item);
-                    self.awaiting.push(at);
-                    return;
-                }
-                Next::Nothing => {}
-                Next::Later => {
-                    self.later.push(at);
-                    return;
-                }
+                Next::Unread(item) => self.look_ahead(at, to, &item),
+                Next::Nothing => self.stop_looking(to),
+                Next::Later => self.rest(at, to),
             }
         }
     }
 
-    /// Of those the queue names, the consumer that holds the fewest deliveries.
-    fn choose(&mut self, at: Key) -> Option<ConsumerId> {
-        let stored = self.addresses[at].stored.as_ref()?;
-        let candidates = stored.shelf.queue.candidates();
-        if let Some(own) = candidates.own.first() {
-            return Some(*own);
-        }
-        let common = candidates.common;
-        let outstanding = |id: ConsumerId| {
-            let key = stored.shelf.queue.key_of(id).map(Key::unpack);
-            key.and_then(|key| self.consumers.get(key)).map_or(u32::MAX, |consumer| consumer.outstanding)
+    /// Whether one more body of this address may be read: within its bound, and within that of the shard unless
+    /// nothing of the address is under way.
+    fn may_fetch(&self, at: Key) -> bool {
+        let Some(stored) = self.addresses[at].stored.as_ref() else { return false };
+        let within = stored.fetching_bytes < FETCH_BYTES && stored.fetching.len() < FETCH_MESSAGES;
+        stored.fetching.is_empty() || within && !self.bodies.is_full()
+    }
+
+    /// Whose turn it is of those the queue names. Those that may find something of their own take turns with the
+    /// others, of whom it is the one that holds the fewest deliveries.
+    fn choose(&mut self, at: Key) -> Option<(ConsumerId, Key)> {
+        let stored = self.addresses[at].stored.as_mut()?;
+        stored.turn = stored.turn.wrapping_add(1);
+        let turn = stored.turn;
+        let count = stored.shelf.queue.candidates().common.len();
+        let chance = if count > SCAN_MAX { [self.random.below(count), self.random.below(count)] } else { [0, 0] };
+        let queue = &self.addresses[at].stored.as_ref()?.shelf.queue;
+        let Candidates { common, own } = queue.candidates();
+        let free = |id: &ConsumerId| {
+            let to = queue.key_of(*id).map(Key::unpack).filter(|to| !self.rests(*to))?;
+            Some((*id, to))
         };
-        match common {
-            [] | [_] => common.first().copied(),
-            _ if common.len() <= SCAN_MAX => common.iter().copied().min_by_key(|id| outstanding(*id)),
-            _ => {
-                let one = common[self.random.below(common.len())];
-                let other = common[self.random.below(common.len())];
-                Some(if outstanding(other) < outstanding(one) { other } else { one })
+        let fewest = |(_, to): &(ConsumerId, Key)| self.consumers[*to].outstanding;
+        let of_own = || {
+            let (before, after) = own.split_at(turn as usize / 2 % own.len().max(1));
+            after.iter().chain(before).find_map(free)
+        };
+        let of_common = || {
+            if count <= SCAN_MAX {
+                return common.iter().filter_map(free).min_by_key(fewest);
             }
-        }
+            let two = chance.iter().filter_map(|at| free(&common[*at]));
+            two.min_by_key(fewest).or_else(|| common.iter().find_map(free))
+        };
+        if turn & 1 == 0 { of_own().or_else(of_common) } else { of_common().or_else(of_own) }
     }
 
     /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.
     fn bring(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let on_disk = stored.shelf.log.is_some();
-        if stored.fetching.is_empty() && self.bodies.get(item.place, on_disk).is_some() {
+        let here = self.bodies.get(item.place, on_disk).is_some();
+        if here && stored.fetching.is_empty() {
             return self.hand_item(at, to, &item, links);
         }
-        stored.fetching.push_back(Fetching { to, item });
+        stored.fetching.push_back(Fetching { to, item, asked: !here });
         stored.fetching_bytes += u64::from(item.size_bytes);
-        if self.bodies.get(item.place, on_disk).is_none() {
-            self.bodies.fetch(&item);
-            self.awaiting.push(at);
+        if !here {
+            self.bodies.fetch(item.place);
+            self.await_bodies(at);
         }
         let Some(consumer) = self.consumers.get_mut(to) else { return };
         consumer.fetching += 1;
@@ -112,33 +114,38 @@ impl Router {
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             let on_disk = stored.shelf.log.is_some();
-            let Some(Fetching { to, item }) = stored.fetching.front().copied() else { return };
+            let Some(Fetching { to, item, asked }) = stored.fetching.front_mut() else { return };
             if self.bodies.get(item.place, on_disk).is_none() {
-                // It may have left the recent part of the log since it was asked for nowhere.
-                self.bodies.fetch(&item);
-                self.awaiting.push(at);
-                return;
+                if !self.bodies.is_pending(item.place) {
+                    // It has left the recent part of the log since it was found there.
+                    self.bodies.fetch(item.place);
+                    *asked = true;
+                }
+                return self.await_bodies(at);
             }
+            let (to, item, asked) = (*to, *item, *asked);
             stored.fetching.pop_front();
             stored.fetching_bytes -= u64::from(item.size_bytes);
-            let has_room = match self.consumers.get_mut(to) {
-                Some(consumer) => {
-                    consumer.fetching -= 1;
-                    consumer.has_room()
-                }
-                None => false,
-            };
+            let has_room = self.consumers.get_mut(to).is_some_and(|consumer| {
+                consumer.fetching -= 1;
+                consumer.has_room()
+            });
             if has_room {
                 self.hand_item(at, to, &item, links);
             } else {
-                self.return_item(at, &item);
+                self.return_item(at, to, &item);
             }
-            self.bodies.unfetch(item.place);
+            if asked {
+                self.bodies.unfetch(item.place);
+            }
         }
     }
 
     /// A message that never left the node waits again.
-    fn return_item(&mut self, at: Key, item: &Item) {
+    fn return_item(&mut self, at: Key, to: Key, item: &Item) {
+        if self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses) {
+            return self.show_again(at, Some(to), item.seq);
+        }
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
@@ -147,34 +154,32 @@ impl Router {
 
     fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
-        let (on_disk, changes) = (stored.shelf.log.is_some(), stored.changed.get(&item.seq.0));
-        let now_ms = self.now_ms;
+        let (on_disk, changed) = (stored.shelf.log.is_some(), stored.changed.get(&item.seq.0));
+        let browses = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
         let mut scratch = std::mem::take(&mut self.scratch);
         let bodies = std::mem::take(&mut self.bodies);
         let body = bodies.get(item.place, on_disk).unwrap_or_default();
-        let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
-        let payload = if item.failures > 0 || changes.is_some() || left.is_some() {
+        let payload = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
             scratch.clear();
-            let delivery_count = u32::from(item.failures);
-            put_changed(&mut scratch, body, &Changes { delivery_count, ttl_ms: left, annotations: changes });
+            put_changed(&mut scratch, body, &changes(item, changed, self.now_ms));
             &scratch[..]
         } else {
             body
         };
         let damaged = payload.is_empty();
-        let handed = !damaged && {
-            let owed = Owed::Queue(item.seq);
-            self.hand(to, owed, Part::whole(payload), links).is_ok()
-        };
+        // What a browser is shown nobody holds for it: it may have gone in the meantime, and something else lies there.
+        let gone = (damaged || browses) && stored.shelf.queue.get(item.seq).map(|item| item.place) != Some(item.place);
+        let owed = if browses { Owed::Browsed(item.seq) } else { Owed::Queue(item.seq) };
+        let handed = !damaged && !gone && self.hand(to, owed, Part::whole(payload), links).is_ok();
         self.bodies = bodies;
         self.scratch = scratch;
-        if damaged {
-            return self.discard_damaged(at, item);
+        match (gone, damaged, handed) {
+            (false, true, _) if !browses => return self.discard_damaged(at, item),
+            (false, false, false) | (true, ..) => self.return_item(at, to, item),
+            _ => {}
         }
-        if !handed {
-            self.return_item(at, item);
-        }
-        if !handed || !self.consumers.get(to).is_some_and(|consumer| consumer.has_room()) {
+        let full = !self.consumers.get(to).is_some_and(|consumer| consumer.has_room());
+        if full || !handed && !gone && !damaged {
             self.tire(at, to);
         }
     }

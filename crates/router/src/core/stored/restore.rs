@@ -24,6 +24,8 @@ pub struct Shelf {
     pub(super) dead_letter: Option<AddressKey>,
     /// where messages go whose time to live ended
     pub(super) expiry: Option<AddressKey>,
+    /// application property whose value is the key of a last-value queue
+    pub(super) last_value_key: Option<Box<str>>,
     /// what the restart made of messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
@@ -35,7 +37,16 @@ impl Shelf {
     #[must_use]
     pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
         let queue = Queue::new(settings, Seq(0));
-        Self { name, queue, log, dead_letter: None, expiry: None, effects: Vec::new(), damaged: Vec::new() }
+        Self {
+            name,
+            queue,
+            log,
+            dead_letter: None,
+            expiry: None,
+            last_value_key: None,
+            effects: Vec::new(),
+            damaged: Vec::new(),
+        }
     }
 
     /// The address as the log knows it.
@@ -61,6 +72,13 @@ impl Shelf {
             shelf.queue = queue;
         }
         shelf
+    }
+
+    /// With the application property of which only the last message of each value is kept.
+    #[must_use]
+    pub fn with_last_value_key(mut self, property: Option<Box<str>>) -> Self {
+        self.last_value_key = property;
+        self
     }
 
     /// With addresses for messages that may not stay.

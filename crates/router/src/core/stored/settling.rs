@@ -16,8 +16,14 @@ const ORIGIN: &str = "x-opt-dead-letter-origin";
 const TIME: &str = "x-opt-dead-letter-time";
 const COUNT: &str = "x-opt-dead-letter-count";
 
-/// A message for another address whose body is on its way from the disk.
-pub(in crate::core) type Diverting = (Key, Item, Target, Cause);
+/// A message for another address whose body is on disk.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Diverting {
+    at: Key,
+    item: Item,
+    to: Target,
+    cause: Cause,
+}
 
 impl Router {
     /// A consumer has said what becomes of a message of a queue.
@@ -62,21 +68,35 @@ impl Router {
             return self.drop_diverted(at, item);
         };
         if self.bodies.get(item.place, on_disk).is_none() {
-            self.bodies.fetch(&item);
-            self.diverting.push((at, item, to, cause));
-            return;
+            self.to_divert.push_back(Diverting { at, item, to, cause });
+            return self.fetch_diverting();
         }
         self.store_diverted(at, item, target, cause, links);
-        self.bodies.unfetch(item.place);
+    }
+
+    /// Asks for bodies of messages for other addresses: as many as may be, and one in any case.
+    fn fetch_diverting(&mut self) {
+        while self.diverting.is_empty() || !self.bodies.is_full() {
+            let Some(diverting) = self.to_divert.pop_front() else { return };
+            self.bodies.fetch(diverting.item.place);
+            self.diverting.push(diverting);
+        }
     }
 
     /// Those whose bodies have come meanwhile.
     pub(in crate::core) fn divert_fetched(&mut self, links: &mut impl Links) {
-        for (at, item, to, cause) in std::mem::take(&mut self.diverting) {
+        for diverting in std::mem::take(&mut self.diverting) {
+            let Diverting { at, item, to, cause } = diverting;
+            if self.bodies.is_pending(item.place) {
+                self.diverting.push(diverting);
+                continue;
+            }
             if self.addresses.get(at).is_some() {
                 self.divert(at, item, to, cause, links);
             }
+            self.bodies.unfetch(item.place);
         }
+        self.fetch_diverting();
     }
 
     fn drop_diverted(&mut self, at: Key, item: Item) {

@@ -1,6 +1,7 @@
 //! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers get, what is left
 //! after a restart.
 
+mod consuming;
 mod life;
 mod sending;
 
@@ -10,13 +11,15 @@ use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
-use enmasse_journal::queue::Settings;
+use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Arrival, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
 };
 
 const QUEUE: AddressKey = AddressKey(1);
 const DEAD: AddressKey = AddressKey(2);
+/// The application property of last-value queues here.
+const KEY: &str = "key";
 
 /// What the links were told.
 #[derive(Default)]
@@ -25,11 +28,13 @@ struct Told {
     settled: Vec<(u32, Outcome)>,
     open: Option<bool>,
     closed: usize,
+    drained: usize,
     full: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Got {
+    port: PortId,
     token: u64,
     message: Message,
 }
@@ -49,12 +54,12 @@ impl Got {
 }
 
 impl Links for Told {
-    fn transfer(&mut self, _: PortId, delivery: &Delivery<'_>) -> bool {
+    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
         if self.full {
             return false;
         }
         let message = decode_message(delivery.payload).expect("a message");
-        self.got.push(Got { token: delivery.token.expect("an unsettled delivery"), message });
+        self.got.push(Got { port, token: delivery.token.expect("an unsettled delivery"), message });
         true
     }
 
@@ -67,7 +72,9 @@ impl Links for Told {
         self.open = Some(open);
     }
     fn hold(&mut self, _: PortId, _: bool) {}
-    fn drained(&mut self, _: PortId) {}
+    fn drained(&mut self, _: PortId) {
+        self.drained += 1;
+    }
     fn halted(&mut self, _: PortId) {}
     fn close(&mut self, _: PortId, _: &Error) {
         self.closed += 1;
@@ -83,6 +90,8 @@ struct House {
     settings: Settings,
     ports: u32,
     sent: u32,
+    /// most bodies that were asked for at once
+    most_wanted: usize,
     now_ms: u64,
 }
 
@@ -97,7 +106,8 @@ impl House {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let (router, told) = (Router::new(0, 42), Told::default());
-        let mut house = Self { router, told, disk, log, settings, ports: 1, sent: 0, now_ms: 1_000_000 };
+        let mut house =
+            Self { router, told, disk, log, settings, ports: 1, sent: 0, most_wanted: 0, now_ms: 1_000_000 };
         house.router.set_time(house.now_ms);
         house.open(&recovered);
         house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
@@ -120,6 +130,7 @@ impl House {
             )
         };
         let orders = shelf(1, "orders", self.settings.clone()).with_targets(Some(DEAD), None);
+        let orders = orders.with_last_value_key(self.settings.last_value.then(|| KEY.into()));
         self.router.shelve(declared(DEAD), shelf(2, "dead", Settings::default()), &mut self.told);
         self.router.shelve(declared(QUEUE), orders, &mut self.told);
     }
@@ -130,9 +141,13 @@ impl House {
     }
 
     fn consumer(&mut self, address: AddressKey, credit: u32) -> PortId {
+        self.consumer_that(address, credit, Consuming::default())
+    }
+
+    fn consumer_that(&mut self, address: AddressKey, credit: u32, consuming: Consuming) -> PortId {
         let port = PortId { shard: 0, generation: 0, index: self.ports };
         self.ports += 1;
-        self.router.attach(port, declared(address), PortRole::Consumer { filter: None }, &mut self.told);
+        self.router.attach(port, declared(address), PortRole::Consumer { filter: None, consuming }, &mut self.told);
         self.router.credit(port, credit, false, &mut self.told);
         port
     }
@@ -142,6 +157,10 @@ impl House {
     }
 
     fn send_message(&mut self, message: &Message) -> u32 {
+        self.send_from(PRODUCER, message)
+    }
+
+    fn send_from(&mut self, port: PortId, message: &Message) -> u32 {
         let mut payload = Vec::new();
         encode_message(&mut payload, message);
         let id = self.sent;
@@ -155,7 +174,7 @@ impl House {
             aborted: false,
             payload: &payload,
         };
-        self.router.deliver(PRODUCER, arrival, &mut self.told);
+        self.router.deliver(port, arrival, &mut self.told);
         id
     }
 
@@ -171,6 +190,7 @@ impl House {
             }
             let wanted = self.router.take_wanted();
             idle &= wanted.is_empty();
+            self.most_wanted = self.most_wanted.max(wanted.len());
             let reader = self.log.reader();
             let read = wanted.into_iter().map(|place| {
                 let mut buffer = Vec::new();
@@ -209,7 +229,11 @@ fn declared(key: AddressKey) -> Declared {
 }
 
 fn producer() -> PortRole {
-    PortRole::Producer { anonymous: false, name: None }
+    PortRole::Producer { anonymous: false, name: None, producer_name: None }
+}
+
+fn ttl(maximum_ms: u64) -> Ttl {
+    Ttl { minimum_ms: None, maximum_ms: Some(maximum_ms) }
 }
 
 fn failed() -> Outcome {

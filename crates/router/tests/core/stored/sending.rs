@@ -1,9 +1,10 @@
 //! What producers send twice, number, or send in parts.
 
-use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, condition};
+use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
 use enmasse_journal::queue::{Duplicates, Settings};
+use enmasse_router::core::{PortId, PortRole};
 
-use super::{House, QUEUE};
+use super::{House, KEY, QUEUE, declared};
 
 fn with_id(text: &str) -> Message {
     let properties = Properties { message_id: Some(MessageId::String(text.into())), ..Properties::default() };
@@ -55,4 +56,65 @@ fn an_address_may_be_deleted_while_the_log_writes_for_it() {
     house.router.retire(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
     house.pump();
     assert_eq!((house.told.closed, house.told.settled.len()), (1, 0));
+}
+
+fn numbered(house: &mut House, name: &str) -> PortId {
+    let port = PortId { shard: 0, generation: 0, index: 900 };
+    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some(name.into()) };
+    house.router.attach(port, declared(QUEUE), role, &mut house.told);
+    port
+}
+
+fn number(number: u64) -> Message {
+    let message_annotations = vec![(Symbol::from("x-opt-producer-sequence"), Value::Ulong(number))];
+    Message { message_annotations, body: Body::Data(vec![number.to_string().into_bytes()]), ..Message::default() }
+}
+
+#[test]
+fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
+    let mut house = House::new(Settings::default());
+    let port = numbered(&mut house, "p");
+    for n in [1, 2, 2, 5, 3] {
+        house.send_from(port, &number(n));
+    }
+    house.pump();
+    assert_eq!(house.told.settled.len(), 5);
+    assert!(house.told.settled.iter().all(|(_, outcome)| *outcome == Outcome::Accepted));
+    let mut house = house.restarted();
+    let port = numbered(&mut house, "p");
+    for n in [5, 6] {
+        house.send_from(port, &number(n));
+    }
+    house.pump();
+    let port = numbered(&mut house, "another");
+    house.send_from(port, &number(1));
+    house.pump();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["1", "2", "5", "6", "1"]);
+}
+
+fn keyed(key: Value, text: &str) -> Message {
+    let application_properties = vec![("other".to_owned(), Value::Uint(1)), (KEY.to_owned(), key)];
+    Message { application_properties, body: Body::Data(vec![text.into()]), ..Message::default() }
+}
+
+#[test]
+fn of_each_value_of_its_key_a_last_value_queue_keeps_the_last() {
+    let mut house = House::new(Settings { last_value: true, ..Settings::default() });
+    let text = |text: &str| Value::String(text.to_owned());
+    house.send_message(&keyed(text("a"), "a1"));
+    house.send_message(&keyed(Value::Int(7), "seven"));
+    house.send("without");
+    house.send_message(&keyed(text("b"), "b1"));
+    house.send_message(&keyed(text("a"), "a2"));
+    house.pump();
+    let mut house = house.restarted();
+    house.send_message(&keyed(text("b"), "b2"));
+    house.send_message(&keyed(Value::Ulong(7), "eight less one"));
+    house.send("without, too");
+    house.pump();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["without", "a2", "b2", "eight less one", "without, too"]);
 }

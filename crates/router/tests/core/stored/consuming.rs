@@ -1,0 +1,254 @@
+//! How consumers consume: selectors, browsers, priorities, exclusive ones, and those a message is kept from.
+
+use std::sync::Arc;
+
+use enmasse_amqp::selector::{Dialect, Selector};
+use enmasse_amqp::types::{Body, Message, Modified, Outcome, Symbol, Value};
+use enmasse_journal::queue::Settings;
+use enmasse_router::core::{Consuming, PortId};
+
+use super::{DEAD, House, QUEUE, failed};
+
+fn selecting(text: &str) -> Consuming {
+    let selector = Selector::compile(text, Dialect::Jms).expect("a selector");
+    Consuming { selector: selector.map(Arc::new), ..Consuming::default() }
+}
+
+fn browsing() -> Consuming {
+    Consuming { browses: true, ..Consuming::default() }
+}
+
+/// A message of some size whose property `n` is `n`.
+fn message(n: u32, bytes: usize) -> Message {
+    let application_properties =
+        vec![("n".to_owned(), Value::Uint(n)), ("tenth".to_owned(), Value::Bool(n.is_multiple_of(10)))];
+    let text = format!("{n:>bytes$}");
+    Message { application_properties, body: Body::Data(vec![text.into_bytes()]), ..Message::default() }
+}
+
+fn stored(settings: Settings, count: u32, bytes: usize) -> House {
+    let mut house = House::new(settings);
+    for n in 0..count {
+        house.send_message(&message(n, bytes));
+        if n % 100 == 0 {
+            house.pump();
+        }
+    }
+    house.pump();
+    house
+}
+
+fn numbers(house: &mut House) -> Vec<u32> {
+    house.texts().iter().map(|text| text.trim().parse().expect("a number")).collect()
+}
+
+fn numbers_of(house: &mut House, port: PortId) -> Vec<u32> {
+    let got = house.got().into_iter().filter(|got| got.port == port);
+    got.map(|got| got.text().trim().parse().expect("a number")).collect()
+}
+
+#[test]
+fn a_selector_takes_what_it_selects_and_leaves_the_rest_in_order() {
+    let mut house = stored(Settings::default(), 30, 10);
+    house.consumer_that(QUEUE, 100, selecting("tenth"));
+    assert_eq!(numbers(&mut house), [0, 10, 20]);
+    house.send_message(&message(40, 10));
+    house.send_message(&message(41, 10));
+    house.pump();
+    assert_eq!(numbers(&mut house), [40]);
+    house.consumer(QUEUE, 100);
+    let rest: Vec<u32> = (0..30).filter(|n| n % 10 > 0).chain([41]).collect();
+    assert_eq!(numbers(&mut house), rest);
+}
+
+#[test]
+fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
+    let mut house = stored(Settings::default(), 10_000, 500).restarted();
+    house.consumer_that(QUEUE, 10_000, selecting("tenth"));
+    house.pump();
+    assert_eq!(numbers(&mut house), (0..1000).map(|n| n * 10).collect::<Vec<_>>());
+    assert!(house.most_wanted <= 200, "{} at once", house.most_wanted);
+    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept for nobody");
+}
+
+#[test]
+fn others_go_on_while_a_selecting_consumer_waits_for_the_disk() {
+    let mut house = stored(Settings::default(), 1000, 500).restarted();
+    let picky = house.consumer_that(QUEUE, 1000, selecting("n = 999"));
+    let any = house.consumer(QUEUE, 500);
+    house.pump();
+    let got = house.got();
+    let of = |port| got.iter().filter(move |got| got.port == port).map(|got| got.text().trim().to_owned());
+    assert_eq!(of(picky).collect::<Vec<_>>(), ["999"]);
+    assert_eq!(of(any).collect::<Vec<_>>(), (0..500).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn two_selectors_on_disk_share_what_is_theirs() {
+    let mut house = stored(Settings::default(), 1000, 500).restarted();
+    let one = house.consumer_that(QUEUE, 1000, selecting("n < 300"));
+    let other = house.consumer_that(QUEUE, 1000, selecting("n >= 300"));
+    house.pump();
+    let got = house.got();
+    let of =
+        |port| got.iter().filter(move |got| got.port == port).map(|got| got.text().trim().parse().expect("a number"));
+    assert_eq!(of(one).collect::<Vec<u32>>(), (0..300).collect::<Vec<_>>());
+    assert_eq!(of(other).collect::<Vec<u32>>(), (300..1000).collect::<Vec<_>>());
+    assert_eq!(house.router.fetched_bytes(), 0);
+}
+
+#[test]
+fn a_selector_sees_annotations_that_were_changed_and_the_delivery_count() {
+    let mut house = stored(Settings::default(), 1, 10);
+    let first = house.consumer(QUEUE, 1);
+    let got = house.got();
+    let message_annotations = vec![(Symbol::from("JMS_seen"), Value::Uint(1))];
+    let modified = Modified { delivery_failed: true, message_annotations, ..Modified::default() };
+    house.answer(&got[0], &Outcome::Modified(Box::new(modified)));
+    house.router.detach(first, &mut house.told);
+    house.consumer_that(QUEUE, 1, selecting("JMSXDeliveryCount = 1"));
+    assert!(house.got().is_empty());
+    house.consumer_that(QUEUE, 1, selecting("JMSXDeliveryCount = 2"));
+    assert_eq!(house.got().len(), 1);
+}
+
+#[test]
+fn a_drain_is_answered_when_all_on_disk_was_looked_at() {
+    let mut house = stored(Settings::default(), 500, 500).restarted();
+    let port = house.consumer_that(QUEUE, 0, selecting("n = 499"));
+    house.router.credit(port, 10, true, &mut house.told);
+    assert_eq!(house.told.drained, 0);
+    house.pump();
+    assert_eq!((house.told.drained, numbers(&mut house)), (1, vec![499]));
+    house.router.credit(port, 10, true, &mut house.told);
+    assert_eq!(house.told.drained, 2, "nothing is there");
+}
+
+#[test]
+fn a_drained_consumer_gets_nothing_before_it_has_credit_again() {
+    let mut house = House::new(Settings::default());
+    let port = house.consumer(QUEUE, 5);
+    house.router.credit(port, 5, true, &mut house.told);
+    assert_eq!(house.told.drained, 1);
+    house.send_message(&message(1, 1));
+    house.pump();
+    assert!(house.got().is_empty());
+    house.router.credit(port, 5, false, &mut house.told);
+    assert_eq!(numbers(&mut house), [1]);
+}
+
+#[test]
+fn a_browser_sees_all_and_takes_nothing_whatever_it_says() {
+    for restart in [false, true] {
+        let mut house = stored(Settings::default(), 300, 500);
+        if restart {
+            house = house.restarted();
+        }
+        let port = house.consumer_that(QUEUE, 0, browsing());
+        house.router.credit(port, 1000, true, &mut house.told);
+        house.pump();
+        let got = house.got();
+        assert_eq!((got.len(), house.told.drained), (300, 1));
+        for (got, outcome) in got.iter().zip([Outcome::Accepted, Outcome::Released, failed(), Outcome::Rejected(None)])
+        {
+            house.answer(got, &outcome);
+        }
+        house.consumer(QUEUE, 1000);
+        house.pump();
+        assert_eq!(numbers(&mut house), (0..300).collect::<Vec<_>>());
+        assert_eq!(house.router.fetched_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_browser_with_a_selector_sees_what_it_selects() {
+    let mut house = stored(Settings::default(), 30, 10);
+    house.consumer_that(QUEUE, 100, Consuming { browses: true, ..selecting("n > 27") });
+    assert_eq!(numbers(&mut house), [28, 29]);
+}
+
+#[test]
+fn a_browser_that_finds_no_room_is_shown_the_same_again() {
+    let mut house = stored(Settings::default(), 3, 10);
+    house.told.full = true;
+    let port = house.consumer_that(QUEUE, 10, browsing());
+    house.told.full = false;
+    house.router.credit(port, 10, false, &mut house.told);
+    assert_eq!(numbers(&mut house), [0, 1, 2]);
+}
+
+#[test]
+fn what_goes_while_a_browser_waits_for_it_is_not_shown() {
+    let mut house = stored(Settings::default(), 10, 500).restarted();
+    let taker = house.consumer(QUEUE, 10);
+    house.pump();
+    let held = house.got();
+    house.router.detach(taker, &mut house.told);
+    for got in &held {
+        house.router.outcome(got.token, &Outcome::Released, &mut house.told);
+    }
+    let browser = house.consumer_that(QUEUE, 0, browsing());
+    house.router.credit(browser, 100, false, &mut house.told);
+    let taker = house.consumer(QUEUE, 100);
+    house.pump();
+    let got = house.got();
+    assert_eq!(got.iter().filter(|got| got.port == taker).count(), 10);
+    assert!(got.iter().all(|got| !got.text().is_empty()));
+}
+
+#[test]
+fn the_higher_consumer_is_served_first_while_it_has_credit() {
+    let mut house = stored(Settings::default(), 0, 1);
+    let low = house.consumer(QUEUE, 10);
+    let high = house.consumer_that(QUEUE, 3, Consuming { priority: 5, ..Consuming::default() });
+    for n in 0..5 {
+        house.send_message(&message(n, 1));
+    }
+    house.pump();
+    let ports: Vec<PortId> = house.got().iter().map(|got| got.port).collect();
+    assert_eq!(ports, [high, high, high, low, low]);
+}
+
+#[test]
+fn an_exclusive_consumer_is_the_only_one() {
+    let mut house = House::new(Settings::default());
+    let exclusive = Consuming { exclusive: true, ..Consuming::default() };
+    let first = house.consumer_that(QUEUE, 1, exclusive.clone());
+    house.consumer(QUEUE, 1);
+    assert_eq!(house.told.closed, 1);
+    house.router.detach(first, &mut house.told);
+    house.consumer(QUEUE, 1);
+    house.consumer_that(QUEUE, 1, exclusive);
+    assert_eq!(house.told.closed, 2);
+}
+
+#[test]
+fn a_message_that_is_undeliverable_here_is_kept_from_that_name() {
+    let mut house = stored(Settings::default(), 2, 1);
+    let named = |name| Consuming { name, ..Consuming::default() };
+    let mine = house.consumer_that(QUEUE, 1, named(7));
+    let got = house.got();
+    let elsewhere = Modified { undeliverable_here: true, ..Modified::default() };
+    house.answer(&got[0], &Outcome::Modified(Box::new(elsewhere)));
+    house.router.credit(mine, 10, false, &mut house.told);
+    house.router.detach(mine, &mut house.told);
+    assert_eq!(numbers(&mut house), [1], "and not 0");
+    let again = house.consumer_that(QUEUE, 5, named(7));
+    assert!(numbers_of(&mut house, again).is_empty());
+    house.consumer_that(QUEUE, 5, named(8));
+    assert_eq!(numbers(&mut house), [0]);
+}
+
+#[test]
+fn many_that_expire_on_disk_go_to_the_dead_letter_within_bounds() {
+    let settings = Settings { expiry: true, ttl: super::ttl(1000), ..Settings::default() };
+    let mut house = stored(settings, 3000, 500).restarted();
+    house.pass(5000);
+    for _ in 0..100 {
+        house.pass(1000);
+    }
+    house.consumer(DEAD, 5000);
+    house.pump();
+    assert_eq!(house.got().len(), 3000);
+    assert_eq!(house.router.fetched_bytes(), 0);
+}

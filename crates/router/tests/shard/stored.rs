@@ -1,0 +1,128 @@
+//! What links to stored addresses are answered (2.6.3, 3.5.3).
+
+use enmasse_amqp::types::{Attach, Role, Source, Symbol, Target, Value, condition};
+use enmasse_journal::queue::Settings;
+use enmasse_router::core::Shelf;
+use enmasse_router::shard::Shelving;
+
+use crate::net::{Heard, Net, blank};
+use crate::{OPEN_SPACE, pinned};
+
+/// The open space with a queue, which lives on shard 0 in memory.
+fn with_queue(shards: u16) -> Net {
+    let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
+    let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1);
+    let mut net = Net::new(shards, &plan);
+    let entry = net.entry("orders");
+    assert_eq!(entry.home.claim(0), 0);
+    let shelf = Shelf::new("orders".into(), Settings::default(), None);
+    net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
+    net
+}
+
+fn receiver(source: Source) -> Attach {
+    let source = Source { address: Some("orders".to_owned()), ..source };
+    Attach { source: Some(Box::new(source)), ..blank(Role::Receiver, "r".to_owned()) }
+}
+
+fn answer(net: &mut Net, client: usize, attach: Attach) -> Attach {
+    net.attach(client, attach);
+    let answers = net.clients[client].heard.iter().rev().find_map(|heard| match heard {
+        Heard::Attached { attach, .. } => Some((**attach).clone()),
+        _ => None,
+    });
+    answers.expect("an attach")
+}
+
+fn described(name: &str, value: Value) -> Value {
+    Value::Described(Box::new((Value::Symbol(Symbol::from(name)), value)))
+}
+
+fn names(symbols: &[Symbol]) -> Vec<&str> {
+    symbols.iter().map(Symbol::as_str).collect()
+}
+
+#[test]
+fn a_receiver_is_told_what_is_in_force() {
+    let selector = "apache.org:selector-filter:string";
+    let no_local = "apache.org:no-local-filter:list";
+    for shard in [0, 1] {
+        let mut net = with_queue(2);
+        let client = pinned(&mut net, shard);
+        let source = Source {
+            distribution_mode: Some(Symbol::from("copy")),
+            filter: vec![
+                (Symbol::from("jms-selector"), described(selector, Value::String("a = 1".to_owned()))),
+                (Symbol::from("no-local"), described(no_local, Value::List(Vec::new()))),
+            ],
+            outcomes: ["amqp:accepted:list", "amqp:modified:list", "x:y"].map(Symbol::from).to_vec(),
+            ..Source::default()
+        };
+        let source = answer(&mut net, client, receiver(source)).source.expect("a source");
+        assert_eq!(source.distribution_mode, Some(Symbol::from("copy")));
+        assert_eq!(source.filter.len(), 1);
+        assert_eq!(source.filter[0].0.as_str(), "jms-selector");
+        assert_eq!(names(&source.capabilities), ["queue"]);
+        assert_eq!(names(&source.outcomes), ["amqp:accepted:list", "amqp:modified:list"]);
+    }
+}
+
+#[test]
+fn a_plain_receiver_moves_and_may_use_all_outcomes() {
+    let mut net = with_queue(1);
+    let client = pinned(&mut net, 0);
+    let source = answer(&mut net, client, receiver(Source::default())).source.expect("a source");
+    assert_eq!(source.distribution_mode, Some(Symbol::from("move")));
+    assert_eq!(source.outcomes.len(), 4);
+}
+
+#[test]
+fn a_sender_is_told_that_it_is_a_queue() {
+    let mut net = with_queue(1);
+    let client = pinned(&mut net, 0);
+    let mut target = Target::node(Some("orders".to_owned()));
+    if let Target::Node { capabilities, .. } = &mut target {
+        *capabilities = ["queue", "topic"].map(Symbol::from).to_vec();
+    }
+    let target = Some(Box::new(target));
+    let properties = vec![(Symbol::from("enmasse:producer"), Value::String("p".to_owned()))];
+    let attach = Attach { target, properties, ..blank(Role::Sender, "s".to_owned()) };
+    let target = answer(&mut net, client, attach).target.expect("a target");
+    let Target::Node { capabilities, .. } = *target else { panic!("{target:?}") };
+    assert_eq!(names(&capabilities), ["queue"]);
+}
+
+#[test]
+fn what_cannot_be_understood_refuses_the_link() {
+    let filter = |text: &str| Source {
+        filter: vec![(Symbol::from("jms-selector"), Value::String(text.to_owned()))],
+        ..Source::default()
+    };
+    let property = |name: &str| vec![(Symbol::from(name), Value::Null), (Symbol::from("priority"), Value::Bool(true))];
+    let wrong_priority = Attach { properties: property("x"), ..receiver(Source::default()) };
+    for attach in [receiver(filter("a = = 1")), wrong_priority] {
+        let mut net = with_queue(1);
+        let client = pinned(&mut net, 0);
+        net.attach(client, attach);
+        assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::INVALID_FIELD));
+    }
+}
+
+#[test]
+fn a_selector_and_a_browser_work_across_shards() {
+    for (shards, at) in [(1, 0), (2, 1)] {
+        let mut net = with_queue(shards);
+        let (sender, client) = (pinned(&mut net, 0), pinned(&mut net, at));
+        let out = net.sender(sender, Some("orders"));
+        for body in [&b"one"[..], b"two"] {
+            net.send(sender, out, &crate::message_to("orders", None, body), false);
+        }
+        let mut browser = receiver(Source { distribution_mode: Some(Symbol::from("copy")), ..Source::default() });
+        browser.name = "b".to_owned();
+        for (attach, expected) in [(browser, 2), (receiver(Source::default()), 2)] {
+            let link = net.attach(client, attach);
+            net.grant(client, link, 10);
+            assert_eq!(net.messages(client).len(), expected);
+        }
+    }
+}
