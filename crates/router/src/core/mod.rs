@@ -114,6 +114,8 @@ pub struct Router {
     diverting: Vec<Diverting>,
     /// those whose bodies are yet to be asked for
     to_divert: VecDeque<Diverting>,
+    /// bytes of messages for queues of which more parts are to come
+    assembling_bytes: usize,
     /// turns so far
     turns: u64,
 }
@@ -148,6 +150,7 @@ impl Router {
             awaiting: Vec::new(),
             diverting: Vec::new(),
             to_divert: VecDeque::new(),
+            assembling_bytes: 0,
             turns: 1,
         }
     }
@@ -183,6 +186,7 @@ impl Router {
         if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
             self.abort(message, links);
         }
+        self.take_assembly(from);
         if arrival.aborted {
             self.taken(from);
         } else {

@@ -121,6 +121,7 @@ impl Router {
         if let Incoming::Message(message) = self.producers[key].incoming {
             self.abort(message, links);
         }
+        self.take_assembly(key);
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
         if let Some(stored) = address.stored.as_mut().filter(|_| producer.counted) {

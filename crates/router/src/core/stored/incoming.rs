@@ -10,6 +10,10 @@ use super::super::message::Owed;
 use super::super::{Arrival, Links, Router};
 use super::journal::Commit;
 
+/// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond them is refused with
+/// its message, unless no other is in parts: so one may always be as large as its address allows.
+const ASSEMBLING_BYTES: usize = 64 << 20;
+
 /// A message of which more parts are to come.
 #[derive(Debug)]
 pub(in crate::core) struct Assembly {
@@ -32,37 +36,55 @@ impl Router {
         let (port, delivery_id, message_format) = (producer.port, arrival.delivery_id, arrival.message_format);
         let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
         if arrival.more {
-            let bytes = arrival.payload.to_vec();
-            producer.assembly = Some(Box::new(Assembly { owed, message_format, bytes }));
             producer.incoming = Incoming::Assembly;
-            return;
+            return self.gather(from, Assembly { owed, message_format, bytes: Vec::new() }, arrival, links);
         }
         self.take_in(from, owed, message_format, arrival.payload, links);
     }
 
     /// A later part of one.
     pub(in crate::core) fn assemble(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        let producer = &mut self.producers[from];
-        let Some(mut assembly) = producer.assembly.take() else { return };
+        let Some(assembly) = self.take_assembly(from) else { return };
         if arrival.aborted {
             return self.taken(from);
         }
-        let at = producer.address;
-        assembly.bytes.extend_from_slice(arrival.payload);
-        let limits = self.addresses[at].stored.as_ref().map(|stored| stored.shelf.queue.settings().limits);
-        if let Some(limits) = limits
-            && assembly.bytes.len() > limits.message_bytes as usize
-        {
+        self.gather(from, *assembly, arrival, links);
+    }
+
+    /// What has come of a message, and the next part of it.
+    fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let others_bytes = self.assembling_bytes;
+        let bytes = assembly.bytes.len() + arrival.payload.len();
+        let stored = self.addresses[self.producers[from].address].stored.as_ref();
+        let message_bytes = stored.map_or(u32::MAX, |stored| stored.shelf.queue.settings().limits.message_bytes);
+        let refusal = if bytes > message_bytes as usize {
+            Some(refused(Refusal::MessageSize(message_bytes)))
+        } else if others_bytes > 0 && others_bytes + bytes > ASSEMBLING_BYTES {
+            let what = format!("more than {ASSEMBLING_BYTES} bytes of messages that are not complete: send it again");
+            Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+        } else {
+            None
+        };
+        if let Some(error) = refusal {
             if arrival.more {
                 self.producers[from].incoming = Incoming::Discarded;
             }
-            return self.refuse(from, assembly.owed, refused(Refusal::MessageSize(limits.message_bytes)), links);
+            return self.refuse(from, assembly.owed, error, links);
         }
+        assembly.bytes.extend_from_slice(arrival.payload);
         if arrival.more {
-            self.producers[from].assembly = Some(assembly);
+            self.assembling_bytes += bytes;
+            self.producers[from].assembly = Some(Box::new(assembly));
         } else {
             self.take_in(from, assembly.owed, assembly.message_format, &assembly.bytes, links);
         }
+    }
+
+    /// Takes what has come of a message from its producer.
+    pub(in crate::core) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
+        let assembly = self.producers.get_mut(from)?.assembly.take()?;
+        self.assembling_bytes -= assembly.bytes.len();
+        Some(assembly)
     }
 
     fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {

@@ -2,17 +2,20 @@
 
 use std::collections::VecDeque;
 
-use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_journal::log::{Batch, Freed, Refused, Removal, Target};
 use enmasse_journal::queue::{Item, Marker, Queue, Seq, Stored as Admitted};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{Links, Router};
+use super::changed;
 use super::compact::Copied;
 
 /// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
 const FAILURES: u8 = 0x80;
+/// The same of its changed annotations.
+const ANNOTATIONS: u8 = 0x81;
 
 /// The log's answer to a batch.
 #[derive(Debug)]
@@ -82,13 +85,16 @@ impl Journal {
     }
 
     /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
-    pub(super) fn seal(&mut self, removed: Option<(u32, &Item)>) {
-        if let Some((log, item)) = removed {
+    pub(super) fn seal(&mut self, removed: Option<(u32, &Item, bool)>) {
+        if let Some((log, item, annotated)) = removed {
             let mut removal = Removal::new(log);
             removal.add(item.id.0, item.place);
             self.growing.remove(&mut removal);
             if item.failures > 0 {
-                self.growing.state(log, &failures_key(item.id.0), &[]);
+                self.growing.state(log, &state_key(FAILURES, item.id.0), &[]);
+            }
+            if annotated {
+                self.growing.state(log, &state_key(ANNOTATIONS, item.id.0), &[]);
             }
         }
         self.growing.end();
@@ -98,7 +104,7 @@ impl Journal {
     pub(super) fn remove(&mut self, log: u32, item: &Item) {
         self.remove_at(log, item.id.0, item.place);
         if item.failures > 0 {
-            self.shrinking.state(log, &failures_key(item.id.0), &[]);
+            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
         }
     }
 
@@ -119,7 +125,16 @@ impl Journal {
 
     /// The log keeps how often the delivery of a message has failed.
     pub(super) fn count_failures(&mut self, log: u32, id: u64, failures: u16) {
-        self.shrinking.state(log, &failures_key(id), &failures.to_le_bytes());
+        self.shrinking.state(log, &state_key(FAILURES, id), &failures.to_le_bytes());
+    }
+
+    /// The log keeps what consumers have said of a message.
+    pub(super) fn keep_annotations(&mut self, log: u32, id: u64, annotations: &[u8]) {
+        self.shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
+    }
+
+    pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
+        self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
 
     /// The log forgets a queue with all its messages.
@@ -181,8 +196,8 @@ fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
     batch.state(log, &marker.key(), &marker.value());
 }
 
-fn failures_key(id: u64) -> [u8; 9] {
-    let mut key = [FAILURES; 9];
+fn state_key(kind: u8, id: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
     key[1..].copy_from_slice(&id.to_le_bytes());
     key
 }
@@ -191,6 +206,12 @@ fn failures_key(id: u64) -> [u8; 9] {
 pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, u16)> {
     let (&FAILURES, id) = key.split_first()? else { return None };
     Some((u64::from_le_bytes(id.try_into().ok()?), u16::from_le_bytes(value.try_into().ok()?)))
+}
+
+/// As above, for its changed annotations.
+pub(super) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
+    let (&ANNOTATIONS, id) = key.split_first()? else { return None };
+    Some((u64::from_le_bytes(id.try_into().ok()?), changed::decode(value)?))
 }
 
 impl Router {

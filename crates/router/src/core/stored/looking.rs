@@ -59,7 +59,7 @@ impl Router {
                 // The disk has lost it: who takes messages is given it, so that it is counted and goes.
                 return if looking.browses { Verdict::No } else { Verdict::Yes };
             }
-            let changed = changed.get(&item.seq.0).map(|annotations| changes(item, Some(annotations), now_ms));
+            let changed = changed.get(&item.seq.0).map(|changed| changes(item, Some(&changed.annotations), now_ms));
             let message = match changed {
                 Some(changes) => {
                     scratch.clear();

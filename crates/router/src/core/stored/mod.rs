@@ -6,6 +6,7 @@
 //! bytes of a message are.
 
 mod bodies;
+mod changed;
 mod compact;
 mod digest;
 mod incoming;
@@ -17,13 +18,14 @@ mod settling;
 
 use std::collections::{HashMap, VecDeque};
 
-use enmasse_amqp::types::{Error, Fields, condition};
+use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
 
 use super::arena::Key;
 use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
 
 pub(super) use bodies::Bodies;
+use changed::Changed;
 pub use digest::Digests;
 pub(super) use incoming::Assembly;
 use incoming::Echo;
@@ -41,7 +43,7 @@ pub(super) struct Stored {
     fetching: VecDeque<Fetching>,
     fetching_bytes: u64,
     /// message annotations that consumers have changed, by the message's number
-    changed: HashMap<u64, Fields>,
+    changed: HashMap<u64, Changed>,
     /// duplicates that wait for their originals, by the original's number
     echoes: HashMap<u64, Vec<Echo>>,
     /// it is on the list of those that wait for bodies
@@ -66,12 +68,13 @@ struct Fetching {
 }
 
 impl Stored {
-    fn new(shelf: Shelf) -> Self {
+    fn new(mut shelf: Shelf) -> Self {
+        let changed = std::mem::take(&mut shelf.changed);
         Self {
             shelf,
             fetching: VecDeque::new(),
             fetching_bytes: 0,
-            changed: HashMap::new(),
+            changed,
             echoes: HashMap::new(),
             awaits: false,
             turn: 0,
@@ -262,11 +265,14 @@ impl Router {
     /// A message is gone from its queue: its body goes, and the log forgets it.
     fn forget_stored(&mut self, key: Key, item: &Item) {
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
-        stored.changed.remove(&item.seq.0);
+        let changed = stored.changed.remove(&item.seq.0);
         match stored.shelf.log {
             Some(log) => {
                 self.bodies.forget(item.place);
                 self.journal.remove(log, item);
+                if changed.is_some_and(|changed| changed.on_disk) {
+                    self.journal.forget_annotations(log, item.id.0);
+                }
             }
             None => self.bodies.free(item.place),
         }

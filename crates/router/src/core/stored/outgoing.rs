@@ -154,7 +154,8 @@ impl Router {
 
     fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
-        let (on_disk, changed) = (stored.shelf.log.is_some(), stored.changed.get(&item.seq.0));
+        let on_disk = stored.shelf.log.is_some();
+        let changed = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
         let browses = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
         let mut scratch = std::mem::take(&mut self.scratch);
         let bodies = std::mem::take(&mut self.bodies);

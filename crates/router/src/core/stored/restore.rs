@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use enmasse_amqp::types::Fields;
 use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{
     Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, Record, Restored, Seq, Settings,
 };
 
 use super::super::AddressKey;
-use super::journal::failures_of;
+use super::changed::Changed;
+use super::journal::{annotations_of, failures_of};
 
 /// What a stored address has beside what every address has.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Shelf {
     pub(super) expiry: Option<AddressKey>,
     /// application property whose value is the key of a last-value queue
     pub(super) last_value_key: Option<Box<str>>,
+    /// what consumers have said of messages, by their numbers
+    pub(super) changed: HashMap<u64, Changed>,
     /// what the restart made of messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
@@ -44,6 +48,7 @@ impl Shelf {
             dead_letter: None,
             expiry: None,
             last_value_key: None,
+            changed: HashMap::new(),
             effects: Vec::new(),
             damaged: Vec::new(),
         }
@@ -71,7 +76,21 @@ impl Shelf {
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
             shelf.queue = queue;
         }
+        shelf.restore_changed(recovered);
         shelf
+    }
+
+    fn restore_changed(&mut self, recovered: &RecoveredQueue) {
+        let mut known: HashMap<u64, Fields> =
+            recovered.states.iter().filter_map(|(key, value)| annotations_of(key, value)).collect();
+        if known.is_empty() {
+            return;
+        }
+        for item in self.queue.iter(Seq(0)) {
+            if let Some(annotations) = known.remove(&item.id.0) {
+                self.changed.insert(item.seq.0, Changed { annotations, on_disk: true });
+            }
+        }
     }
 
     /// With the application property of which only the last message of each value is kept.

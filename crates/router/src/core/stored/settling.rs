@@ -7,6 +7,7 @@ use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{Links, Router};
+use super::changed::merge;
 use super::journal::Commit;
 
 /// Annotations of a message that went to a dead letter or expiry address.
@@ -37,18 +38,20 @@ impl Router {
             Outcome::Rejected(error) => {
                 if let Some(error) = error {
                     let text = error.description.as_deref().unwrap_or(error.condition.as_str());
-                    merge(stored.changed.entry(seq.0).or_default(), &[annotation(DESCRIPTION, text)]);
+                    let changed = stored.changed.entry(seq.0).or_default();
+                    merge(&mut changed.annotations, &[annotation(DESCRIPTION, text)]);
                 }
                 queue::Outcome::Rejected
             }
             Outcome::Modified(modified) => {
                 if !modified.message_annotations.is_empty() {
-                    merge(stored.changed.entry(seq.0).or_default(), &modified.message_annotations);
+                    self.change_annotations(at, seq, &modified.message_annotations);
                 }
                 let (failed, undeliverable_here) = (modified.delivery_failed, modified.undeliverable_here);
                 queue::Outcome::Modified { failed, undeliverable_here }
             }
         };
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
         stored.shelf.queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
         self.tend(at, links);
@@ -109,7 +112,9 @@ impl Router {
     fn store_diverted(&mut self, at: Key, item: Item, target: Key, cause: Cause, links: &mut impl Links) {
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
-        let mut annotations = stored.changed.get(&item.seq.0).cloned().unwrap_or_default();
+        let changed = stored.changed.get(&item.seq.0);
+        let (annotated, mut annotations) =
+            changed.map_or((false, Fields::new()), |changed| (changed.on_disk, changed.annotations.clone()));
         let told = [
             annotation(CAUSE, cause.name()),
             annotation(ORIGIN, &stored.shelf.name),
@@ -142,7 +147,7 @@ impl Router {
                 let from = Some((at, item.seq));
                 let commit = Commit { at: target, seq: admitted.seq, producer, owed, bytes: 0, from };
                 self.journal.store(log, &admitted, &changed, commit);
-                self.journal.seal(from_log.map(|log| (log, &item)));
+                self.journal.seal(from_log.map(|log| (log, &item, annotated)));
             }
             None => {
                 let place = self.bodies.put(&changed);
@@ -159,12 +164,4 @@ impl Router {
 
 fn annotation(name: &'static str, text: &str) -> (Symbol, Value) {
     (Symbol::constant(name), Value::String(text.to_owned()))
-}
-
-/// Adds annotations, in the place of those of the same name.
-fn merge(into: &mut Fields, more: &[(Symbol, Value)]) {
-    for (name, value) in more {
-        into.retain(|(known, _)| known != name);
-        into.push((name.clone(), value.clone()));
-    }
 }

@@ -177,6 +177,49 @@ fn annotations_that_a_consumer_changes_are_there_the_next_time() {
 }
 
 #[test]
+fn annotations_that_consumers_change_are_there_after_a_restart_until_the_message_goes() {
+    let mut house = House::new(Settings::default());
+    house.send("m");
+    house.send("n");
+    house.pump();
+    for (name, value) in [("seen", 1), ("by", 2), ("seen", 3)] {
+        let consumer = house.consumer(QUEUE, 1);
+        house.pump();
+        let got = house.got();
+        let message_annotations = vec![(Symbol::from(name), Value::Uint(value))];
+        house.answer(&got[0], &Outcome::Modified(Box::new(Modified { message_annotations, ..Modified::default() })));
+        house.router.detach(consumer, &mut house.told);
+        house = house.restarted();
+    }
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    assert_eq!(got[0].text(), "m");
+    assert_eq!(got[0].annotation("seen"), Some(&Value::Uint(3)));
+    assert_eq!(got[0].annotation("by"), Some(&Value::Uint(2)));
+    house.answer(&got[0], &Outcome::Accepted);
+    let (_, recovered) = Log::open(Arc::new(house.disk.as_seen()), Config::default()).expect("a log");
+    assert!(recovered.queues.iter().all(|queue| queue.states.iter().all(|(_, value)| value.is_empty())));
+    house.consumer(QUEUE, 1);
+    house.pump();
+    assert!(house.got()[0].annotation("seen").is_none());
+}
+
+#[test]
+fn consumers_cannot_make_a_message_grow_without_end() {
+    let mut house = House::new(Settings::default());
+    house.send("m");
+    house.consumer(QUEUE, 1000);
+    house.pump();
+    for n in 0..40 {
+        let got = house.got();
+        assert!(got[0].message.message_annotations.len() <= 16);
+        let message_annotations = vec![(Symbol::from(format!("a{n}")), Value::String("x".repeat(1000)))];
+        house.answer(&got[0], &Outcome::Modified(Box::new(Modified { message_annotations, ..Modified::default() })));
+    }
+}
+
+#[test]
 fn a_message_expires_without_a_consumer() {
     let mut house = House::new(Settings::default());
     let header = Some(Header { ttl: Some(5_000), ..Header::default() });

@@ -2,9 +2,9 @@
 
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
 use enmasse_journal::queue::{Duplicates, Settings};
-use enmasse_router::core::{PortId, PortRole};
+use enmasse_router::core::{Arrival, PortId, PortRole};
 
-use super::{House, KEY, QUEUE, declared};
+use super::{House, KEY, QUEUE, declared, producer};
 
 fn with_id(text: &str) -> Message {
     let properties = Properties { message_id: Some(MessageId::String(text.into())), ..Properties::default() };
@@ -117,4 +117,33 @@ fn of_each_value_of_its_key_a_last_value_queue_keeps_the_last() {
     house.consumer(QUEUE, 10);
     house.pump();
     assert_eq!(house.texts(), ["without", "a2", "b2", "eight less one", "without, too"]);
+}
+
+/// A part of a message that does not end with it.
+fn part(house: &mut House, port: PortId, delivery_id: u32, first: bool, payload: &[u8]) {
+    let arrival =
+        Arrival { delivery_id, settled: false, message_format: 0, first, more: true, aborted: false, payload };
+    house.router.deliver(port, arrival, &mut house.told);
+}
+
+#[test]
+fn links_in_the_middle_of_long_messages_cannot_fill_the_memory() {
+    let mut house = House::new(Settings::default());
+    let ports: Vec<PortId> = (0..3).map(|n| PortId { shard: 0, generation: 0, index: 500 + n }).collect();
+    for port in &ports {
+        house.router.attach(*port, declared(QUEUE), producer(), &mut house.told);
+    }
+    let half = vec![0; 30 << 20];
+    for (id, port) in (0..).zip(&ports) {
+        part(&mut house, *port, id, true, &half);
+    }
+    let [(2, Outcome::Rejected(Some(error)))] = &house.told.settled[..] else { panic!("{:?}", house.told.settled) };
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    house.router.detach(ports[0], &mut house.told);
+    part(&mut house, ports[1], 1, false, &half);
+    part(&mut house, ports[1], 1, false, &half);
+    assert_eq!(house.told.settled.len(), 1, "alone it may be as large as its address allows");
+    part(&mut house, ports[2], 2, false, &half);
+    part(&mut house, ports[2], 3, true, b"void from here on");
+    assert_eq!(house.told.settled.len(), 2);
 }
