@@ -315,6 +315,7 @@ impl Router {
                 links.halted(port);
             }
             self.addresses[address].set_unready(key, &mut self.consumers);
+            self.tire(address, key);
         }
         match consumer {
             _ if !delivery.more => self.take_back(consumer, address, delivery, links),

@@ -1,7 +1,8 @@
 //! Stored addresses: each message into the address's queue, and from there to one of the consumers.
 //!
 //! What a queue decides is in `enmasse_journal::queue`, what is on disk in `enmasse_journal::log`. Here both meet ports:
-//! `incoming` brings messages in, `outgoing` takes them out, `settling` says what became of them. `journal` gathers what
+//! `incoming` brings messages in, `outgoing` takes them out, with `looking` for consumers that look before they
+//! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
 //! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
 //! bytes of a message are.
 
@@ -63,6 +64,8 @@ pub(super) struct Stored {
 struct Fetching {
     to: Key,
     item: Item,
+    /// the consumer, which may have gone, does not hold it
+    browsed: bool,
     /// its body was asked for
     asked: bool,
 }

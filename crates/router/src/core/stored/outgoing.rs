@@ -88,7 +88,8 @@ impl Router {
         if here && stored.fetching.is_empty() {
             return self.hand_item(at, to, &item, links);
         }
-        stored.fetching.push_back(Fetching { to, item, asked: !here });
+        let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
+        stored.fetching.push_back(Fetching { to, item, browsed, asked: !here });
         stored.fetching_bytes += u64::from(item.size_bytes);
         if !here {
             self.bodies.fetch(item.place);
@@ -114,7 +115,7 @@ impl Router {
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             let on_disk = stored.shelf.log.is_some();
-            let Some(Fetching { to, item, asked }) = stored.fetching.front_mut() else { return };
+            let Some(Fetching { to, item, browsed, asked }) = stored.fetching.front_mut() else { return };
             if self.bodies.get(item.place, on_disk).is_none() {
                 if !self.bodies.is_pending(item.place) {
                     // It has left the recent part of the log since it was found there.
@@ -123,7 +124,7 @@ impl Router {
                 }
                 return self.await_bodies(at);
             }
-            let (to, item, asked) = (*to, *item, *asked);
+            let (to, item, browsed, asked) = (*to, *item, *browsed, *asked);
             stored.fetching.pop_front();
             stored.fetching_bytes -= u64::from(item.size_bytes);
             let has_room = self.consumers.get_mut(to).is_some_and(|consumer| {
@@ -133,7 +134,7 @@ impl Router {
             if has_room {
                 self.hand_item(at, to, &item, links);
             } else {
-                self.return_item(at, to, &item);
+                self.return_item(at, to, &item, browsed);
             }
             if asked {
                 self.bodies.unfetch(item.place);
@@ -142,8 +143,9 @@ impl Router {
     }
 
     /// A message that never left the node waits again.
-    fn return_item(&mut self, at: Key, to: Key, item: &Item) {
-        if self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses) {
+    fn return_item(&mut self, at: Key, to: Key, item: &Item, browsed: bool) {
+        if browsed {
+            // Whoever holds it by now, it is not the browser.
             return self.show_again(at, Some(to), item.seq);
         }
         let now_ms = self.now_ms;
@@ -176,7 +178,7 @@ impl Router {
         self.scratch = scratch;
         match (gone, damaged, handed) {
             (false, true, _) if !browses => return self.discard_damaged(at, item),
-            (false, false, false) | (true, ..) => self.return_item(at, to, item),
+            (false, false, false) | (true, ..) => self.return_item(at, to, item, browses),
             _ => {}
         }
         let full = !self.consumers.get(to).is_some_and(|consumer| consumer.has_room());

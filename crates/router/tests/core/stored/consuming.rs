@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::{Body, Message, Modified, Outcome, Symbol, Value};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Consuming, PortId};
+use enmasse_router::core::{Consuming, Delivery, PortId, PortRole};
 
-use super::{DEAD, House, QUEUE, failed};
+use super::{DEAD, House, QUEUE, declared, failed};
 
 fn selecting(text: &str) -> Consuming {
     let selector = Selector::compile(text, Dialect::Jms).expect("a selector");
@@ -251,4 +252,38 @@ fn many_that_expire_on_disk_go_to_the_dead_letter_within_bounds() {
     house.pump();
     assert_eq!(house.got().len(), 3000);
     assert_eq!(house.router.fetched_bytes(), 0);
+}
+
+#[test]
+fn a_browser_that_goes_takes_nothing_from_who_holds_it() {
+    let mut house = stored(Settings::default(), 10, 500).restarted();
+    let browser = house.consumer_that(QUEUE, 10, browsing());
+    let taker = house.consumer(QUEUE, 20);
+    house.router.detach(browser, &mut house.told);
+    house.pump();
+    assert_eq!(numbers_of(&mut house, taker), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
+    for consuming in [Consuming::default(), browsing()] {
+        let mut house = stored(Settings::default(), 3, 10);
+        let port = PortId { shard: 1, generation: 0, index: 1 };
+        let role = PortRole::Consumer { filter: None, consuming };
+        house.router.attach(port, declared(QUEUE), role, &mut house.told);
+        house.router.credit(port, 10, false, &mut house.told);
+        let got = house.got();
+        assert_eq!(got.len(), 3);
+        for got in &got {
+            let mut payload = Vec::new();
+            encode_message(&mut payload, &got.message);
+            let (token, payload) = (Some(got.token), &payload[..]);
+            let back = Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload };
+            house.router.refused(port, &back, &mut house.told);
+        }
+        house.pump();
+        assert!(house.got().is_empty(), "it has not stated its credit");
+        house.router.credit(port, 10, false, &mut house.told);
+        assert_eq!(numbers(&mut house), [0, 1, 2]);
+    }
 }
