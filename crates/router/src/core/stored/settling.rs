@@ -60,6 +60,8 @@ impl Router {
     /// A message goes to another address of this shard, which stores it before it is forgotten here.
     pub(super) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        // While it was being read the log may have moved it.
+        let item = stored.shelf.queue.get(item.seq).unwrap_or(item);
         let on_disk = stored.shelf.log.is_some();
         let name = match to {
             Target::DeadLetter => stored.shelf.dead_letter,
