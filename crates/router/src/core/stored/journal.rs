@@ -58,8 +58,9 @@ pub(in crate::core) struct Journal {
     shrinking: Batch,
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
-    /// removals that a full disk did not take, to be offered again with the next
+    /// removals that a full disk did not take, to be offered again when it has taken something
     again: Vec<Batch>,
+    has_room: bool,
     /// messages to be written again
     copying: Option<(Batch, Vec<Copied>)>,
     compacting: bool,
@@ -159,14 +160,11 @@ impl Journal {
             self.shrinking.remove(&mut removal);
             self.spare_removals.push(removal);
         }
-        if self.shrinking.is_empty() {
-            return None;
-        }
+        let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
+        let shrinks = !self.shrinking.is_empty();
+        let batch = again.or_else(|| shrinks.then(|| std::mem::replace(&mut self.shrinking, spare)))?;
         self.under_way.push_back(Errand::Forget);
-        if let Some(batch) = self.again.pop() {
-            return Some(batch);
-        }
-        Some(std::mem::replace(&mut self.shrinking, spare))
+        Some(batch)
     }
 
     /// Messages are written again, unless others are.
@@ -229,6 +227,7 @@ impl Router {
     /// their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
+        self.journal.has_room |= result.is_ok();
         let mut commits = match self.journal.under_way.pop_front() {
             Some(Errand::Store(commits)) => commits,
             Some(Errand::Forget) => return self.forgotten(batch, &result),

@@ -2,6 +2,7 @@
 //! after a restart.
 
 mod consuming;
+mod crash;
 mod life;
 mod sending;
 
@@ -93,6 +94,8 @@ struct House {
     /// most bodies that were asked for at once
     most_wanted: usize,
     now_ms: u64,
+    /// the log has not taken something
+    refused: bool,
 }
 
 const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
@@ -106,8 +109,18 @@ impl House {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let (router, told) = (Router::new(0, 42), Told::default());
-        let mut house =
-            Self { router, told, disk, log, settings, ports: 1, sent: 0, most_wanted: 0, now_ms: 1_000_000 };
+        let mut house = Self {
+            router,
+            told,
+            disk,
+            log,
+            settings,
+            ports: 1,
+            sent: 0,
+            most_wanted: 0,
+            now_ms: 1_000_000,
+            refused: false,
+        };
         house.router.set_time(house.now_ms);
         house.open(&recovered);
         house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
@@ -180,12 +193,16 @@ impl House {
 
     /// What the log is given is written and answered, what is asked of the disk is read, until nothing is left.
     fn pump(&mut self) {
+        let mut rounds = 0;
         loop {
             self.router.turn(&mut self.told);
             let mut idle = true;
             while let Some(mut batch) = self.router.take_journal() {
                 idle = false;
                 let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
+                rounds += 1;
+                self.refused |= result.is_err();
+                assert!(rounds < 10_000, "the log is offered work for ever: {result:?}");
                 self.router.journaled(Answer { batch, result }, &mut self.told);
             }
             let wanted = self.router.take_wanted();
