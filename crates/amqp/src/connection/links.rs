@@ -267,6 +267,19 @@ impl Connection {
         }
     }
 
+    /// The session of a link.
+    #[must_use]
+    pub fn link_session(&self, link: LinkId) -> Option<SessionId> {
+        self.links.get(link.0 as usize).map(|link| SessionId(link.session))
+    }
+
+    /// Receiving link: whether a delivery has begun on it and not ended.
+    #[must_use]
+    pub fn is_receiving(&self, link: LinkId) -> bool {
+        let link = self.links.get(link.0 as usize);
+        link.is_some_and(|link| link.role == Role::Receiver && link.delivery.in_progress)
+    }
+
     /// Sending link, after `Credit` with `drain`: gives back what credit is left (2.6.7). Written at `flush`.
     pub fn drained(&mut self, link: LinkId) {
         if let Some(sender) = self.links.get_mut(link.0 as usize).filter(|link| link.sends()) {

@@ -138,7 +138,48 @@ impl Fabric {
             }
             _ => hold,
         };
-        state.machine.hold(LinkId(link), hold);
+        if !hold {
+            state.machine.hold(LinkId(link), false);
+        }
+        self.weigh_holds(conn);
+    }
+
+    fn is_held(&self, link: &Link) -> bool {
+        match link {
+            Link::Producer { port, .. } => self.ports.get(*port).is_some_and(|port| port.held),
+            Link::Anonymous(anonymous) => anonymous.held > 0,
+            Link::Vacant | Link::Consumer { .. } => false,
+        }
+    }
+
+    /// Counts what comes in on a link although it is held.
+    #[cold]
+    pub(super) fn count_held(&mut self, conn: u32, link: u32, bytes: usize) {
+        let state = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
+        let held = state.is_some_and(|link| self.is_held(link));
+        if let Some(state) = self.conns.get_mut(conn as usize).filter(|_| held) {
+            state.held_bytes += bytes as u64;
+        }
+    }
+
+    /// Holds the sessions of those links that are to be held. One within a delivery of another link stays open until its
+    /// end: what waits may wait for just that.
+    #[cold]
+    pub(super) fn weigh_holds(&mut self, conn: u32) {
+        let Some(state) = self.conns.get(conn as usize) else { return };
+        let links = || state.links.iter().enumerate().map(|(link, state)| (LinkId(link as u32), self.is_held(state)));
+        let goes_on = |link: LinkId| {
+            let sends_to_us = !matches!(state.links[link.0 as usize], Link::Vacant | Link::Consumer { .. });
+            sends_to_us && state.machine.is_receiving(link)
+        };
+        let going_on = links().filter(|(link, held)| !held && goes_on(*link));
+        let open: Vec<_> = going_on.filter_map(|(link, _)| state.machine.link_session(link)).collect();
+        let held: Vec<LinkId> = links().filter(|(_, held)| *held).map(|(link, _)| link).collect();
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        for link in held {
+            let goes_on = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
+            state.machine.hold(link, !goes_on);
+        }
         self.mark(conn);
     }
 }

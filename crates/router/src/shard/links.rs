@@ -16,9 +16,19 @@ impl Shard {
     #[inline]
     pub(super) fn incoming(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        if conn.holds > 0 {
-            conn.held_bytes += incoming.payload.len() as u64;
+        let held = conn.holds > 0;
+        if held {
+            self.fabric.count_held(id.key, incoming.link.0, incoming.payload.len());
         }
+        self.pass_on(id, incoming);
+        if held && incoming.first == incoming.more {
+            self.fabric.weigh_holds(id.key);
+        }
+    }
+
+    #[inline]
+    fn pass_on(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         match conn.links.get_mut(incoming.link.0 as usize) {
             Some(Link::Producer { port, home, window }) => {
                 if incoming.first {
@@ -281,6 +291,9 @@ impl Shard {
                 }
                 self.feed_starved(id);
             }
+        }
+        if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.holds > 0) {
+            self.fabric.weigh_holds(id.key);
         }
         if closed {
             self.delete_dynamic(id, Some(link));

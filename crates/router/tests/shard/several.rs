@@ -70,3 +70,22 @@ fn an_anonymous_link_that_names_many_addresses_keeps_its_window() {
         }
     }
 }
+
+#[test]
+fn a_delivery_under_way_may_end_though_what_waits_behind_it_is_held() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let into = net.receiver(receiver, "anycast", 1);
+        let (long, behind) = (net.sender(sender, Some("anycast")), net.sender(sender, Some("anycast")));
+        net.piece(sender, long, b"begins and ", true, true, true);
+        net.send(sender, behind, &vec![1; 1_200_000], true);
+        net.piece(sender, long, b"goes on", true, false, true);
+        net.piece(sender, long, b"ends", true, false, false);
+        assert_eq!(net.messages(receiver).len(), 1);
+        assert_eq!(net.sendable(sender, long), 0, "then it is held");
+        net.grant(receiver, into, 5);
+        assert_eq!(net.messages(receiver).len(), 1);
+        assert!(net.sendable(sender, long) > 0);
+    }
+}
