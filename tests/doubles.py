@@ -45,6 +45,7 @@ class FakeEngine:
         self.withheld: set[str] = set()
         self.figures: list[AddressFigures] = []
         self.open: list[Connection] = []
+        self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
         self.managed: list[tuple[str, Operation, Slice]] = []
         self.answers: list[SliceDone | EnMasseError] = []
@@ -63,6 +64,9 @@ class FakeEngine:
 
     async def observe(self) -> Observed:
         return Observed(len(self.open), self.figures)
+
+    def trouble(self) -> str | None:
+        return self.troubled
 
     async def connections(self) -> Sequence[Connection]:
         return self.open

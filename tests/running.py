@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -35,6 +36,11 @@ class Platform:
         """The environment in which the command line finds this platform."""
         return os.environ | {"ENMASSE_DATA": str(self.data)}
 
+    def kill(self) -> None:
+        """End the process at once, as `kill -9` does."""
+        self.process.kill()
+        self.process.wait(STOP_TIMEOUT_S)
+
     def enmasse(self, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one command against this platform; return what it printed."""
         done = subprocess.run(
@@ -59,7 +65,8 @@ def running(data: Path, *arguments: str) -> Iterator[Platform]:
             line = process.stdout.readline()
             assert line, f"`enmasse up` ended with {process.wait(STOP_TIMEOUT_S)} before ready"
             yield Platform(process, data, json.loads(line)["endpoints"])
-            assert process.poll() in (None, 0), f"`enmasse up` ended with {process.returncode}"
+            ends = (None, 0, -signal.SIGKILL)
+            assert process.poll() in ends, f"`enmasse up` ended with {process.returncode}"
         finally:
             process.terminate()
             try:

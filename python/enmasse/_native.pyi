@@ -70,7 +70,30 @@ class Node:
         "bytesIn", "bytesOut", "batches", "checksRefused"}],
         "addresses": [{"uid", "space", "name", "senders", "receivers", "delivered", "bytes",
         "accepted", "rejected", "released", "modified", "presettled", "dropped", "waiting",
-        "creditStalls"}]}`. Every declared address is listed.
+        "creditStalls", "stored", "storedBytes", "inFlight", "scheduled", "oldestMs", "enqueued",
+        "redelivered", "duplicates", "expired", "deadLettered", "damaged"}],
+        "journal": null or as `journal` returns it}`. Every declared address is listed.
+        """
+
+    def journal(self) -> str:
+        """Return what the journal is and has done, as JSON; `null` if there is none.
+
+        `{"usedBytes", "aliveBytes", "appendedBytes", "syncs", "stopped"}`; `stopped` is why it
+        takes nothing any more, or null.
+        """
+
+    def manage(self, request_json: str) -> tuple[str, list[bytes | None]]:
+        """Do one slice of an operation on the messages of an address that nobody holds.
+
+        `request_json`: `{"address": uid, "operation": "purge" | "peek" | "move" | "copy" |
+        "redrive", "limit": 1000, "selector": null, "dryRun": false, "to": uid or null, "after":
+        null or "rest" of the answer before}`. Returns `{"messages", "bytes", "rest", "found":
+        [{"id", "state", "bytes", "enqueuedMs", "expiresMs", "dueMs", "attempts"}]}` and, of `peek`,
+        the encoded messages that were found, None for those of more than 65,536 bytes.
+
+        Raises NativeError: Missing if no such address stores messages; Invalid names the member
+        that makes no sense; Exhausted if messages find no room where they are to go; Unavailable
+        if the disk takes no more, or no answer comes in time.
         """
 
     def connections(self) -> str:

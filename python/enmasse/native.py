@@ -89,6 +89,18 @@ class Node:
         with translated():
             return _object(self._node.stats())
 
+    def journal(self) -> dict[str, Any] | None:
+        """Return what the journal is and has done; None if there is none. Waits for nobody."""
+        with translated():
+            journal: dict[str, Any] | None = json.loads(self._node.journal())
+        return journal
+
+    def manage(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes | None]]:
+        """Do one slice of an operation on messages at rest; return the answer and messages."""
+        with translated():
+            done, messages = self._node.manage(json.dumps(dict(request)))
+        return _object(done), messages
+
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections, oldest first."""
         with translated():

@@ -3,7 +3,13 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from enmasse.api.metrics import ADDRESSES_MAX, render
-from enmasse.engines import AddressFigures, Connection, Observed, WorkerFigures
+from enmasse.engines import (
+    AddressFigures,
+    Connection,
+    JournalFigures,
+    Observed,
+    WorkerFigures,
+)
 from served import Served
 
 ORDERS = AddressFigures("u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12)
@@ -29,6 +35,12 @@ async def test_readiness_follows_the_platform(served: Served) -> None:
     served.ready = False
     assert (await served.http.get("/readyz")).status_code == 503
     assert (await served.http.get("/healthz")).status_code == 200
+
+
+async def test_a_journal_that_has_stopped_is_said_and_changes_nothing(served: Served) -> None:
+    served.engine.troubled = "the journal has stopped: it burns"
+    answer = await served.http.get("/readyz")
+    assert (answer.status_code, answer.text) == (200, "ok; the journal has stopped: it burns\n")
 
 
 async def test_metrics_are_in_the_text_format(served: Served) -> None:
@@ -58,6 +70,32 @@ def test_every_figure_is_there_per_address_and_per_space() -> None:
     assert found["enmasse_space_delivered_total", "default.default"] == 100
     assert found["enmasse_space_deliveries_total", "default.default", "accepted"] == 6
     assert found["enmasse_space_receivers", "default.north"] == 1
+
+
+def test_messages_at_rest_have_figures() -> None:
+    full = ORDERS._replace(
+        **dict(stored=5, stored_bytes=600, in_flight=2, scheduled=1, oldest_age_s=9.5),
+        **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, dead_lettered=7, damaged=8),
+    )
+    journal = JournalFigures(1000, 600, 90_000, 12, stopped="it burns")
+    observed = Observed(0, [full, full._replace(name="b", oldest_age_s=20.0)], journal=journal)
+    found = samples(render(observed, [], ready=True, all_addresses=False))
+    expected = {
+        "stored_messages": 5, "stored_bytes": 600, "in_flight_messages": 2,
+        "scheduled_messages": 1, "oldest_message_age_seconds": 9.5, "enqueued_messages_total": 90,
+        "failed_deliveries_total": 3, "duplicate_messages_total": 4, "expired_messages_total": 6,
+        "dead_lettered_messages_total": 7, "damaged_messages_total": 8,
+    }  # fmt: skip
+    for name, value in expected.items():
+        assert found[f"enmasse_address_{name}", "default.default", "orders"] == value
+        if name != "oldest_message_age_seconds":
+            assert found[f"enmasse_space_{name}", "default.default"] == 2 * value
+    assert found["enmasse_space_oldest_message_age_seconds", "default.default"] == 20.0
+    assert found["enmasse_journal_used_bytes",] == 1000
+    assert found["enmasse_journal_alive_bytes",] == 600
+    assert found["enmasse_journal_appended_bytes_total",] == 90_000
+    assert found["enmasse_journal_syncs_total",] == 12
+    assert found["enmasse_journal_stopped",] == 1
 
 
 def test_many_addresses_have_series_only_when_asked_for() -> None:

@@ -47,8 +47,8 @@ async def test_documents_that_name_one_another_may_come_in_any_order(store: Memo
 async def test_a_type_the_node_cannot_serve_is_refused_at_once(
     admission: Admission, store: MemoryStore
 ) -> None:
-    with pytest.raises(Invalid, match="'queue' cannot be served by this node"):
-        await admission.apply([space(), queue()])
+    with pytest.raises(Invalid, match="'topic' cannot be served by this node"):
+        await admission.apply([space(), topic()])
     assert store.list() == []
 
 

@@ -49,10 +49,12 @@ async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
     assert [one.name for one in (await engine.observe()).addresses] == ["orders"]
 
 
-async def test_a_node_without_messages_at_rest_says_so(node: Node) -> None:
-    with pytest.raises(Unavailable, match="cannot purge messages") as refusal:
-        await NativeEngine(node).manage("a-orders", Operation.PURGE, Slice())
-    assert refusal.value.code == Code.OPERATION_UNSUPPORTED
+async def test_operations_are_for_addresses_that_store_messages(node: Node) -> None:
+    engine = NativeEngine(node)
+    await engine.apply(plan(1, "orders"))
+    for uid in ("a-orders", "a-nobody"):
+        with pytest.raises(Missing, match="stores messages"):
+            await engine.manage(uid, Operation.PURGE, Slice())
 
 
 async def test_every_declared_address_has_figures(node: Node) -> None:

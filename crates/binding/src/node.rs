@@ -3,8 +3,9 @@
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-use enmasse_node::{Listener, ListenerKind, NodeConfig, TlsFiles};
+use enmasse_node::{Listener, ListenerKind, ManageRequest, NodeConfig, TlsFiles};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde::Serialize;
 
 use crate::errors::{invalid, node_error, not_json};
@@ -43,6 +44,18 @@ impl Node {
 
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
         json(&py.detach(|| self.node.stats()).map_err(|error| node_error(&error))?)
+    }
+
+    fn journal(&self) -> PyResult<String> {
+        json(&self.node.journal())
+    }
+
+    fn manage(&self, py: Python<'_>, request_json: &str) -> PyResult<(String, Vec<Option<Py<PyBytes>>>)> {
+        let request: ManageRequest =
+            serde_json::from_str(request_json).map_err(|error| invalid(format!("the operation: {error}")))?;
+        let managed = py.detach(|| self.node.manage(&request)).map_err(|error| node_error(&error))?;
+        let shown = managed.shown.iter().map(|one| one.as_ref().map(|bytes| PyBytes::new(py, bytes).unbind()));
+        Ok((json(&managed)?, shown.collect()))
     }
 
     fn connections(&self, py: Python<'_>) -> PyResult<String> {

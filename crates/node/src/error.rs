@@ -67,6 +67,25 @@ pub enum NodeError {
     /// no address space of that name in the applied Plan
     #[error("no address space {0:?} in the plan that is applied")]
     NoSuchSpace(String),
+    /// no address of that uid in the applied Plan that stores messages
+    #[error("no address of uid {0:?} that stores messages is served")]
+    NoSuchAddress(String),
+    /// an address takes no more messages
+    #[error("{reason}; {messages} messages went there before")]
+    FullAddress {
+        /// which bound was reached
+        reason: String,
+        /// messages that found room
+        messages: u64,
+    },
+    /// a request has a field that cannot be used
+    #[error("{field}: {reason}")]
+    Request {
+        /// name of the field
+        field: &'static str,
+        /// what is wrong and what would mend it
+        reason: String,
+    },
     /// the bound of connections is reached
     #[error("{0} connections are open and no more are allowed: close some, or raise limits.connections")]
     Full(usize),
@@ -96,10 +115,12 @@ impl NodeError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::NoJournal(_) => ErrorKind::Invalid,
+            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::NoJournal(_) | Self::Request { .. } => {
+                ErrorKind::Invalid
+            }
             Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => ErrorKind::Unavailable,
-            Self::NoSuchSpace(_) => ErrorKind::Missing,
-            Self::Full(_) => ErrorKind::Exhausted,
+            Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => ErrorKind::Missing,
+            Self::Full(_) | Self::FullAddress { .. } => ErrorKind::Exhausted,
             Self::Stopped => ErrorKind::Misuse,
         }
     }
@@ -108,10 +129,10 @@ impl NodeError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Plan(_) | Self::NoJournal(_) => "E1000",
+            Self::Plan(_) | Self::NoJournal(_) | Self::Request { .. } => "E1000",
             Self::Config { .. } | Self::Tls { .. } => "E1006",
-            Self::NoSuchSpace(_) => "E3000",
-            Self::Full(_) => "E5000",
+            Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => "E3000",
+            Self::Full(_) | Self::FullAddress { .. } => "E5000",
             Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => "E6000",
             Self::Bind { .. } => "E6001",
             Self::Stopped => "E8000",
@@ -132,6 +153,9 @@ mod tests {
             NodeError::Bind { endpoint: String::new(), reason: io::ErrorKind::AddrInUse.into() },
             NodeError::System { what: "w", reason: io::ErrorKind::Other.into() },
             NodeError::NoSuchSpace(String::new()),
+            NodeError::NoSuchAddress(String::new()),
+            NodeError::FullAddress { reason: String::new(), messages: 0 },
+            NodeError::Request { field: "f", reason: String::new() },
             NodeError::Full(1),
             NodeError::NoJournal(String::new()),
             NodeError::Journal(String::new()),

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod journal;
 mod mailbox;
+mod manage;
 mod mesh;
 mod node;
 mod shared;
@@ -31,5 +32,6 @@ pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFil
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};
+pub use manage::{FoundLine, ManageRequest, Managed, Verb};
 pub use node::{Applied, Node};
-pub use stats::{AddressLine, ConnectionLine, NodeStats, WorkerStats};
+pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, WorkerStats};

@@ -24,9 +24,10 @@ use crate::error::NodeError;
 use crate::events::{EventQueue, NodeEvent};
 use crate::journal::{Opened, Shelves};
 use crate::mailbox::Mailbox;
+use crate::manage::{ManageRequest, Managed};
 use crate::mesh::Mesh;
 use crate::shared::Shared;
-use crate::stats::{ConnectionLine, NodeStats};
+use crate::stats::{ConnectionLine, JournalLine, NodeStats};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
@@ -179,6 +180,26 @@ impl Node {
         Ok(NodeStats::put_together(&self.shared, &table, answers))
     }
 
+    /// What the journal is and has done, if there is one. Waits for nobody.
+    #[must_use]
+    pub fn journal(&self) -> Option<JournalLine> {
+        self.shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures()))
+    }
+
+    /// Does one slice of an operation on the messages of an address that nobody holds.
+    ///
+    /// # Errors
+    /// `NoSuchAddress`; `Request` for a field that cannot be used; `FullAddress` if messages find no room where they
+    /// are to go; `Journal` if the disk takes no more; `Busy`, `Stopped`.
+    pub fn manage(&self, request: &ManageRequest) -> Result<Managed, NodeError> {
+        self.running()?;
+        let errand = request.compile(&Arc::clone(&lock(&self.table)))?;
+        let (answer, answered) = channel();
+        self.shared.mailboxes[usize::from(errand.home)].post([Command::Operate(errand.operation, answer)]);
+        let done = answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(errand.home, error))?;
+        Managed::of(request, done)
+    }
+
     /// The open connections, oldest first.
     ///
     /// # Errors
@@ -277,12 +298,9 @@ impl Node {
                 answered
             })
             .collect();
-        let failed = |worker, error| match error {
-            RecvTimeoutError::Timeout => NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() },
-            RecvTimeoutError::Disconnected => NodeError::Stopped,
+        let answer = |(worker, one): (u16, Receiver<T>)| {
+            one.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(worker, error))
         };
-        let answer =
-            |(worker, one): (u16, Receiver<T>)| one.recv_timeout(ANSWER_TIMEOUT).map_err(|error| failed(worker, error));
         (0..).zip(waiting).map(answer).collect()
     }
 }
@@ -295,6 +313,13 @@ impl Drop for Node {
                 journal.stop();
             }
         }
+    }
+}
+
+fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
+    match error {
+        RecvTimeoutError::Timeout => NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() },
+        RecvTimeoutError::Disconnected => NodeError::Stopped,
     }
 }
 

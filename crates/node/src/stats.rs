@@ -145,7 +145,7 @@ pub struct JournalLine {
 }
 
 impl JournalLine {
-    fn of(figures: &JournalFigures) -> Self {
+    pub(crate) fn of(figures: &JournalFigures) -> Self {
         Self {
             used_bytes: figures.log.used_bytes,
             alive_bytes: figures.log.alive_bytes,

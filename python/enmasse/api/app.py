@@ -92,9 +92,13 @@ class _Pages:
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _request: Request) -> Response:
-        """Everything declared at start is served."""
+        """Everything declared at start is served.
+
+        A journal that has stopped does not change that: direct addresses and management go on.
+        """
         if self._platform.is_ready():
-            return PlainTextResponse("ok\n")
+            trouble = self._platform.engine.trouble()
+            return PlainTextResponse(f"ok; {trouble}\n" if trouble else "ok\n")
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def metrics(self, request: Request) -> Response:

@@ -14,17 +14,32 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from enmasse import __version__
-from enmasse.engines import AddressFigures, Connection, Observed, WorkerFigures
+from enmasse.engines import (
+    AddressFigures,
+    Connection,
+    JournalFigures,
+    Observed,
+    WorkerFigures,
+)
 
 ADDRESSES_MAX = 1000
-"""Addresses with series of their own. Each has some fifteen lines of text, made in Python."""
+"""Addresses with series of their own. Each has some thirty lines of text, made in Python."""
 
 OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
 
-_GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
+_GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], float]], ...] = (
     ("senders", "Links that send.", attrgetter("senders")),
     ("receivers", "Links that receive.", attrgetter("receivers")),
     ("waiting", "Deliveries sent and not yet taken by a receiver.", attrgetter("waiting")),
+    ("stored_messages", "Messages at rest, in whatever state.", attrgetter("stored")),
+    ("stored_bytes", "Bytes of messages at rest.", attrgetter("stored_bytes")),
+    ("in_flight_messages", "Messages at rest that receivers hold.", attrgetter("in_flight")),
+    ("scheduled_messages", "Messages at rest that wait for a time.", attrgetter("scheduled")),
+    (
+        "oldest_message_age_seconds",
+        "How long the oldest message that can be had is here; 0: there is none.",
+        attrgetter("oldest_age_s"),
+    ),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
     ("delivered", "Deliveries handed to receivers.", attrgetter("delivered")),
@@ -33,6 +48,36 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
         "credit_stalls",
         "Times a sender ran out of credit because receivers did not take.",
         attrgetter("credit_stalls"),
+    ),
+    ("enqueued_messages", "Messages stored.", attrgetter("enqueued")),
+    ("failed_deliveries", "Deliveries of stored messages that failed.", attrgetter("redelivered")),
+    (
+        "duplicate_messages",
+        "Messages accepted and not stored: they were here before.",
+        attrgetter("duplicates"),
+    ),
+    ("expired_messages", "Messages whose time to live ended.", attrgetter("expired")),
+    ("dead_lettered_messages", "Messages that failed for good.", attrgetter("dead_lettered")),
+    ("damaged_messages", "Messages that the disk lost.", attrgetter("damaged")),
+)
+_JOURNAL: tuple[
+    tuple[
+        type[GaugeMetricFamily | CounterMetricFamily],
+        str,
+        str,
+        Callable[[JournalFigures], float],
+    ],
+    ...,
+] = (
+    (GaugeMetricFamily, "used_bytes", "Disk that messages take.", attrgetter("used_bytes")),
+    (GaugeMetricFamily, "alive_bytes", "Bytes of it still needed.", attrgetter("alive_bytes")),
+    (CounterMetricFamily, "appended_bytes", "Bytes written.", attrgetter("appended_bytes")),
+    (CounterMetricFamily, "syncs", "Times that the disk was told to keep.", attrgetter("syncs")),
+    (
+        GaugeMetricFamily,
+        "stopped",
+        "1 when the disk failed: nothing is stored until the next start.",
+        lambda journal: journal.stopped is not None,
     ),
 )
 
@@ -97,6 +142,9 @@ class _Snapshot(Collector):
         yield info
         yield from self._of_connections()
         yield from self._of_workers()
+        if (journal := self._observed.journal) is not None:
+            for family, name, text, value in _JOURNAL:
+                yield family(f"enmasse_journal_{name}", text, value=value(journal))
         yield GaugeMetricFamily(
             "enmasse_links",
             "Open links to declared addresses.",
@@ -181,4 +229,5 @@ def _by_space(addresses: Sequence[AddressFigures]) -> _Labelled:
 
 def _sum(space: str, members: list[AddressFigures]) -> AddressFigures:
     totals = [sum(column) for column in zip(*(one[3:] for one in members), strict=True)]
-    return AddressFigures("", space, "", *totals)
+    oldest_s = max(one.oldest_age_s for one in members)
+    return AddressFigures("", space, "", *totals)._replace(oldest_age_s=oldest_s)

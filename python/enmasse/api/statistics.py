@@ -61,7 +61,19 @@ def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) 
         "senders": now.senders,
         "receivers": now.receivers,
         "waiting": now.waiting,
-        "stored": {"messages": now.stored, "bytes": now.stored_bytes},
+        "stored": {
+            "messages": now.stored,
+            "bytes": now.stored_bytes,
+            "inFlight": now.in_flight,
+            "scheduled": now.scheduled,
+            "oldestAgeSeconds": round(now.oldest_age_s, 3),
+        },
+        "enqueued": now.enqueued,
+        "redelivered": now.redelivered,
+        "duplicates": now.duplicates,
+        "expired": now.expired,
+        "deadLettered": now.dead_lettered,
+        "damaged": now.damaged,
         "delivered": now.delivered,
         "bytes": now.bytes,
         "outcomes": {
@@ -73,6 +85,7 @@ def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) 
             "dropped": now.dropped,
         },
         "creditStalls": now.credit_stalls,
+        "enqueuedPerSecond": _rate(now.enqueued, since.enqueued, window_s),
         "deliveredPerSecond": _rate(now.delivered, since.delivered, window_s),
         "bytesPerSecond": _rate(now.bytes, since.bytes, window_s),
     }

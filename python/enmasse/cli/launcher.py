@@ -107,7 +107,7 @@ async def serve(
         )
         stack.callback(node.stop, 0.0)
         certificates = Certificates(data.tls, names_of(settings.host), clock)
-        engine = NativeEngine(node, before_apply=certificates.name_spaces)
+        engine = NativeEngine(node, certificates.name_spaces, clock)
         manager = Manager(store, engine, clock)
         await manager.catch_up()
         endpoints = listen(settings, node, certificates.ensure())
@@ -230,6 +230,7 @@ class _Process:
             background = [
                 tasks.create_task(self._manager.run(), name="control"),
                 tasks.create_task(self._engine.log_events(), name="events"),
+                tasks.create_task(self._engine.watch_journal(), name="journal"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
             ]
             if self.server is not None:

@@ -7,18 +7,21 @@ from typing import Any, TypeVar
 import structlog
 from pydantic.alias_generators import to_camel
 
-from enmasse.base.errors import Code, Missing, Unavailable
+from enmasse.base.clock import Clock, SystemClock
+from enmasse.base.errors import Code, Missing
 from enmasse.engines.protocol import (
     AddressFigures,
     Connection,
+    JournalFigures,
     Observed,
     Operation,
     Proof,
     Slice,
     SliceDone,
+    StoredMessage,
     WorkerFigures,
 )
-from enmasse.native import Node
+from enmasse.native import Node, decode_message
 from enmasse.plan import Plan
 
 log = structlog.get_logger(__name__)
@@ -26,11 +29,15 @@ log = structlog.get_logger(__name__)
 EVENTS_PER_TURN = 512
 """Events logged before other tasks get their turn."""
 
+JOURNAL_CHECK_S = 1.0
+"""How often it is looked whether the journal still takes messages."""
+
 WARNINGS = frozenset({"login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"})
 """Events an operator should see at once; the rest is for following one connection."""
 
 _ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}
 _WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
+_JOURNAL_MEMBERS = [to_camel(name) for name in JournalFigures._fields]
 _Result = TypeVar("_Result")
 
 
@@ -38,10 +45,14 @@ class NativeEngine:
     """An `Engine` over a `Node`. Calls that may wait run in a thread, one after another."""
 
     def __init__(
-        self, node: Node, before_apply: Callable[[Plan], Awaitable[None]] | None = None
+        self,
+        node: Node,
+        before_apply: Callable[[Plan], Awaitable[None]] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Drive `node`. `before_apply` is awaited with each Plan before the node has it."""
         self._node = node
+        self._clock = clock or SystemClock()
         self._before_apply = before_apply
         self._calling = asyncio.Lock()
 
@@ -70,11 +81,42 @@ class NativeEngine:
         self._node.trace(connection, on=on)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
-        """Refuse: the node has no messages at rest."""
-        raise Unavailable(
-            Code.OPERATION_UNSUPPORTED,
-            f"this node cannot {operation} messages: it stores none",
+        """Do one slice of an operation on the messages of an address."""
+        request = {
+            "address": address_uid,
+            "operation": str(operation),
+            "limit": part.limit,
+            "selector": part.selector,
+            "dryRun": part.dry_run,
+            "to": part.to,
+            "after": part.after,
+        }
+        done, messages = await self._call(self._node.manage, request)
+        return SliceDone(
+            messages=done["messages"],
+            bytes=done["bytes"],
+            rest=done["rest"],
+            found=[
+                _found(line, message) for line, message in zip(done["found"], messages, strict=True)
+            ],
         )
+
+    def trouble(self) -> str | None:
+        """Return why nothing can be stored any more, if so."""
+        journal = self._node.journal()
+        stopped = journal and journal["stopped"]
+        if stopped is None:
+            return None
+        return (
+            f"the journal has stopped: {stopped}; addresses on disk take no more messages and hand"
+            " out those they have: mend the disk and start again"
+        )
+
+    async def watch_journal(self) -> None:
+        """Say once in the log that the journal has stopped, when it has."""
+        while (trouble := self.trouble()) is None:
+            await self._clock.sleep(JOURNAL_CHECK_S)
+        log.error("journal-stopped", reason=trouble)
 
     async def log_events(self) -> None:
         """Write the node's events to the log until cancelled."""
@@ -92,23 +134,19 @@ class NativeEngine:
 
     def _observe(self) -> Observed:
         stats = self._node.stats()
+        now_ms = self._clock.now().timestamp() * 1000
+        journal = stats["journal"]
         return Observed(
             connections=stats["connections"],
-            addresses=[
-                AddressFigures(
-                    **{
-                        name: line[member]
-                        for member, name in _ADDRESS_MEMBERS.items()
-                        if member in line
-                    }
-                )
-                for line in stats["addresses"]
-            ],
+            addresses=[_figures(line, now_ms) for line in stats["addresses"]],
             workers=[
                 WorkerFigures(*(line[name] for name in _WORKER_MEMBERS))
                 for line in stats["workers"]
             ],
             accept_pauses=stats["acceptPauses"],
+            journal=JournalFigures(*(journal[name] for name in _JOURNAL_MEMBERS))
+            if journal
+            else None,
         )
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -126,6 +164,26 @@ def log_event(event: dict[str, Any]) -> None:
         log.info(kind, **fields)
     else:
         log.debug(kind, **fields)
+
+
+def _figures(line: dict[str, Any], now_ms: float) -> AddressFigures:
+    members = {name: line[member] for member, name in _ADDRESS_MEMBERS.items() if member in line}
+    if line["oldestMs"]:
+        members["oldest_age_s"] = max(now_ms - line["oldestMs"], 0) / 1000
+    return AddressFigures(**members)
+
+
+def _found(line: dict[str, Any], message: bytes | None) -> StoredMessage:
+    return StoredMessage(
+        id=line["id"],
+        state=line["state"],
+        bytes=line["bytes"],
+        enqueued_ms=line["enqueuedMs"],
+        expires_ms=line["expiresMs"],
+        due_ms=line["dueMs"],
+        attempts=line["attempts"],
+        message=decode_message(message) if message is not None else None,
+    )
 
 
 def _connection(line: dict[str, Any]) -> Connection:

@@ -24,14 +24,19 @@ class Proof:
 
 
 class AddressFigures(NamedTuple):
-    """The figures of one address. All but senders, receivers, waiting and stored count since its
-    start.
+    """The figures of one address. Senders, receivers, waiting and what is said of messages at rest
+    are of this moment; all others count since its start.
 
     `accepted` to `modified` are outcomes told to senders; `presettled` had none to tell: these
     count messages. `dropped` counts copies of presettled messages that reached nobody, one a
     receiver that missed it, or one where there was none; the message itself is in `presettled`.
-    `credit_stalls` counts the times senders had to wait because receivers did not take. `stored`
-    are the messages at rest, in whatever state.
+    `credit_stalls` counts the times senders had to wait because receivers did not take.
+
+    `stored` to `scheduled` are the messages at rest: all of them, those that receivers hold, and
+    those that wait for a time. `oldest_age_s` is how long the oldest that can be had is here; 0
+    where there is none. `enqueued` to `damaged` count messages stored, failed deliveries, messages
+    accepted and not stored because they were here before, and messages gone: their time to live
+    ended, they failed for good, the disk lost them.
     """
 
     uid: str
@@ -51,6 +56,26 @@ class AddressFigures(NamedTuple):
     credit_stalls: int = 0
     stored: int = 0
     stored_bytes: int = 0
+    in_flight: int = 0
+    scheduled: int = 0
+    enqueued: int = 0
+    redelivered: int = 0
+    duplicates: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    damaged: int = 0
+    oldest_age_s: float = 0.0
+
+
+class JournalFigures(NamedTuple):
+    """What an engine's messages on disk come to. The last two numbers count since start."""
+
+    used_bytes: int = 0
+    alive_bytes: int = 0
+    appended_bytes: int = 0
+    syncs: int = 0
+    stopped: str | None = None
+    """Why it takes nothing any more."""
 
 
 class Connection(NamedTuple):
@@ -87,6 +112,9 @@ class Observed(NamedTuple):
     workers: Sequence[WorkerFigures] = ()
     accept_pauses: int = 0
     """Times that newcomers had to wait because a bound of connections was reached."""
+
+    journal: JournalFigures | None = None
+    """None: no address keeps its messages on disk."""
 
 
 class Operation(StrEnum):
@@ -167,6 +195,9 @@ class Engine(Protocol):
     async def observe(self) -> Observed:
         """Return the figures of this moment."""
 
+    def trouble(self) -> str | None:
+        """Return what the engine cannot do any more and the mend, if so. Waits for nobody."""
+
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""
 
@@ -183,6 +214,6 @@ class Engine(Protocol):
         come meanwhile are not looked at, so that it ends.
 
         Raises: Missing if no such address is served; Invalid if the selector cannot be read or
-            `after` is none of ours; Exhausted if `to` is full; Unavailable with code
-            OPERATION_UNSUPPORTED if this engine cannot do that.
+            `after` is none of ours; Exhausted if `to` is full: what found room has gone there;
+            Unavailable with code OPERATION_UNSUPPORTED if this engine cannot do that.
         """

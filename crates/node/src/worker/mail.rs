@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Place;
-use enmasse_router::core::{AddressKey, Answer};
+use enmasse_router::core::{AddressKey, Answer, Operated, Operation};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
 use enmasse_router::table::{Refusal, Table};
 use mio::Token;
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A letter to a worker. Those with a `Sender` are answered within a turn.
+/// A letter to a worker. Those with a `Sender` are answered within a turn, unless they say otherwise.
 pub(crate) enum Command {
     /// serve this connection
     Welcome(Newcomer),
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Fetched(Vec<(Place, Option<Vec<u8>>)>),
     /// write again what lies in this segment of the log
     Compact(u32),
+    /// do this with messages at rest; answered after as many turns as it takes
+    Operate(Operation, Sender<Operated>),
     /// tell what was counted
     Stats(Sender<WorkerAnswer>),
     /// list the connections
@@ -82,6 +84,10 @@ impl Worker {
             Command::Journaled(answers) => self.shard.journaled(answers),
             Command::Fetched(bodies) => self.shard.fetched(bodies),
             Command::Compact(segment) => self.shard.compact(segment),
+            Command::Operate(operation, answer) => {
+                self.operations.insert(operation.id, answer);
+                self.shard.operate(operation);
+            }
             Command::Stats(answer) => {
                 let mut stats = self.stats.clone();
                 stats.connections = self.sockets.len() as u64;

@@ -14,13 +14,15 @@ mod socket;
 mod tests;
 mod writing;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use enmasse_amqp::time::Time;
+use enmasse_router::core::Operated;
 use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
 use mio::{Events, Poll, Token};
 use slab::Slab;
@@ -107,6 +109,8 @@ pub(crate) struct Worker {
     held_back: bool,
     /// so much waits for room in rings that sockets are not read
     choked: bool,
+    /// who waits for operations on messages at rest, by their ids
+    operations: HashMap<u32, Sender<Operated>>,
     /// something was done after the shard's turn ended that needs another one
     again: bool,
 }
@@ -147,6 +151,7 @@ impl Worker {
             stop_at: None,
             held_back: false,
             choked: false,
+            operations: HashMap::new(),
             again: false,
         }
     }
@@ -257,6 +262,12 @@ impl Worker {
 
     /// Hands over what stored addresses have for the log, and what they want of it.
     fn serve_journal(&mut self) {
+        for (id, operated) in self.shard.take_operated() {
+            if let Some(answer) = self.operations.remove(&id) {
+                // Who gave up waiting asks again.
+                let _ = answer.send(operated);
+            }
+        }
         let Some(journal) = &self.shared.journal else { return };
         while let Some(batch) = self.shard.take_journal() {
             journal.append(self.index, batch);

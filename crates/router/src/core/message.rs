@@ -28,6 +28,8 @@ pub(super) enum Owed {
     Queue(Seq),
     /// nobody: the queue it was shown from keeps it
     Browsed(Seq),
+    /// what an administrator does, for a message of so many bytes
+    Operation { id: u32, bytes: u32 },
 }
 
 /// A message that waits for consumers, or of which more parts are to come.

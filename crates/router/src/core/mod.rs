@@ -30,14 +30,14 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
-use stored::{Bodies, Diverting, Journal};
+use stored::{Bodies, Diverting, Journal, Operations};
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
-pub use stored::{Answer, Digests, Shelf};
+pub use stored::{Answer, Digests, Failed, Found, Operated, Operation, Shelf, Work};
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -118,6 +118,8 @@ pub struct Router {
     assembling_bytes: usize,
     /// turns so far
     turns: u64,
+    /// what administrators do
+    operations: Operations,
 }
 
 impl Router {
@@ -152,6 +154,7 @@ impl Router {
             to_divert: VecDeque::new(),
             assembling_bytes: 0,
             turns: 1,
+            operations: Operations::default(),
         }
     }
 
@@ -209,6 +212,7 @@ impl Router {
     pub fn turn(&mut self, links: &mut impl Links) {
         self.turns += 1;
         self.turn_timed(links);
+        self.turn_operations(links);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_tell = false;

@@ -101,6 +101,7 @@ impl Router {
             Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
             Owed::Join(key) => self.join(key, address, outcome, links),
             Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),
+            Owed::Operation { id, bytes } => self.operation_stored(id, bytes, outcome),
         }
     }
 

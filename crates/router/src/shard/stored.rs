@@ -4,7 +4,7 @@ use enmasse_journal::log::{Batch, Place};
 use enmasse_journal::queue::{Figures, Settings};
 
 use super::Shard;
-use crate::core::{AddressKey, Answer, Declared, Digests, Shelf};
+use crate::core::{AddressKey, Answer, Declared, Digests, Operated, Operation, Shelf};
 
 /// What a new Plan says about a stored address that lives here.
 #[derive(Debug)]
@@ -70,6 +70,16 @@ impl Shard {
     /// The log would give a segment back: messages of this shard that lie in it are to be written again.
     pub fn compact(&mut self, segment: u32) {
         self.router.compact(segment);
+    }
+
+    /// Begins an operation of an administrator; it goes on in the turns to come.
+    pub fn operate(&mut self, operation: Operation) {
+        self.router.operate(operation);
+    }
+
+    /// The answers of operations, by their ids.
+    pub fn take_operated(&mut self) -> Vec<(u32, Operated)> {
+        self.router.take_operated()
     }
 
     /// The figures of stored addresses that live here.

@@ -43,9 +43,10 @@ def addresses(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show addresses with their live senders, receivers and rates.
+    """Show addresses with their live senders, receivers, stored messages and rates.
 
-    Rates are messages a second handed to receivers. In JSON and YAML the figures are in
+    OLDEST is how long the oldest message that can be had is there. Rates are messages a second
+    handed to receivers. In JSON and YAML the figures are in
     status.statistics.
 
     Examples:
@@ -65,11 +66,13 @@ def addresses(
             *_whose(one),
             _state(one),
             *(figures.get(name) for name in ("senders", "receivers", "waiting")),
+            *_at_rest(one["spec"]["type"], figures.get("stored", {})),
             figures.get("deliveredPerSecond"),
             figures.get("delivered"),
         ]
 
-    headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING RATE DELIVERED"
+    headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING STORED OLDEST"
+    headings += " RATE DELIVERED"
     listing = _Listing("addresses", "address", headings.split(), row)
     listing.show(name, space, namespace, output, (data, server, token_file), watch=watch)
 
@@ -221,3 +224,21 @@ def _state(one: Document) -> str:
     if status.get("isReady"):
         return "Active"
     return ": ".join([status.get("phase", "Pending"), *status.get("messages", [])])
+
+
+def _at_rest(kind: str, stored: dict[str, Any]) -> tuple[int | None, str | None]:
+    """How many messages an address stores, and the age of the oldest."""
+    from enmasse.resources.address_rules import STORED
+
+    if kind not in STORED:
+        return None, None
+    return stored.get("messages"), _age(stored.get("oldestAgeSeconds") or 0.0)
+
+
+def _age(seconds: float) -> str | None:
+    if seconds <= 0:
+        return None
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds // length_s:.0f}{unit}"
+    return f"{seconds:.0f}s"

@@ -141,9 +141,17 @@ impl Journal {
     /// The log forgets a queue with all its messages.
     pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue) {
         let mut freed = Freed::default();
-        queue.iter(Seq(0)).for_each(|item| freed.add(item.place));
+        // What the log is still writing has no place yet: it is freed when it has.
+        queue.iter(Seq(0)).filter(|item| item.place.len > 0).for_each(|item| freed.add(item.place));
         self.removals.retain(|(queue, _)| *queue != log);
         self.shrinking.drop_queue(log, &freed);
+    }
+
+    /// A message has come to lie there whose queue is gone.
+    fn forget_late(&mut self, place: enmasse_journal::log::Place) {
+        let mut freed = Freed::default();
+        freed.add(place);
+        self.shrinking.free(&freed);
     }
 
     fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
@@ -277,13 +285,15 @@ impl Router {
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             stored.changed.remove(&seq.0);
-            if let Some(item) = stored.shelf.queue.left(seq) {
-                self.bodies.forget(item.place);
+            match stored.shelf.queue.left(seq) {
+                Some(item) if stored.shelf.log.is_none() => self.bodies.free(item.place),
+                Some(item) => self.bodies.forget(item.place),
+                None => {}
             }
         }
         let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
             // Deleted in the meantime, and with it what it had; its producers' links were closed.
-            return;
+            return self.journal.forget_late(place);
         };
         let mut effects = std::mem::take(&mut self.effects);
         stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
@@ -335,6 +345,7 @@ impl Router {
             // An empty body is no message (3.2), so it can stand for a damaged one.
             self.bodies.fetched(place, body.unwrap_or_default());
         }
+        self.operations_read();
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.awaiting) {
             let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());

@@ -4,7 +4,7 @@
 //! `incoming` brings messages in, `outgoing` takes them out, with `looking` for consumers that look before they
 //! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
 //! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
-//! bytes of a message are.
+//! bytes of a message are, `manage` is what administrators do.
 
 mod bodies;
 mod changed;
@@ -13,6 +13,7 @@ mod digest;
 mod incoming;
 mod journal;
 mod looking;
+mod manage;
 mod outgoing;
 mod restore;
 mod settling;
@@ -33,6 +34,8 @@ use incoming::Echo;
 pub use journal::Answer;
 pub(super) use journal::Journal;
 pub(super) use looking::Looking;
+pub(super) use manage::Operations;
+pub use manage::{Failed, Found, Operated, Operation, Work};
 pub use restore::Shelf;
 pub(super) use settling::Diverting;
 
@@ -183,7 +186,8 @@ impl Router {
     /// When [`Router::turn`] has something to do that nobody else asks for, in milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
-        if self.later.is_empty() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
+        let is_due = !self.later.is_empty() || self.operations.is_due();
+        if !is_due { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
     }
 
     /// Does what time has brought, and for stored addresses what a turn before had no time for.

@@ -13,7 +13,7 @@ use super::journal::Commit;
 /// Annotations of a message that went to a dead letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";
 const DESCRIPTION: &str = "x-opt-dead-letter-description";
-const ORIGIN: &str = "x-opt-dead-letter-origin";
+pub(super) const ORIGIN: &str = "x-opt-dead-letter-origin";
 const TIME: &str = "x-opt-dead-letter-time";
 const COUNT: &str = "x-opt-dead-letter-count";
 
@@ -104,7 +104,7 @@ impl Router {
         self.fetch_diverting();
     }
 
-    fn drop_diverted(&mut self, at: Key, item: Item) {
+    pub(super) fn drop_diverted(&mut self, at: Key, item: Item) {
         if let Some(stored) = self.addresses[at].stored.as_mut() {
             stored.shelf.queue.left(item.seq);
         }

@@ -4,6 +4,7 @@
 mod consuming;
 mod crash;
 mod life;
+mod manage;
 mod sending;
 
 use std::sync::Arc;

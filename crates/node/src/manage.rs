@@ -1,0 +1,209 @@
+//! Operations on messages at rest, as the control plane asks for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use enmasse_amqp::selector::{Dialect, Selector};
+use enmasse_journal::queue::State;
+use enmasse_router::core::{AddressKey, Failed, Found, Operated, Operation, Work};
+use enmasse_router::table::{AddressEntry, Table};
+use serde::{Deserialize, Serialize};
+
+use crate::error::NodeError;
+use crate::node::declared;
+
+/// Largest message that is shown with its body, in bytes.
+const PEEK_BYTES_MAX: u32 = 65_536;
+/// Messages of one slice at most.
+const LIMIT_MAX: usize = 1000;
+
+/// One slice of an operation on the messages of an address that nobody holds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ManageRequest {
+    /// uid of the address
+    pub address: String,
+    /// what is done
+    pub operation: Verb,
+    /// messages at most, 1 to 1,000
+    pub limit: usize,
+    /// a JMS selector
+    #[serde(default)]
+    pub selector: Option<String>,
+    /// only counted
+    #[serde(default)]
+    pub dry_run: bool,
+    /// uid of the address that messages are moved or copied to
+    #[serde(default)]
+    pub to: Option<String>,
+    /// `rest` of the slice before
+    #[serde(default)]
+    pub after: Option<String>,
+}
+
+/// What is done with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// removed
+    Purge,
+    /// shown
+    Peek,
+    /// put into another address and removed
+    Move,
+    /// put into another address
+    Copy,
+    /// put back where they failed and removed
+    Redrive,
+}
+
+/// What a slice has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Managed {
+    /// messages that it was about
+    pub messages: u64,
+    /// bytes of those
+    pub bytes: u64,
+    /// where the next slice begins; `None`: done
+    pub rest: Option<String>,
+    /// the messages, of `peek`
+    pub found: Vec<FoundLine>,
+    /// those of them that are shown, encoded
+    #[serde(skip)]
+    pub shown: Vec<Option<Vec<u8>>>,
+}
+
+/// A message that was looked at; times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FoundLine {
+    /// its place in the address
+    pub id: u64,
+    /// `waiting`, `scheduled` or `delayed`
+    pub state: &'static str,
+    /// bytes of the encoded message
+    pub bytes: u32,
+    /// when it came
+    pub enqueued_ms: u64,
+    /// when its life ends
+    pub expires_ms: Option<u64>,
+    /// when it is to be delivered
+    pub due_ms: Option<u64>,
+    /// failed deliveries
+    pub attempts: u16,
+}
+
+/// What is to be done where.
+pub(crate) struct Errand {
+    pub(crate) home: u16,
+    pub(crate) operation: Operation,
+}
+
+impl ManageRequest {
+    /// Finds the addresses in a table.
+    ///
+    /// # Errors
+    /// `NoSuchAddress`; `Request` for a selector or a place that cannot be read.
+    pub(crate) fn compile(&self, table: &Table) -> Result<Errand, NodeError> {
+        static IDS: AtomicU32 = AtomicU32::new(0);
+        let entry = find(table, &self.address)?;
+        let selector = match self.selector.as_deref() {
+            Some(text) => Selector::compile(text, Dialect::Jms)
+                .map_err(|error| NodeError::Request { field: "selector", reason: error.to_string() })?,
+            None => None,
+        };
+        let operation = Operation {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            address: entry.key,
+            work: self.work(table, entry)?,
+            selector,
+            dry_run: self.dry_run,
+            limit: self.limit.clamp(1, LIMIT_MAX),
+            rest: self.after.as_deref().map(parse_rest).transpose()?,
+        };
+        let home = entry.home.get().ok_or_else(|| NodeError::NoSuchAddress(self.address.clone()))?;
+        Ok(Errand { home, operation })
+    }
+
+    fn work(&self, table: &Table, entry: &AddressEntry) -> Result<Work, NodeError> {
+        let target = || -> Result<AddressKey, NodeError> {
+            let missing = || NodeError::Request { field: "to", reason: "name the address messages go to".to_owned() };
+            let found = find(table, self.to.as_deref().ok_or_else(missing)?)?;
+            if found.space != entry.space || found.key == entry.key {
+                let reason = "another address of the same address space takes the messages".to_owned();
+                return Err(NodeError::Request { field: "to", reason });
+            }
+            Ok(found.key)
+        };
+        Ok(match self.operation {
+            Verb::Purge => Work::Purge,
+            Verb::Peek => Work::Peek(PEEK_BYTES_MAX),
+            Verb::Move => Work::Move(target()?),
+            Verb::Copy => Work::Copy(target()?),
+            Verb::Redrive => Work::Redrive(origins(table, entry)),
+        })
+    }
+}
+
+fn find<'a>(table: &'a Table, uid: &str) -> Result<&'a Arc<AddressEntry>, NodeError> {
+    let found = declared(table).find(|entry| &*entry.uid == uid && entry.storage.is_some());
+    found.ok_or_else(|| NodeError::NoSuchAddress(uid.to_owned()))
+}
+
+/// The other stored addresses of the space, by their names.
+fn origins(table: &Table, entry: &AddressEntry) -> HashMap<Box<str>, AddressKey> {
+    let addresses = table.space(entry.space).into_iter().flat_map(|space| space.addresses());
+    let others = addresses.filter(|other| other.storage.is_some() && other.key != entry.key);
+    others.map(|other| (Box::from(&*other.name), other.key)).collect()
+}
+
+fn parse_rest(text: &str) -> Result<(u64, u64), NodeError> {
+    let parsed = text.split_once('-').and_then(|(from, until)| Some((from.parse().ok()?, until.parse().ok()?)));
+    let reason = || format!("{text:?} is not what an answer has said; leave it out to begin");
+    parsed.ok_or_else(|| NodeError::Request { field: "continue", reason: reason() })
+}
+
+impl Managed {
+    /// # Errors
+    /// `NoSuchAddress`, `FullAddress`, `Journal`: as the operation failed.
+    pub(crate) fn of(request: &ManageRequest, done: Operated) -> Result<Self, NodeError> {
+        match done.failed {
+            Some(Failed::Missing) => return Err(NodeError::NoSuchAddress(request.address.clone())),
+            Some(Failed::NoTarget) => {
+                return Err(NodeError::NoSuchAddress(request.to.clone().unwrap_or_default()));
+            }
+            Some(Failed::Full(reason)) => return Err(NodeError::FullAddress { reason, messages: done.messages }),
+            Some(Failed::Log(reason)) => return Err(NodeError::Journal(reason)),
+            None => {}
+        }
+        Ok(Self {
+            messages: done.messages,
+            bytes: done.bytes,
+            rest: done.rest.map(|(from, until)| format!("{from}-{until}")),
+            found: done.found.iter().map(FoundLine::of).collect(),
+            shown: done.found.into_iter().map(|found| found.message).collect(),
+        })
+    }
+}
+
+impl FoundLine {
+    fn of(found: &Found) -> Self {
+        let item = &found.item;
+        let state = match item.state {
+            State::Scheduled => "scheduled",
+            State::Delayed => "delayed",
+            _ => "waiting",
+        };
+        Self {
+            id: item.seq.0,
+            state,
+            bytes: item.size_bytes,
+            enqueued_ms: item.enqueued,
+            expires_ms: item.expires,
+            due_ms: found.due,
+            attempts: item.failures,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What administrators do with messages at rest.
+
+use std::collections::HashMap;
+
+use enmasse_amqp::selector::{Dialect, Selector};
+use enmasse_amqp::types::Header;
+use enmasse_journal::queue::Redelivery;
+use enmasse_router::core::{Failed, Operated, Operation, Work};
+
+use super::*;
+
+impl House {
+    fn begin(&mut self, operation: Operation) {
+        self.router.operate(operation);
+        for _ in 0..100 {
+            self.pump();
+        }
+    }
+
+    fn operate(&mut self, operation: Operation) -> Operated {
+        let id = operation.id;
+        self.begin(operation);
+        let mut answers = self.router.take_operated();
+        assert_eq!(answers.len(), 1, "an answer");
+        let (answered, done) = answers.remove(0);
+        assert_eq!(answered, id);
+        done
+    }
+}
+
+fn operation(work: Work) -> Operation {
+    let (id, address) = (7, QUEUE);
+    Operation { id, address, work, selector: None, dry_run: false, limit: 1000, rest: None }
+}
+
+fn five(settings: Settings) -> House {
+    let mut house = House::new(settings);
+    for text in ["a", "b", "c", "d", "e"] {
+        house.send(text);
+    }
+    house.pump();
+    house
+}
+
+#[test]
+fn what_was_moved_is_there_and_not_here_after_a_restart() {
+    let mut house = five(Settings::default());
+    let done = house.operate(Operation { limit: 3, ..operation(Work::Move(DEAD)) });
+    assert_eq!((done.messages, done.rest.is_some(), done.failed), (3, true, None));
+    let mut house = house.restarted();
+    house.consumer(DEAD, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["a", "b", "c"]);
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["d", "e"]);
+}
+
+#[test]
+fn what_was_purged_stays_away_after_a_restart() {
+    let mut house = five(Settings::default());
+    assert_eq!(house.operate(operation(Work::Purge)).messages, 5);
+    let mut house = house.restarted();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert!(house.texts().is_empty());
+}
+
+#[test]
+fn what_consumers_hold_is_left_alone() {
+    let mut house = five(Settings::default());
+    house.consumer(QUEUE, 2);
+    assert_eq!(house.texts(), ["a", "b"]);
+    assert_eq!(house.operate(operation(Work::Purge)).messages, 3);
+    assert_eq!(house.router.queue_figures().find(|(key, _)| *key == QUEUE).map(|(_, f)| f.acquired), Some(2));
+}
+
+#[test]
+fn messages_that_come_meanwhile_are_not_looked_at() {
+    let mut house = five(Settings::default());
+    let first = house.operate(Operation { limit: 2, ..operation(Work::Peek(1000)) });
+    house.send("f");
+    house.pump();
+    let second = house.operate(Operation { rest: first.rest, ..operation(Work::Peek(1000)) });
+    assert_eq!((first.found.len(), second.found.len(), second.rest), (2, 3, None));
+}
+
+#[test]
+fn a_message_goes_back_to_where_it_failed_and_begins_anew() {
+    let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
+    let mut house = House::new(Settings { redelivery, dead_letter: true, ..Settings::default() });
+    house.send("m");
+    house.pump();
+    house.consumer(QUEUE, 1);
+    let got = house.got().remove(0);
+    house.answer(&got, &failed());
+    let origins = HashMap::from([("orders".into(), QUEUE)]);
+    let done = house.operate(Operation { address: DEAD, ..operation(Work::Redrive(origins)) });
+    assert_eq!((done.messages, done.failed), (1, None));
+    house.consumer(QUEUE, 1);
+    let again = house.got().remove(0);
+    assert_eq!(again.text(), "m");
+    assert_eq!(again.message.header.as_ref().map_or(0, |header| header.delivery_count), 0);
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_stays_and_is_not_counted() {
+    let mut house = House::new(Settings::default());
+    let text = "x".repeat(20_000);
+    for _ in 0..4 {
+        house.send(&text);
+    }
+    house.pump();
+    house.disk.set_capacity_bytes(house.disk.used_bytes());
+    let mut copied = 0;
+    let failed = (0..50).find_map(|_| {
+        let done = house.operate(operation(Work::Copy(DEAD)));
+        copied += done.messages;
+        done.failed
+    });
+    assert!(matches!(failed, Some(Failed::Log(_))), "{failed:?}");
+    let figures: HashMap<_, _> = house.router.queue_figures().collect();
+    assert_eq!((figures[&QUEUE].ready, figures[&DEAD].ready), (4, copied));
+}
+
+#[test]
+fn a_selector_is_asked_about_every_message() {
+    let mut house = five(Settings::default());
+    let selector = Selector::compile("JMSPriority > 4", Dialect::Jms).expect("a selector");
+    let header = Some(Header { priority: 7, ..Header::default() });
+    house.send_message(&Message { header, body: Body::Data(vec![b"urgent".to_vec()]), ..Message::default() });
+    house.pump();
+    let done = house.operate(Operation { selector, dry_run: true, ..operation(Work::Purge) });
+    assert_eq!(done.messages, 1);
+    let missing = house.operate(Operation { address: AddressKey(99), ..operation(Work::Purge) });
+    assert_eq!(missing.failed, Some(Failed::Missing));
+}
