@@ -195,7 +195,7 @@ impl Node {
         self.running()?;
         let errand = request.compile(&Arc::clone(&lock(&self.table)))?;
         let (answer, answered) = channel();
-        self.shared.mailboxes[usize::from(errand.home)].post([Command::Operate(errand.operation, answer)]);
+        self.shared.mailboxes[usize::from(errand.home)].post([Command::Operate(Box::new(errand.operation), answer)]);
         let done = answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(errand.home, error))?;
         Managed::of(request, done)
     }

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// write again what lies in this segment of the log
     Compact(u32),
     /// do this with messages at rest; answered after as many turns as it takes
-    Operate(Operation, Sender<Operated>),
+    Operate(Box<Operation>, Sender<Operated>),
     /// tell what was counted
     Stats(Sender<WorkerAnswer>),
     /// list the connections
@@ -86,7 +86,7 @@ impl Worker {
             Command::Compact(segment) => self.shard.compact(segment),
             Command::Operate(operation, answer) => {
                 self.operations.insert(operation.id, answer);
-                self.shard.operate(operation);
+                self.shard.operate(*operation);
             }
             Command::Stats(answer) => {
                 let mut stats = self.stats.clone();
