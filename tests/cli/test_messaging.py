@@ -161,8 +161,8 @@ def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
         up.enmasse("create", "address", "orders", "--type", "anycast", "--space", "shop")
         for words in (["receive", "orders"], ["send", "orders"], ["request", "orders"]):
             lost = run(up, *words, "--timeout", "30")
-            assert lost.returncode == 3, lost.stderr
-            assert "names no address space" in lost.stderr
+            assert lost.returncode == 4, lost.stderr
+            assert "set the virtual host" in lost.stderr
         shop = ("--space", "shop", "--timeout", "60")
         with beside(up, "receive", "orders", "--count", "1", *shop) as receiver:
             assert run(up, "send", "orders", "--body", "one", *shop).stdout == "1 accepted\n"
