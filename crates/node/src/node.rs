@@ -136,8 +136,9 @@ impl Node {
         let difference = table.diff(&next);
         self.shelve(&difference, &next)?;
         let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
-        self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
+        // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
         *table = Arc::clone(&next);
+        self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
         let mut active: Vec<String> = declared(&next).map(|address| address.uid.to_string()).collect();
         active.sort_unstable();
         Ok(Applied {
@@ -157,10 +158,12 @@ impl Node {
         {
             return Err(NodeError::NoJournal(entry.name.to_string()));
         }
-        let changes = lock(&self.shelves).follow(difference, next, self.shared.mailboxes.len() as u16);
+        let mut shelves = lock(&self.shelves);
+        let changes = shelves.follow(difference, next, self.shared.mailboxes.len() as u16);
         if let (false, Some(journal)) = (changes.batch.is_empty(), &self.shared.journal) {
             journal.commit(changes.batch).map_err(|refused| NodeError::Journal(refused.to_string()))?;
         }
+        shelves.settle(changes.next_queue);
         for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
             if !shelvings.is_empty() {
                 mailbox.post([Command::Shelve(shelvings)]);

@@ -96,7 +96,7 @@ impl Opened {
         let (wanted, orders) = channel();
         let figures = Arc::new(Mutex::default());
         let reader = self.log.reader();
-        let owner = Owner { log: self.log, mailboxes: mailboxes.clone(), figures: Arc::clone(&figures) };
+        let owner = Owner { log: self.log, mailboxes: mailboxes.clone(), figures: Arc::clone(&figures), asked: None };
         let boxes = mailboxes.clone();
         let handles = vec![
             threads::spawn("journal", move || owner.run(&post))?,
@@ -158,6 +158,8 @@ struct Owner {
     log: Log<FolderDisk>,
     mailboxes: Mailboxes,
     figures: Arc<Mutex<JournalFigures>>,
+    /// the segment that was to be compacted last, and the messages copied until then
+    asked: Option<(u32, u64)>,
 }
 
 impl Owner {
@@ -223,11 +225,16 @@ impl Owner {
     }
 
     fn ask_for_compaction(&mut self) {
-        if let Some(segment) = self.log.wants_compacted() {
+        // Asked for once, and again when a share of it has been written: workers look through all their queues.
+        let asked = self.log.wants_compacted().map(|segment| (segment, self.log.figures().copied));
+        if asked != self.asked
+            && let Some((segment, _)) = asked
+        {
             for mailbox in &self.mailboxes {
                 mailbox.post([Command::Compact(segment)]);
             }
         }
+        self.asked = asked;
     }
 
     fn publish(&self) {

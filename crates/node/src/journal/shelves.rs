@@ -1,19 +1,20 @@
 //! Which stored addresses live where, and under which number the log knows them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
 use enmasse_router::core::{AddressKey, Digests, Shelf};
 use enmasse_router::shard::Shelving;
 use enmasse_router::table::{AddressEntry, Diff, Storage, Table};
 
+use crate::node::declared;
+
 /// What the log knew at the start and no Plan has asked for yet, and the next number to give out.
 #[derive(Debug, Default)]
 pub(crate) struct Shelves {
     known: HashMap<[u8; 16], RecoveredQueue>,
     next_queue: u32,
-    /// a Plan has been applied: what it did not ask for is gone
-    settled: bool,
 }
 
 /// What follows from a Plan for stored addresses.
@@ -23,6 +24,8 @@ pub(crate) struct Changes {
     pub(crate) batch: Batch,
     /// for each worker
     pub(crate) shelvings: Vec<Vec<Shelving>>,
+    /// for [`Shelves::settle`]
+    pub(crate) next_queue: u32,
 }
 
 impl Shelves {
@@ -30,55 +33,76 @@ impl Shelves {
     pub(crate) fn new(recovered: Recovered) -> Self {
         let next_queue = recovered.next_queue.max(1);
         let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
-        Self { known: known.collect(), next_queue, settled: false }
+        Self { known: known.collect(), next_queue }
     }
 
     /// Stored addresses that are new or have changed get their homes: those of one space one shard, so that what goes
     /// from one to the other crosses nothing (`docs/decisions/0018-stored-home.md`).
-    pub(crate) fn follow(&mut self, diff: &Diff, next: &Table, workers: u16) -> Changes {
-        let mut changes = Changes { shelvings: (0..workers).map(|_| Vec::new()).collect(), ..Changes::default() };
+    /// Changes nothing here: [`Shelves::settle`] does, once the log has the batch.
+    pub(crate) fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
+        let shelvings = (0..workers).map(|_| Vec::new()).collect();
+        let mut changes = Changes { shelvings, next_queue: self.next_queue, ..Changes::default() };
+        let mut asked_for = HashSet::new();
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
             let home = entry.home.claim((entry.space.0 % u32::from(workers)) as u16);
             let (dead_letter, expiry) = targets(entry, storage, next);
-            let shelf = self.shelf(entry, storage, &mut changes.batch).with_targets(dead_letter, expiry);
+            asked_for.insert(uid_bytes(&entry.uid));
+            let shelf = self.shelf(entry, storage, &mut changes).with_targets(dead_letter, expiry);
             let shelf = shelf.with_last_value_key(storage.last_value_key.clone());
             changes.shelvings[usize::from(home)].push(Shelving::Open(entry.declared(), Box::new(shelf)));
         }
-        for entry in &diff.changed {
+        for entry in diff.changed.iter().chain(redirected(diff, next)) {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
             let (dead_letter, expiry) = targets(entry, storage, next);
             let (settings, last_value_key) = (Box::new(storage.settings.clone()), storage.last_value_key.clone());
             let change = Shelving::Change(entry.key, settings, dead_letter, expiry, last_value_key);
             changes.shelvings[usize::from(home)].push(change);
         }
-        if !self.settled {
-            self.settled = true;
-            for (_, gone) in self.known.drain() {
-                let mut freed = Freed::default();
-                gone.messages().for_each(|message| freed.add(message.place));
-                changes.batch.drop_queue(gone.queue, &freed);
-            }
+        for (_, gone) in self.known.iter().filter(|(uid, _)| !asked_for.contains(*uid)) {
+            let mut freed = Freed::default();
+            gone.messages().for_each(|message| freed.add(message.place));
+            changes.batch.drop_queue(gone.queue, &freed);
         }
         changes
     }
 
-    fn shelf(&mut self, entry: &AddressEntry, storage: &Storage, batch: &mut Batch) -> Shelf {
+    /// The log has what follows from a Plan: what it knew at the start has found its home, or is gone.
+    pub(crate) fn settle(&mut self, next_queue: u32) {
+        self.known.clear();
+        self.next_queue = next_queue;
+    }
+
+    fn shelf(&self, entry: &AddressEntry, storage: &Storage, changes: &mut Changes) -> Shelf {
         let (name, settings) = (entry.name.clone(), storage.settings.clone());
         if !storage.on_disk {
             return Shelf::new(name, settings, None);
         }
         let uid = uid_bytes(&entry.uid);
-        match self.known.remove(&uid) {
-            Some(known) => Shelf::restored(name, settings, &known),
+        match self.known.get(&uid) {
+            Some(known) => Shelf::restored(name, settings, known),
             None => {
-                let number = self.next_queue;
-                self.next_queue += 1;
-                batch.declare(number, &uid, &entry.name);
+                let number = changes.next_queue;
+                changes.next_queue += 1;
+                changes.batch.declare(number, &uid, &entry.name);
                 Shelf::new(name, settings, Some(number))
             }
         }
     }
+}
+
+/// Addresses that are as before, and name one for their dead letters or for what expires that is another now.
+fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
+    let added: HashSet<AddressKey> =
+        diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
+    let told: HashSet<AddressKey> = diff.changed.iter().map(|entry| entry.key).collect();
+    let stored = (!added.is_empty()).then(|| declared(next)).into_iter().flatten();
+    stored.filter(move |entry| {
+        let Some(storage) = entry.storage.as_ref() else { return false };
+        let (dead_letter, expiry) = targets(entry, storage, next);
+        let names = |key: Option<AddressKey>| key.is_some_and(|key| added.contains(&key));
+        !added.contains(&entry.key) && !told.contains(&entry.key) && (names(dead_letter) || names(expiry))
+    })
 }
 
 /// The addresses that an address names; one that is not declared is none.

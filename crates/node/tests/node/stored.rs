@@ -140,6 +140,24 @@ fn a_failed_message_goes_to_the_dead_letter_when_the_plan_says_so() {
 }
 
 #[test]
+fn a_dead_letter_that_was_made_again_takes_what_fails() {
+    let folder = Folder::new("stored");
+    let orders = ORDERS.replace("}", r#", "deadletter": "dlq"}"#);
+    let with = |uid: &str| format!(r#"{orders}, {{"uid": "{uid}", "name": "dlq", "type": "deadletter"}}"#);
+    let site = site(2, &folder, &with("one"));
+    site.node.apply(&serde_json::from_str(&plan(2, &with("two"))).unwrap()).unwrap();
+    let mut client = site.client(Amqp);
+    store(&mut client, "orders", &["bad"]);
+    let into = client.receiver("orders", 1);
+    let (_, delivery_id, _) = client.receive();
+    client.settle(into, delivery_id, &Outcome::Rejected(None));
+    client.say();
+    let mut reader = site.client(Amqp);
+    reader.receiver("dlq", 1);
+    assert!(reader.receive().2.ends_with(&message("bad")));
+}
+
+#[test]
 fn memory_needs_no_journal_and_disk_does() {
     let memory = ORDERS.replace("}", r#", "durability": "memory"}"#);
     let site = Site::new(&workers(2), &plan(1, &memory));

@@ -1,7 +1,7 @@
 //! Messages that are written again, so that the segment of the log where they lie can go.
 
 use enmasse_journal::log::{Batch, Freed, Target};
-use enmasse_journal::queue::{Place, Seq};
+use enmasse_journal::queue::{Place, Seq, State};
 
 use super::super::Router;
 use super::super::arena::Key;
@@ -29,8 +29,10 @@ impl Router {
         for (key, address) in self.addresses.iter() {
             let Some(stored) = address.stored.as_ref() else { continue };
             let Some(log) = stored.shelf.log else { continue };
-            let here =
-                stored.shelf.queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
+            let queue = &stored.shelf.queue;
+            let here = queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
+            // What is on its way to another address goes from here with the removal that is written for it.
+            let here = here.filter(|item| item.state != State::Leaving);
             for item in here.take(SHARE - copied.len()) {
                 batch.copy(item.place, &[Target { queue: log, seq: item.id.0, head: &[] }]);
                 copied.push(Copied { at: key, seq: item.seq, id: item.id, from: item.place });

@@ -289,9 +289,9 @@ impl Router {
     fn tell_room(&mut self, key: Key, links: &mut impl Links) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.as_mut() else { return };
-        let room = stored.shelf.queue.room(0);
-        let limit = stored.shelf.queue.settings().limits.messages;
-        let open = if stored.open { room > 0 } else { room > limit.min(u64::from(u32::MAX)) / 4 };
+        let (room, here) = (stored.shelf.queue.room(0), stored.shelf.queue.len() as u64);
+        // Whatever the bound is in, what is here and the room are all that fits.
+        let open = if stored.open { room > 0 } else { room.saturating_mul(3) > here };
         if open != stored.open {
             stored.open = open;
             for producer in &address.producers {

@@ -372,3 +372,19 @@ fn one_producer_more_than_the_limit_is_turned_away() {
     house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
     assert_eq!(house.told.closed, 1);
 }
+
+#[test]
+fn a_queue_bounded_by_bytes_opens_again_when_it_has_been_emptied() {
+    let limits = Limits { bytes: 2_000, ..Limits::default() };
+    let mut house = House::new(Settings { limits, full: Full::Block, ..Settings::default() });
+    for _ in 0..4 {
+        house.send(&"m".repeat(600));
+    }
+    house.pump();
+    assert_eq!(house.told.open, Some(false));
+    house.consumer(QUEUE, 4);
+    for got in house.got() {
+        house.answer(&got, &Outcome::Accepted);
+    }
+    assert_eq!(house.told.open, Some(true));
+}
