@@ -1,12 +1,17 @@
 //! What the router says to links, and what links say to the router.
 
-use enmasse_amqp::types::{Error, Outcome};
+use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::PortId;
 
 /// The links behind the ports, as the router sees them. Nothing is ever said about a port after its
 /// [`Router::detach`](super::Router::detach), and no call may come back into the router.
 pub trait Links {
+    /// Answers [`Router::attach`](super::Router::attach), before anything else is said to the port and once, unless it
+    /// detaches before: the address has the link now, and these are properties of it; or why it will not, and then
+    /// the port is detached already.
+    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>);
+
     /// Hands a delivery, or the next part of one, to a consumer. `false`: no room now; the router then counts the
     /// consumer as having no credit, keeps the part, and offers it again after the next
     /// [`Router::credit`](super::Router::credit). A consumer of another shard is always `true`: what then finds no

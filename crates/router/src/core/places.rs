@@ -1,6 +1,6 @@
 //! Links that come and go, and addresses that are deleted.
 
-use enmasse_amqp::types::Error;
+use enmasse_amqp::types::{Error, Fields};
 
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
@@ -11,8 +11,8 @@ use super::stored::Looking;
 use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
 
 impl Router {
-    /// A link takes its place at an address, which is made on first use. Who had the port's slot until now is
-    /// detached.
+    /// A link takes its place at an address, which is made on first use: [`Links::attached`] tells when it has. Who had
+    /// the port's slot until now is detached.
     pub fn attach(&mut self, port: PortId, address: Declared, role: PortRole, links: &mut impl Links) {
         if let Some(before) = self.ports.occupant(port) {
             self.detach(before, links);
@@ -57,6 +57,7 @@ impl Router {
         if let Some(refused) = turned_away {
             return self.turn_away(port, &refused, links);
         }
+        links.attached(port, Ok(Fields::new()));
         if !anonymous {
             links.open(port, open);
         }
@@ -76,10 +77,11 @@ impl Router {
                     let consumer = &mut self.consumers[key];
                     (consumer.in_queue, consumer.looking) = (Some(id), Looking::of(consuming));
                 }
-                Err(refused) => self.turn_away(port, &refused, links),
+                Err(refused) => return self.turn_away(port, &refused, links),
             }
-            return;
+            return links.attached(port, Ok(Fields::new()));
         }
+        links.attached(port, Ok(Fields::new()));
         self.audience_changed(at, filter.as_ref(), 1, links);
     }
 

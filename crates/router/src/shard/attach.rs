@@ -6,7 +6,7 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
-use super::conn::{Anonymous, Conn, Link};
+use super::conn::{Anonymous, Attaching, Conn, Link};
 use super::links::{full_name, not_found};
 use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
@@ -34,7 +34,23 @@ impl Shard {
         if let Err((address, error)) = outcome {
             self.refuse_attach(id, link, address.unwrap_or_default(), error);
         }
+        self.refuse_attaches();
         self.fabric.mark(id.key);
+    }
+
+    /// The homes of addresses have refused links.
+    pub(super) fn refuse_attaches(&mut self) {
+        while let Some(key) = self.fabric.refused.pop() {
+            let Some(conn) = self.fabric.conns.get_mut(key as usize) else { continue };
+            let Some(Attaching { link, name, refusal: Some(error), .. }) = conn.attaching.take().map(|it| *it) else {
+                continue;
+            };
+            if let Link::Consumer { ports, .. } = conn.take_link(link) {
+                ports.iter().for_each(|port| self.detach_port(*port));
+            }
+            self.refuse_attach(self.id(key), link, name.into(), error);
+            self.fabric.mark(key);
+        }
     }
 
     fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
@@ -178,7 +194,13 @@ impl Shard {
         let dynamic = conn.dynamic.iter().any(|(_, entry)| *entry.name == *name);
         let kind = entries.first().map(|entry| entry.kind);
         let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
-        conn.machine.accept(link, reply(attach, &terminus, size));
+        conn.attaching = Some(Box::new(Attaching {
+            link,
+            name: name.into(),
+            reply: reply(attach, &terminus, size),
+            waits_for: places.len(),
+            refusal: None,
+        }));
         for (entry, (port, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => {

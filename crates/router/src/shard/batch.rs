@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::types::{Error, Outcome};
+use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole};
 use crate::table::AddressEntry;
@@ -80,6 +80,10 @@ pub(super) enum Entry {
         address: AddressKey,
     },
     // to the owner of a port
+    Attached {
+        port: PortId,
+        answer: Result<Fields, Box<Error>>,
+    },
     Transfer {
         port: PortId,
         delivery: DeliveryHead,
@@ -111,7 +115,7 @@ pub(super) enum Entry {
     Left {
         port: PortId,
     },
-    /// the last word about one that its home detaches
+    /// the last word about one that its home detaches, as is a refusal in `Attached`
     Close {
         port: PortId,
         error: Box<Error>,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{Connection, LinkId};
-use enmasse_amqp::types::Attach;
+use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
+use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
 use super::window::Window;
@@ -91,6 +91,18 @@ pub(super) struct Route {
     pub(super) home: u16,
 }
 
+/// A link that is answered once the homes of its addresses have it.
+pub(super) struct Attaching {
+    pub(super) link: LinkId,
+    /// what the peer asked for
+    pub(super) name: Box<str>,
+    pub(super) reply: AttachReply,
+    /// ports whose homes have yet to answer
+    pub(super) waits_for: usize,
+    /// why one of them will not have it
+    pub(super) refusal: Option<Error>,
+}
+
 /// A space, and what may be done there.
 pub(super) type Home = (SpaceKey, Rights);
 
@@ -109,6 +121,8 @@ pub(super) struct Conn {
     pub(super) dynamic: Vec<(LinkId, Arc<AddressEntry>)>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
+    /// the link that waits for its answer; what the peer has sent behind it waits, too
+    pub(super) attaching: Option<Box<Attaching>>,
     /// it has had a link, and moves no more
     pub(super) settled_here: bool,
     /// its place among the connections of its space, and those of its links, where these are limited
@@ -141,6 +155,7 @@ impl Conn {
             links: Vec::new(),
             dynamic: Vec::new(),
             moving: None,
+            attaching: None,
             settled_here: false,
             place: None,
             link_places: Vec::new(),
@@ -192,6 +207,7 @@ impl Conn {
 
     /// Whether more bytes may be read from it now.
     pub(super) fn wants_read(&self) -> bool {
-        !self.finished && self.moving.is_none() && self.held_bytes < super::HELD_BYTES_MAX
+        let waits = self.moving.is_some() || self.attaching.is_some();
+        !self.finished && !waits && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

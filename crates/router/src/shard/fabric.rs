@@ -2,12 +2,12 @@
 //! links through it; a port of another shard is an entry in that shard's batch.
 
 use enmasse_amqp::connection::{LinkId, Outgoing, SendError};
-use enmasse_amqp::types::{Error, Outcome};
+use enmasse_amqp::types::{Error, Fields, Outcome};
 use slab::Slab;
 
 use super::OUTPUT_HIGH_BYTES;
 use super::batch::{Batch, Entry};
-use super::conn::{Conn, Link};
+use super::conn::{Attaching, Conn, Link};
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use crate::core::{Delivery, Links, PortId};
@@ -24,6 +24,8 @@ pub(super) struct Fabric {
     pub(super) sent_settled: Vec<u64>,
     /// deliveries larger than their receivers take
     pub(super) too_large: Vec<u64>,
+    /// connections whose link was refused by the home of its address
+    pub(super) refused: Vec<u32>,
     /// connections and links where a long delivery of one address has ended and those of others may go on
     pub(super) freed: Vec<(u32, u32)>,
 }
@@ -39,6 +41,7 @@ impl Fabric {
             dirty: Vec::new(),
             sent_settled: Vec::new(),
             too_large: Vec::new(),
+            refused: Vec::new(),
             freed: Vec::new(),
         }
     }
@@ -78,7 +81,23 @@ impl Fabric {
 
     /// Something is to be done before the turn ends.
     pub(super) fn has_afterwork(&self) -> bool {
-        !(self.sent_settled.is_empty() && self.too_large.is_empty() && self.freed.is_empty())
+        let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
+        has_answers || !self.freed.is_empty() || !self.refused.is_empty()
+    }
+
+    /// Answers the link of a connection whose addresses have all answered. A refusal is the shard's to say.
+    fn answer_attach(&mut self, conn: u32) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        if state.attaching.as_ref().is_none_or(|attaching| attaching.waits_for > 0) {
+            return;
+        }
+        if state.attaching.as_ref().is_some_and(|attaching| attaching.refusal.is_some()) {
+            return self.refused.push(conn);
+        }
+        if let Some(Attaching { link, reply, .. }) = state.attaching.take().map(|attaching| *attaching) {
+            state.machine.accept(link, reply);
+            self.mark(conn);
+        }
     }
 
     /// The home of a port that was detached says nothing more.
@@ -257,6 +276,29 @@ impl Fabric {
 }
 
 impl Links for Fabric {
+    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
+        if let Some(batch) = self.remote(port) {
+            return batch.push(Entry::Attached { port, answer: answer.map_err(Box::new) });
+        }
+        let Some(state) = self.ports.get_mut(port) else { return };
+        state.attached = answer.is_ok();
+        let state = *state;
+        let Some(conn) = self.conns.get_mut(state.conn as usize) else { return };
+        let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link.0 == state.link) else {
+            // One of the addresses of a link that is up.
+            return answer.err().into_iter().for_each(|error| self.close(port, &error));
+        };
+        attaching.waits_for -= 1;
+        match answer {
+            Ok(properties) => attaching.reply.properties.extend(properties),
+            Err(error) => {
+                attaching.refusal.get_or_insert(error);
+                self.last_word(port);
+            }
+        }
+        self.answer_attach(state.conn);
+    }
+
     #[inline]
     fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
         if let Some(batch) = self.remote(consumer) {
@@ -351,6 +393,10 @@ impl Links for Fabric {
         }
         self.late.forget(port);
         let Some(gone) = self.ports.get(port).copied() else { return };
+        let attaching = self.conns.get(gone.conn as usize).and_then(|conn| conn.attaching.as_deref());
+        if !gone.attached && attaching.is_some_and(|attaching| attaching.link.0 == gone.link) {
+            return self.attached(port, Err(error.clone()));
+        }
         // What an anonymous link has sent on is answered still, and only then the last word said.
         if gone.home == self.index || !self.is_anonymous(&gone) {
             self.last_word(port);

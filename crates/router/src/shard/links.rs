@@ -302,7 +302,8 @@ impl Shard {
 
     /// All links of a connection have gone, and the nodes that were made for them.
     pub(super) fn release_all(&mut self, id: ConnId) {
-        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.attaching = None;
         for link in 0..conn.links.len() as u32 {
             self.release(id, LinkId(link), false);
         }

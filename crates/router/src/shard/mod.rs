@@ -329,6 +329,9 @@ impl Shard {
             Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
             Entry::Retire { address } => router.retire(*address, &apply::deleted(), fabric),
+            Entry::Attached { port, answer } => {
+                fabric.attached(*port, answer.clone().map_err(|error| *error));
+            }
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
@@ -354,6 +357,7 @@ impl Shard {
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
         while self.fabric.has_afterwork() {
+            self.refuse_attaches();
             self.answer_for_receivers();
             self.feed_freed();
         }

@@ -29,6 +29,8 @@ pub(super) struct Port {
     pub(super) draining: bool,
     /// the link is in the middle of a long delivery of this consumer port
     pub(super) sending: bool,
+    /// its home has it
+    pub(super) attached: bool,
     /// its home was told that nothing more comes from this producer port, and has yet to say its last word
     pub(super) parting: bool,
 }
@@ -72,6 +74,7 @@ impl Ports {
             drain: false,
             draining: false,
             sending: false,
+            attached: false,
             parting: false,
         });
         PortId { shard: self.shard, generation: slot.generation, index }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use enmasse_amqp::types::{Error, Modified, Outcome, condition};
+use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole,
     Router,
@@ -64,6 +64,10 @@ impl Links for Recorder {
         let Delivery { token, first, more, .. } = *delivery;
         self.transfers.push(Handed { to: consumer, token, first, more, payload: delivery.payload.to_vec() });
         true
+    }
+
+    fn attached(&mut self, _: PortId, answer: Result<Fields, Error>) {
+        assert_eq!(answer, Ok(Fields::new()));
     }
 
     fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {

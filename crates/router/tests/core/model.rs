@@ -4,9 +4,9 @@
 //! beyond credit, parts in order and complete, one outcome for each unsettled delivery and the one its consumers
 //! gave, nothing said to ports that left. At the end everything is let through, and nothing may be left over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
 };
@@ -138,6 +138,7 @@ struct World {
     consumers: Vec<Consumer>,
     /// links the router must say nothing about any more
     gone: Vec<PortId>,
+    attached: HashSet<PortId>,
 }
 
 /// The message and the number of each part in a payload like `[3.0][3.1]`.
@@ -247,6 +248,10 @@ impl Links for World {
             assert_eq!(weight(outcome), expected.map_or(0, weight), "{message:?}");
         }
         message.outcome = Some(outcome.clone());
+    }
+
+    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
+        assert!(answer.is_ok() && self.attached.insert(port), "answered once");
     }
 
     fn taken(&mut self, port: PortId, count: u32) {

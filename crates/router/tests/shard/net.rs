@@ -297,6 +297,18 @@ impl Net {
         self.run();
     }
 
+    /// What a client says reaches its shard, and for one turn nothing goes further. Whether the shard has an answer.
+    pub(crate) fn reaches_its_shard(&mut self, client: usize, what: impl FnOnce(&mut Self)) -> bool {
+        self.paused = true;
+        what(self);
+        self.clients[client].speak(self.now);
+        self.feed(client);
+        let (shard, id) = self.clients[client].server;
+        self.shards[shard].end_turn(self.now);
+        self.paused = false;
+        self.shards[shard].output(id).is_some_and(|output| !output.is_empty())
+    }
+
     /// Lets everything be said until nobody has anything to say.
     pub(crate) fn run(&mut self) {
         while !self.paused {

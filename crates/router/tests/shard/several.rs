@@ -1,5 +1,7 @@
 //! Links with several ports: receivers with wildcards, and links to the anonymous terminus.
 
+use enmasse_amqp::types::condition;
+
 use crate::net::{Heard, Net, message_to};
 use crate::plans::with_other;
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
@@ -26,6 +28,42 @@ fn a_drain_is_answered_once_all_addresses_have_given_what_they_have() {
         net.send(sender, there, b"there", true);
         assert_eq!(net.messages(receiver).len(), 1, "credit that came after the answer stays");
     }
+}
+
+#[test]
+fn a_link_is_answered_when_the_homes_of_its_addresses_have_it() {
+    for (name, homes) in [("multicast", 1), ("+", 2)] {
+        let mut net = Net::new(3, &with_other("1"));
+        let receiver = pinned(&mut net, 1);
+        for (shard, address) in [(0, "multicast"), (2, "other")] {
+            let producer = pinned(&mut net, shard);
+            net.sender(producer, Some(address));
+        }
+        net.clients[receiver].heard.clear();
+        let answered = net.reaches_its_shard(receiver, |net| {
+            net.receiver(receiver, name, 1);
+        });
+        assert!(!answered, "{homes} of other shards have yet to hear of it");
+        net.run();
+        let heard: Vec<_> = net.clients[receiver].heard.iter().collect();
+        assert!(matches!(heard[..], [Heard::Attached { .. }]), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_link_to_an_address_that_is_deleted_meanwhile_is_told_so() {
+    let mut net = Net::new(3, &with_other("1"));
+    let (producer, receiver) = (pinned(&mut net, 0), pinned(&mut net, 1));
+    net.sender(producer, Some("other"));
+    net.clients[receiver].heard.clear();
+    let answered = net.reaches_its_shard(receiver, |net| {
+        net.receiver(receiver, "other", 1);
+    });
+    assert!(!answered);
+    net.apply(OPEN_SPACE);
+    assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
+    net.receiver(receiver, "multicast", 1);
+    assert!(net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Attached { .. })));
 }
 
 #[test]

@@ -1,21 +1,22 @@
 //! What links to stored addresses are answered (2.6.3, 3.5.3).
 
 use enmasse_amqp::types::{Attach, Role, Source, Symbol, Target, Value, condition};
-use enmasse_journal::queue::Settings;
+use enmasse_journal::queue::{Limits, Settings};
 use enmasse_router::core::Shelf;
-use enmasse_router::shard::Shelving;
+use enmasse_router::shard::{Fact, Shelving};
 
 use crate::net::{Heard, Net, blank};
 use crate::{OPEN_SPACE, pinned};
 
-/// The open space with a queue, which lives on shard 0 in memory.
+/// The open space with a queue for two consumers, which lives on shard 0 in memory.
 fn with_queue(shards: u16) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1);
     let mut net = Net::new(shards, &plan);
     let entry = net.entry("orders");
     assert_eq!(entry.home.claim(0), 0);
-    let shelf = Shelf::new("orders".into(), Settings::default(), None);
+    let limits = Limits { consumers: 2, ..Limits::default() };
+    let shelf = Shelf::new("orders".into(), Settings { limits, ..Settings::default() }, None);
     net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
     net
 }
@@ -124,5 +125,22 @@ fn a_selector_and_a_browser_work_across_shards() {
             net.grant(client, link, 10);
             assert_eq!(net.messages(client).len(), expected);
         }
+    }
+}
+
+#[test]
+fn a_link_that_the_queue_does_not_take_is_refused() {
+    for shard in [0, 1] {
+        let mut net = with_queue(2);
+        let client = pinned(&mut net, shard);
+        net.receiver(client, "orders", 1);
+        net.attach(client, Attach { name: "second".to_owned(), ..receiver(Source::default()) });
+        net.clients[client].heard.clear();
+        let third = answer(&mut net, client, Attach { name: "third".to_owned(), ..receiver(Source::default()) });
+        assert_eq!(third.source, None);
+        assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_LIMIT_EXCEEDED));
+        assert!(matches!(&net.facts[..], [.., Fact::AttachRefused { address, .. }] if address == "orders"));
+        let sender = net.sender(client, Some("orders"));
+        assert!(net.sendable(client, sender) > 0, "the connection goes on");
     }
 }

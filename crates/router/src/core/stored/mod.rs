@@ -319,14 +319,14 @@ impl Router {
         }
     }
 
-    /// The queue has no place for a link: it is closed.
+    /// The queue has no place for a link.
     pub(super) fn turn_away(&mut self, port: PortId, refused: &Refused, links: &mut impl Links) {
         self.detach(port, links);
         let condition = match refused {
             Refused::Exclusive => condition::NOT_ALLOWED,
             Refused::Consumers(_) | Refused::Producers(_) => condition::RESOURCE_LIMIT_EXCEEDED,
         };
-        links.close(port, &Error::new(condition, refused.to_string()));
+        links.attached(port, Err(Error::new(condition, refused.to_string())));
     }
 
     /// A consumer has gone; what it held was settled before, what was on its way to it waits again.

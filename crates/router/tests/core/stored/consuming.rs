@@ -216,11 +216,11 @@ fn an_exclusive_consumer_is_the_only_one() {
     let exclusive = Consuming { exclusive: true, ..Consuming::default() };
     let first = house.consumer_that(QUEUE, 1, exclusive.clone());
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.closed, 1);
+    assert_eq!(house.told.refused, 1);
     house.router.detach(first, &mut house.told);
     house.consumer(QUEUE, 1);
     house.consumer_that(QUEUE, 1, exclusive);
-    assert_eq!(house.told.closed, 2);
+    assert_eq!(house.told.refused, 2);
 }
 
 #[test]

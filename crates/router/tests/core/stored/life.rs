@@ -356,9 +356,9 @@ fn one_consumer_more_than_the_limit_is_turned_away() {
     let limits = Limits { consumers: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.closed, 0);
+    assert_eq!(house.told.refused, 0);
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.closed, 1);
+    assert_eq!(house.told.refused, 1);
 }
 
 #[test]
@@ -367,10 +367,10 @@ fn one_producer_more_than_the_limit_is_turned_away() {
     let mut house = House::new(Settings { limits, ..Settings::default() });
     let port = PortId { shard: 0, generation: 0, index: 77 };
     house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
-    assert_eq!(house.told.closed, 1);
+    assert_eq!(house.told.refused, 1);
     house.router.detach(PRODUCER, &mut house.told);
     house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
-    assert_eq!(house.told.closed, 1);
+    assert_eq!(house.told.refused, 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod sending;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
-use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value};
+use enmasse_amqp::types::{Body, Error, Fields, Message, Modified, Outcome, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
@@ -30,6 +30,8 @@ struct Told {
     settled: Vec<(u32, Outcome)>,
     open: Option<bool>,
     closed: usize,
+    /// links that were turned away
+    refused: usize,
     drained: usize,
     full: bool,
 }
@@ -63,6 +65,10 @@ impl Links for Told {
         let message = decode_message(delivery.payload).expect("a message");
         self.got.push(Got { port, token: delivery.token.expect("an unsettled delivery"), message });
         true
+    }
+
+    fn attached(&mut self, _: PortId, answer: Result<Fields, Error>) {
+        self.refused += usize::from(answer.is_err());
     }
 
     fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
