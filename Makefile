@@ -16,7 +16,7 @@ T ?= tests
 C ?=
 ARGS ?=
 
-.PHONY: help setup build run test test-rust test-python check check-all bench bench-journal docs
+.PHONY: help setup build run test test-rust test-python check check-all prove bench bench-journal docs
 .PHONY: setup-dev setup-interop format fmt lint types layers tidy lock clean
 
 help: ## list the targets
@@ -77,6 +77,9 @@ check-all: setup-interop format lint types layers tidy ## check, all foreign cli
 	  $(CARGO) test --release --locked $(CRATES)
 	$(BIN)/pytest $(T) $(ARGS)
 
+prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/report.html; ARGS="--seconds 60 --seed 1"
+	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)
+
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
 	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client
 	$(BIN)/python bench/run.py $(ARGS)
@@ -92,4 +95,4 @@ lock: $(STAMPS)/dev ## resolve the Python dependencies anew
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate -o requirements.lock
 
 clean: ## remove what was built, but not the data of `enmasse up`
-	rm -rf .venv .cache site target
+	rm -rf .venv .cache build site target

@@ -54,12 +54,18 @@ class Platform:
         return done.stdout
 
 
+def up_command(data: Path, *arguments: str) -> list[str | Path]:
+    """The command that starts the platform on free ports; of two equal options the last holds."""
+    ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
+    return [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments]
+
+
 @contextmanager
 def running(data: Path, *arguments: str) -> Iterator[Platform]:
     """Start `enmasse up` on free ports and wait until it says that it is ready."""
-    ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
-    command = [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        up_command(data, *arguments), stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
