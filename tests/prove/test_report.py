@@ -20,9 +20,8 @@ LOST = [Event(0.5, What.SENT, "<orders>-0-2"), Event(0.6, What.ACCEPTED, "<order
 
 CANVAS = """
 const calls = {fillRect: 0, fillText: 0};
-const pen = {fillRect: () => calls.fillRect++, fillText: () => calls.fillText++};
-const canvas = {width: 1600, height: 500, getContext: () => pen};
-globalThis.document = {getElementById: () => canvas};
+globalThis.document = {getElementById: () => ({width: 1600, height: 500, getContext: () => ({
+  fillRect: () => calls.fillRect++, fillText: () => calls.fillText++})})};
 """
 
 
