@@ -71,7 +71,8 @@ class Node:
         "addresses": [{"uid", "space", "name", "senders", "receivers", "delivered", "bytes",
         "accepted", "rejected", "released", "modified", "presettled", "dropped", "waiting",
         "creditStalls", "stored", "storedBytes", "inFlight", "scheduled", "oldestMs", "enqueued",
-        "redelivered", "duplicates", "expired", "deadLettered", "damaged"}],
+        "redelivered", "duplicates", "expired", "deadRejected", "deadAttempts",
+        "deadExpired", "damaged"}],
         "journal": null or as `journal` returns it}`. Every declared address is listed.
         """
 
@@ -110,8 +111,9 @@ class Node:
         space, user, transport), `login-refused` (reason, user, space, mechanism: for operators
         only, the peer learns less), `attach-refused` (address, condition, reason, space, user),
         `closed` (condition, description), `handshake-failed` (reason), `cut-off` (waitingBytes),
-        `accept-paused` (reason), `certificate-unusable` (reason), `trace` (direction, frames),
-        `lost` (count). At most 10,000 wait; a loss is told by `lost`.
+        `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged` (address,
+        space, message), `journal-damaged` (segment, offset, bytes), `journal-mended` (records),
+        `trace` (direction, frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.
         """
 
     def event_fd(self) -> int:

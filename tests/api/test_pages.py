@@ -17,7 +17,7 @@ NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepte
 NORTH = AddressFigures("u3", "default.north", "orders", 0, 1)
 
 
-LABELS = ("space", "address", "outcome", "version", "transport", "worker")
+LABELS = ("space", "address", "outcome", "cause", "version", "transport", "worker")
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:
@@ -75,7 +75,8 @@ def test_every_figure_is_there_per_address_and_per_space() -> None:
 def test_messages_at_rest_have_figures() -> None:
     full = ORDERS._replace(
         **dict(stored=5, stored_bytes=600, in_flight=2, scheduled=1, oldest_age_s=9.5),
-        **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, dead_lettered=7, damaged=8),
+        **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, damaged=8),
+        **dict(dead_rejected=7, dead_attempts=10, dead_expired=11),
     )
     journal = JournalFigures(1000, 600, 90_000, 12, stopped="it burns")
     observed = Observed(0, [full, full._replace(name="b", oldest_age_s=20.0)], journal=journal)
@@ -84,12 +85,16 @@ def test_messages_at_rest_have_figures() -> None:
         "stored_messages": 5, "stored_bytes": 600, "in_flight_messages": 2,
         "scheduled_messages": 1, "oldest_message_age_seconds": 9.5, "enqueued_messages_total": 90,
         "failed_deliveries_total": 3, "duplicate_messages_total": 4, "expired_messages_total": 6,
-        "dead_lettered_messages_total": 7, "damaged_messages_total": 8,
+        "damaged_messages_total": 8,
     }  # fmt: skip
     for name, value in expected.items():
         assert found[f"enmasse_address_{name}", "default.default", "orders"] == value
         if name != "oldest_message_age_seconds":
             assert found[f"enmasse_space_{name}", "default.default"] == 2 * value
+    causes = {"rejected": 7, "maximum-delivery-attempts": 10, "expired": 11}
+    for cause, value in causes.items():
+        name = "enmasse_address_dead_lettered_messages_total"
+        assert found[name, "default.default", "orders", cause] == value
     assert found["enmasse_space_oldest_message_age_seconds", "default.default"] == 20.0
     assert found["enmasse_journal_used_bytes",] == 1000
     assert found["enmasse_journal_alive_bytes",] == 600

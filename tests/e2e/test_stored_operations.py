@@ -44,9 +44,11 @@ def count(platform: Platform, name: str) -> int:
     return int(found["status"]["statistics"]["stored"]["messages"])
 
 
-def metric(platform: Platform, name: str, address: str) -> float:
+def metric(platform: Platform, name: str, address: str, label: str = "") -> float:
     text = httpx2.get(f"{platform.url('http')}/metrics").text
-    found = re.search(rf'^enmasse_address_{name}{{.*address="{address}".*}} (\S+)$', text, re.M)
+    found = re.search(
+        rf'^enmasse_address_{name}{{.*address="{address}".*{label}.*}} (\S+)$', text, re.M
+    )
     assert found, name
     return float(found[1])
 
@@ -69,7 +71,7 @@ def test_dead_letters_go_back(platform: Platform) -> None:
             receiver.receive(timeout=10)
             receiver.reject()
     assert count(platform, "deadletter") == 3
-    assert metric(platform, "dead_lettered_messages_total", "orders") == 3
+    assert metric(platform, "dead_lettered_messages_total", "orders", "rejected") == 3
     platform.enmasse("redrive", "deadletter")
     assert (count(platform, "orders"), count(platform, "deadletter")) == (10, 0)
 

@@ -156,7 +156,7 @@ async def test_the_figures_of_messages_at_rest(running: Running) -> None:
     observed = await running.engine.observe()
     figures = {one.name: one for one in observed.addresses}
     orders, dead = figures["orders"], figures["dead"]
-    assert (orders.stored, orders.enqueued, orders.dead_lettered) == (3, 4, 1)
+    assert (orders.stored, orders.enqueued, orders.dead_rejected) == (3, 4, 1)
     assert (dead.stored, dead.enqueued) == (1, 1)
     assert orders.stored_bytes > 0
     assert orders.oldest_age_s > 0

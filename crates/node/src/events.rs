@@ -103,6 +103,30 @@ pub enum Happening {
         /// which file, why, and the mend
         reason: String,
     },
+    /// a stored message is lost: the disk does not give back what was written
+    MessageDamaged {
+        /// the address that had it
+        address: String,
+        /// its address space
+        space: String,
+        /// the number by which the journal knew it, as `peek` shows it
+        message: u64,
+    },
+    /// bytes of the journal that were on disk say nothing any more; messages they held are told one by one, as far as
+    /// it is known which they were
+    JournalDamaged {
+        /// number of the segment's file
+        segment: u32,
+        /// where they begin in it
+        offset: u32,
+        /// how many
+        bytes: u32,
+    },
+    /// records of the journal with one flipped bit were mended: nothing of them is lost
+    JournalMended {
+        /// how many
+        records: u64,
+    },
     /// frames of a connection that is traced
     Trace {
         /// `in` or `out`

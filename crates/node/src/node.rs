@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
+use enmasse_journal::log::Recovered;
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
 use enmasse_router::table::{AddressEntry, Diff, Space, Table};
@@ -21,7 +22,7 @@ use crate::accept::{self, Acceptor, Order};
 use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
-use crate::events::{EventQueue, NodeEvent};
+use crate::events::{EventQueue, Happening, NodeEvent};
 use crate::journal::{Opened, Shelves};
 use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed};
@@ -78,6 +79,7 @@ impl Node {
         let digests = opened.as_ref().map(|opened| opened.digests);
         let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::default(), Vec::new());
         if let Some(mut opened) = opened {
+            tell_damage(&opened.recovered, &events);
             shelves = Shelves::new(std::mem::take(&mut opened.recovered));
             let (running, threads) = opened.start(&mailboxes).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
@@ -323,6 +325,17 @@ fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
     match error {
         RecvTimeoutError::Timeout => NodeError::Busy { worker, waited_s: ANSWER_TIMEOUT.as_secs() },
         RecvTimeoutError::Disconnected => NodeError::Stopped,
+    }
+}
+
+/// What the journal has lost or mended is an event each; which messages these were is told by their addresses.
+fn tell_damage(recovered: &Recovered, events: &EventQueue) {
+    for gap in &recovered.gaps {
+        let (segment, offset, bytes) = (gap.segment, gap.offset, gap.bytes);
+        events.push(NodeEvent::new(Happening::JournalDamaged { segment, offset, bytes }));
+    }
+    if recovered.mended > 0 {
+        events.push(NodeEvent::new(Happening::JournalMended { records: recovered.mended }));
     }
 }
 

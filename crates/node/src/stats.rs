@@ -102,8 +102,12 @@ pub struct AddressLine {
     pub duplicates: u64,
     /// messages whose time to live ended
     pub expired: u64,
-    /// messages that failed for good
-    pub dead_lettered: u64,
+    /// messages that failed for good because a receiver rejected them
+    pub dead_rejected: u64,
+    /// messages that failed for good because their attempts were used up
+    pub dead_attempts: u64,
+    /// messages that went to a dead letter or expiry address because their time to live ended
+    pub dead_expired: u64,
     /// messages that the disk has lost
     pub damaged: u64,
 }
@@ -253,7 +257,9 @@ impl AddressLine {
             redelivered: queue.redelivered,
             duplicates: queue.duplicates,
             expired: left(Cause::Expired),
-            dead_lettered: left(Cause::Rejected) + left(Cause::Attempts),
+            dead_rejected: left(Cause::Rejected),
+            dead_attempts: left(Cause::Attempts),
+            dead_expired: queue.diverted[Cause::Expired as usize],
             ..self
         }
     }

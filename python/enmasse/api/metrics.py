@@ -57,8 +57,12 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
         attrgetter("duplicates"),
     ),
     ("expired_messages", "Messages whose time to live ended.", attrgetter("expired")),
-    ("dead_lettered_messages", "Messages that failed for good.", attrgetter("dead_lettered")),
     ("damaged_messages", "Messages that the disk lost.", attrgetter("damaged")),
+)
+_DEAD_LETTERS: tuple[tuple[str, Callable[[AddressFigures], int]], ...] = (
+    ("rejected", attrgetter("dead_rejected")),
+    ("maximum-delivery-attempts", attrgetter("dead_attempts")),
+    ("expired", attrgetter("dead_expired")),
 )
 _JOURNAL: tuple[
     tuple[
@@ -217,6 +221,15 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
         for outcome in OUTCOMES:
             deliveries.add_metric([*values, outcome], getattr(figures, outcome))
     yield deliveries
+    dead = CounterMetricFamily(
+        f"{prefix}_dead_lettered_messages",
+        "Messages that failed for good, or went to a dead letter when they expired, by cause.",
+        labels=[*labels, "cause"],
+    )
+    for values, figures in rows:
+        for cause, value in _DEAD_LETTERS:
+            dead.add_metric([*values, cause], value(figures))
+    yield dead
 
 
 def _by_space(addresses: Sequence[AddressFigures]) -> _Labelled:

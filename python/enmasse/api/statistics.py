@@ -72,7 +72,11 @@ def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) 
         "redelivered": now.redelivered,
         "duplicates": now.duplicates,
         "expired": now.expired,
-        "deadLettered": now.dead_lettered,
+        "deadLettered": {
+            "rejected": now.dead_rejected,
+            "maximumDeliveryAttempts": now.dead_attempts,
+            "expired": now.dead_expired,
+        },
         "damaged": now.damaged,
         "delivered": now.delivered,
         "bytes": now.bytes,

@@ -32,7 +32,12 @@ EVENTS_PER_TURN = 512
 JOURNAL_CHECK_S = 1.0
 """How often it is looked whether the journal still takes messages."""
 
-WARNINGS = frozenset({"login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"})
+WARNINGS = frozenset(
+    {
+        *("login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"),
+        *("message-damaged", "journal-damaged", "journal-mended"),
+    }
+)
 """Events an operator should see at once; the rest is for following one connection."""
 
 _ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}

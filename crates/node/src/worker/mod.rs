@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use enmasse_amqp::time::Time;
-use enmasse_router::core::Operated;
+use enmasse_router::core::{Damaged, Operated};
 use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
 use mio::{Events, Poll, Token};
 use slab::Slab;
@@ -30,6 +30,7 @@ use slab::Slab;
 pub(crate) use self::mail::Command;
 pub(crate) use self::socket::Newcomer;
 use self::socket::{Phase, Socket};
+use crate::events::{Happening, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
 use crate::shared::{Clock, Shared};
@@ -267,6 +268,10 @@ impl Worker {
                 // Who gave up waiting asks again.
                 let _ = answer.send(operated);
             }
+        }
+        for (space, Damaged { name, message, .. }) in self.shard.take_damaged() {
+            let what = Happening::MessageDamaged { address: name.to_string(), space, message };
+            self.shared.events.push(NodeEvent::new(what));
         }
         let Some(journal) = &self.shared.journal else { return };
         while let Some(batch) = self.shard.take_journal() {

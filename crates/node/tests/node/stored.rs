@@ -4,7 +4,7 @@ use std::path::Path;
 
 use enmasse_amqp::types::{Modified, Outcome, condition};
 use enmasse_node::ListenerKind::Amqp;
-use enmasse_node::{ErrorKind, Node, NodeConfig};
+use enmasse_node::{ErrorKind, Happening, Node, NodeConfig};
 
 use crate::harness::{Client, Site, workers};
 use crate::testing::Folder;
@@ -155,6 +155,39 @@ fn a_dead_letter_that_was_made_again_takes_what_fails() {
     let mut reader = site.client(Amqp);
     reader.receiver("dlq", 1);
     assert!(reader.receive().2.ends_with(&message("bad")));
+}
+
+#[test]
+fn a_message_that_the_disk_has_lost_is_named_and_costs_no_other() {
+    let folder = Folder::new("stored");
+    let first = site(1, &folder, ORDERS);
+    store(&mut first.client(Amqp), "orders", &["whole", "flipped", "whole too"]);
+    first.node.stop(std::time::Duration::from_secs(2));
+    flip(&folder.path("journal"), b"flipped");
+    let second = site(1, &folder, ORDERS);
+    let mut consumer = second.client(Amqp);
+    consumer.receiver("orders", 10);
+    assert_eq!([consumer.receive().2, consumer.receive().2], [message("whole"), message("whole too")]);
+    let named = second.event(|event| match &event.what {
+        Happening::MessageDamaged { address, space, message } => Some((address.clone(), space.clone(), *message)),
+        _ => None,
+    });
+    assert_eq!(named, ("orders".to_owned(), "default.default".to_owned(), 1));
+    let line = second.stats().addresses[0].clone();
+    assert_eq!((line.damaged, line.stored), (1, 2));
+}
+
+/// Flips a bit of the first of these bytes that lie in a file of the folder.
+fn flip(folder: &Path, bytes: &[u8]) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut held = std::fs::read(&path).unwrap();
+        if let Some(at) = held.windows(bytes.len()).position(|window| window == bytes) {
+            held[at] ^= 4;
+            return std::fs::write(&path, held).unwrap();
+        }
+    }
+    panic!("no file has it");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
-pub use stored::{Answer, Digests, Failed, Found, Operated, Operation, Shelf, Work};
+pub use stored::{Answer, Damaged, Digests, Failed, Found, Operated, Operation, Shelf, Work};
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -114,6 +114,8 @@ pub struct Router {
     diverting: Vec<Diverting>,
     /// those whose bodies are yet to be asked for
     to_divert: VecDeque<Diverting>,
+    /// messages that the disk has lost, to be told
+    damaged: Vec<Damaged>,
     /// bytes of messages for queues of which more parts are to come
     assembling_bytes: usize,
     /// turns so far
@@ -152,6 +154,7 @@ impl Router {
             awaiting: Vec::new(),
             diverting: Vec::new(),
             to_divert: VecDeque::new(),
+            damaged: Vec::new(),
             assembling_bytes: 0,
             turns: 1,
             operations: Operations::default(),

@@ -189,6 +189,7 @@ impl Router {
     /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
     pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
         let Some(at) = self.by_key.remove(&key) else { return };
+        self.damaged.retain(|damaged| damaged.address != key);
         self.clear_shelf(at);
         let address = &self.addresses[at];
         let consumers: Vec<PortId> = address.consumers.iter().map(|key| self.consumers[*key].port).collect();

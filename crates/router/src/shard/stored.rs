@@ -4,7 +4,9 @@ use enmasse_journal::log::{Batch, Place};
 use enmasse_journal::queue::{Figures, Settings};
 
 use super::Shard;
-use crate::core::{AddressKey, Answer, Declared, Digests, Operated, Operation, Shelf};
+use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf};
+
+use crate::table::Space;
 
 /// What a new Plan says about a stored address that lives here.
 #[derive(Debug)]
@@ -80,6 +82,15 @@ impl Shard {
     /// The answers of operations, by their ids.
     pub fn take_operated(&mut self) -> Vec<(u32, Operated)> {
         self.router.take_operated()
+    }
+
+    /// Messages that the disk has lost, each with the name of its address space. Those of addresses that the table does
+    /// not know yet are told when it does.
+    pub fn take_damaged(&mut self) -> Vec<(String, Damaged)> {
+        let has = |space: &Space, key| space.addresses().any(|entry| entry.key == key);
+        let table = &self.table;
+        let space_of = |key| table.spaces().find(|space| has(space, key)).map(|space| space.name().to_owned());
+        self.router.take_damaged(space_of)
     }
 
     /// The figures of stored addresses that live here.

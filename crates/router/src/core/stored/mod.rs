@@ -9,6 +9,7 @@
 mod bodies;
 mod changed;
 mod compact;
+mod damaged;
 mod digest;
 mod incoming;
 mod journal;
@@ -28,6 +29,7 @@ use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
 
 pub(super) use bodies::Bodies;
 use changed::Changed;
+pub use damaged::Damaged;
 pub use digest::Digests;
 pub(super) use incoming::Assembly;
 use incoming::Echo;
@@ -121,18 +123,17 @@ impl Router {
     /// A stored address lives here from now on. One that is known by that key keeps its messages.
     pub fn shelve(&mut self, declared: Declared, mut shelf: Shelf, links: &mut impl Links) {
         let key = self.address(declared);
-        let address = &mut self.addresses[key];
-        if address.stored.is_some() {
+        if self.addresses[key].stored.is_some() {
             return;
         }
-        address.stats.damaged += shelf.damaged.len() as u64;
         for (seq, place) in shelf.damaged.drain(..) {
+            self.count_damaged(key, &shelf.name, seq);
             if let Some(log) = shelf.log {
                 self.journal.remove_at(log, seq, place);
             }
         }
         let effects = std::mem::take(&mut shelf.effects);
-        address.stored = Some(Box::new(Stored::new(shelf)));
+        self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
         self.effects.extend(effects);
         self.tend(key, links);
     }

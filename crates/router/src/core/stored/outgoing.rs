@@ -1,5 +1,7 @@
 //! Messages going out, in the order of the queue, to consumers with room.
 
+use std::sync::Arc;
+
 use enmasse_amqp::codec::envelope::put_changed;
 use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
@@ -190,9 +192,10 @@ impl Router {
     /// The disk has lost the body: the message is counted and goes.
     fn discard_damaged(&mut self, at: Key, item: &Item) {
         let now_ms = self.now_ms;
-        let address = &mut self.addresses[at];
-        address.stats.damaged += 1;
-        let Some(stored) = address.stored.as_mut() else { return };
+        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let name = Arc::clone(&stored.shelf.name);
+        self.count_damaged(at, &name, item.id.0);
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
         let done = enmasse_journal::queue::Outcome::Accepted;
         stored.shelf.queue.settle(now_ms, item.seq, done, &mut |effect| effects.push(effect));

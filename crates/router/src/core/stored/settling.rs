@@ -1,5 +1,7 @@
 //! What became of messages: outcomes of consumers, and messages that go to another address.
 
+use std::sync::Arc;
+
 use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
 use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
 use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
@@ -126,7 +128,8 @@ impl Router {
         merge(&mut annotations, &told);
         let body = self.bodies.get(item.place, stored.shelf.log.is_some()).unwrap_or_default();
         if body.is_empty() {
-            self.addresses[at].stats.damaged += 1;
+            let name = Arc::clone(&stored.shelf.name);
+            self.count_damaged(at, &name, item.id.0);
             return self.drop_diverted(at, item);
         }
         let mut changed = Vec::with_capacity(body.len() + 256);
