@@ -13,6 +13,7 @@ use std::time::Duration;
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
+use enmasse_router::core::QueueNumbers;
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
 use enmasse_router::table::{AddressEntry, Diff, Space, Table};
@@ -77,7 +78,7 @@ impl Node {
         let checker = Checker::start().map_err(failed)?;
         let opened = config.journal.as_deref().map(open_journal).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
-        let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::default(), Vec::new());
+        let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::new(Recovered::default()), Vec::new());
         if let Some(mut opened) = opened {
             tell_damage(&opened.recovered, &events);
             shelves = Shelves::new(std::mem::take(&mut opened.recovered));
@@ -85,7 +86,7 @@ impl Node {
             (journal, journal_threads) = (Some(running), threads);
         }
         let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, journal));
-        let common = Arc::new(common(config, count));
+        let common = Arc::new(common(config, count, shelves.numbers()));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
         let mut handles = Vec::with_capacity(usize::from(count) + 1);
@@ -165,7 +166,7 @@ impl Node {
         if let (false, Some(journal)) = (changes.batch.is_empty(), &self.shared.journal) {
             journal.commit(changes.batch).map_err(|refused| NodeError::Journal(refused.to_string()))?;
         }
-        shelves.settle(changes.next_queue);
+        shelves.settle();
         for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
             if !shelvings.is_empty() {
                 mailbox.post([Command::Shelve(shelvings)]);
@@ -351,15 +352,15 @@ pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>
 }
 
 /// What the shards share, from the configuration.
-pub(crate) fn common(config: &NodeConfig, count: u16) -> shard::Shared {
+pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumbers) -> shard::Shared {
     let limits = &config.limits;
     let connection = Config {
         container_id: config.container_id.as_str().into(),
         max_frame_size: limits.max_frame_size_bytes,
         idle_time_out_ms: limits.idle_timeout_ms,
         handshake_ms: u32::try_from(limits.handshake_timeout_ms).unwrap_or(u32::MAX),
-        // Offered with the anonymous terminus (contracts 7).
-        offered_capabilities: vec![Symbol::constant("ANONYMOUS-RELAY")],
+        // The anonymous terminus, and what JMS clients ask for (contracts 7 and 8).
+        offered_capabilities: ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"].map(Symbol::constant).to_vec(),
         properties: vec![
             (Symbol::constant("product"), Value::String("EnMasse".to_owned())),
             (Symbol::constant("version"), Value::String(env!("CARGO_PKG_VERSION").to_owned())),
@@ -371,6 +372,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16) -> shard::Shared {
         dynamic: DynamicNodes::default(),
         loads: (0..count).map(|_| Load::default()).collect(),
         link_capacity: 1000,
+        queue_numbers,
         message_size_max: None,
         insecure: config.insecure,
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
-use enmasse_router::core::{AddressKey, AddressStats};
+use enmasse_router::core::{AddressKey, AddressStats, QueueNumbers};
 use enmasse_router::shard::{
     Batch, ConnId, DynamicNodes, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard, Shared,
 };
@@ -89,6 +89,7 @@ impl Node {
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,
+            queue_numbers: QueueNumbers::new(1),
             insecure: false,
         });
         let worker = |index| Worker {

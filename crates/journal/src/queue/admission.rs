@@ -11,9 +11,9 @@ impl Queue {
     /// A message has come. If it is to be stored it has its place in the order from now on, and can be had once it is
     /// [`committed`](Queue::committed).
     pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
-        if head.size_bytes > self.settings.limits.message_bytes {
+        if let Some(refusal) = self.oversize(head) {
             self.figures.refused += 1;
-            return Admission::Refuse(Refusal::MessageSize(self.settings.limits.message_bytes));
+            return Admission::Refuse(refusal);
         }
         // Before the bounds: what is here already needs no room.
         if let Some(answer) = self.known(now, head) {
@@ -57,6 +57,17 @@ impl Queue {
         }
         self.bytes += u64::from(record.size_bytes);
         self.depths[State::Offered as usize] += 1;
+    }
+
+    /// Why [`Queue::offer`] would refuse a message that is no duplicate.
+    #[must_use]
+    pub fn refusal(&self, head: &Head) -> Option<Refusal> {
+        self.oversize(head).or_else(|| self.fullness(head))
+    }
+
+    fn oversize(&self, head: &Head) -> Option<Refusal> {
+        let most = self.settings.limits.message_bytes;
+        (head.size_bytes > most).then_some(Refusal::MessageSize(most))
     }
 
     fn fullness(&self, head: &Head) -> Option<Refusal> {

@@ -40,3 +40,48 @@ pub struct Figures {
     /// sent to another address, by [`Cause`]
     pub diverted: [u64; Cause::COUNT],
 }
+
+impl Figures {
+    /// Takes in the figures of another queue: both as one.
+    pub fn join(&mut self, other: &Self) {
+        self.ready += other.ready;
+        self.scheduled += other.scheduled;
+        self.acquired += other.acquired;
+        self.leaving += other.leaving;
+        self.uncommitted += other.uncommitted;
+        self.bytes += other.bytes;
+        self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+        self.groups += other.groups;
+        self.consumers += other.consumers;
+        self.producers += other.producers;
+        self.enqueued += other.enqueued;
+        self.delivered += other.delivered;
+        self.redelivered += other.redelivered;
+        self.duplicates += other.duplicates;
+        self.refused += other.refused;
+        for (sum, more) in self.removed.iter_mut().zip(other.removed) {
+            *sum += more;
+        }
+        for (sum, more) in self.diverted.iter_mut().zip(other.diverted) {
+            *sum += more;
+        }
+    }
+
+    /// What was counted up in a queue that is gone: nothing of it is here any more.
+    #[must_use]
+    pub fn past(&self) -> Self {
+        Self {
+            ready: 0,
+            scheduled: 0,
+            acquired: 0,
+            leaving: 0,
+            uncommitted: 0,
+            bytes: 0,
+            oldest: None,
+            groups: 0,
+            consumers: 0,
+            producers: 0,
+            ..*self
+        }
+    }
+}

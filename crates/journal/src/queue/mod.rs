@@ -141,6 +141,12 @@ impl Queue {
         self.index.len()
     }
 
+    /// Bytes of all messages here.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Nothing is here.
     #[must_use]
     pub fn is_empty(&self) -> bool {

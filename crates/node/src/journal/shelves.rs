@@ -4,17 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
-use enmasse_router::core::{AddressKey, Digests, Shelf};
-use enmasse_router::shard::Shelving;
+use enmasse_router::core::{AddressKey, AddressKind, Digests, QueueNumbers, Shelf, TopicShelf, subscription_of};
+use enmasse_router::shard::{Shelving, kept_subscription};
 use enmasse_router::table::{AddressEntry, Diff, Storage, Table};
 
 use crate::node::declared;
 
-/// What the log knew at the start and no Plan has asked for yet, and the next number to give out.
-#[derive(Debug, Default)]
+/// What the log knew at the start and no Plan has asked for yet, and the numbers to give out.
+#[derive(Debug)]
 pub(crate) struct Shelves {
     known: HashMap<[u8; 16], RecoveredQueue>,
-    next_queue: u32,
+    numbers: QueueNumbers,
 }
 
 /// What follows from a Plan for stored addresses.
@@ -24,40 +24,58 @@ pub(crate) struct Changes {
     pub(crate) batch: Batch,
     /// for each worker
     pub(crate) shelvings: Vec<Vec<Shelving>>,
-    /// for [`Shelves::settle`]
-    pub(crate) next_queue: u32,
 }
 
 impl Shelves {
     /// What a log knew.
     pub(crate) fn new(recovered: Recovered) -> Self {
-        let next_queue = recovered.next_queue.max(1);
+        let numbers = QueueNumbers::new(recovered.next_queue.max(1));
         let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
-        Self { known: known.collect(), next_queue }
+        Self { known: known.collect(), numbers }
+    }
+
+    /// Where the numbers of queues come from.
+    pub(crate) fn numbers(&self) -> QueueNumbers {
+        self.numbers.clone()
     }
 
     /// Stored addresses that are new or have changed get their homes: those of one space one shard, so that what goes
     /// from one to the other crosses nothing (`docs/decisions/0018-stored-home.md`).
-    /// Changes nothing here: [`Shelves::settle`] does, once the log has the batch.
+    /// Changes nothing here but the next number: [`Shelves::settle`] does, once the log has the batch.
     pub(crate) fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
         let shelvings = (0..workers).map(|_| Vec::new()).collect();
-        let mut changes = Changes { shelvings, next_queue: self.next_queue, ..Changes::default() };
+        let mut changes = Changes { shelvings, ..Changes::default() };
         let mut asked_for = HashSet::new();
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
-            let home = entry.home.claim((entry.space.0 % u32::from(workers)) as u16);
-            let (dead_letter, expiry) = targets(entry, storage, next);
-            asked_for.insert(uid_bytes(&entry.uid));
-            let shelf = self.shelf(entry, storage, &mut changes).with_targets(dead_letter, expiry);
-            let shelf = shelf.with_last_value_key(storage.last_value_key.clone());
-            changes.shelvings[usize::from(home)].push(Shelving::Open(entry.declared(), Box::new(shelf)));
+            let home = entry.home.claim(entry.space.stored_home(workers));
+            let shelving = if entry.kind == AddressKind::Topic {
+                asked_for.extend(self.kept(entry).map(|(uid, _)| *uid));
+                self.topic(entry, storage, next)
+            } else {
+                asked_for.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
+                let (dead_letter, expiry) = targets(entry, storage, next);
+                let shelf = self.shelf(entry, storage, &mut changes).with_targets(dead_letter, expiry);
+                let shelf = shelf.with_last_value_key(storage.last_value_key.clone());
+                let subscribes = storage.topic.is_some();
+                let shelf = if subscribes { shelf.of_topic(topic_of(entry, storage, next)) } else { shelf };
+                Shelving::Open(entry.declared(), Box::new(shelf))
+            };
+            changes.shelvings[usize::from(home)].push(shelving);
         }
         for entry in diff.changed.iter().chain(redirected(diff, next)) {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
+            let shelvings = &mut changes.shelvings[usize::from(home)];
+            if entry.kind == AddressKind::Topic {
+                shelvings.push(self.topic(entry, storage, next));
+                continue;
+            }
             let (dead_letter, expiry) = targets(entry, storage, next);
             let (settings, last_value_key) = (Box::new(storage.settings.clone()), storage.last_value_key.clone());
-            let change = Shelving::Change(entry.key, settings, dead_letter, expiry, last_value_key);
-            changes.shelvings[usize::from(home)].push(change);
+            shelvings.push(Shelving::Change(entry.key, settings, dead_letter, expiry, last_value_key));
+            if storage.topic.is_some() {
+                shelvings.push(Shelving::Move(entry.key, topic_of(entry, storage, next)));
+            }
         }
         for (_, gone) in self.known.iter().filter(|(uid, _)| !asked_for.contains(*uid)) {
             let mut freed = Freed::default();
@@ -68,9 +86,25 @@ impl Shelves {
     }
 
     /// The log has what follows from a Plan: what it knew at the start has found its home, or is gone.
-    pub(crate) fn settle(&mut self, next_queue: u32) {
+    pub(crate) fn settle(&mut self) {
         self.known.clear();
-        self.next_queue = next_queue;
+    }
+
+    /// The durable subscriptions of a topic that the log knows.
+    fn kept(&self, topic: &AddressEntry) -> impl Iterator<Item = (&[u8; 16], Shelf)> {
+        self.known.iter().filter_map(|(uid, known)| {
+            let (subscribing, filter) = kept_subscription(topic, subscription_of(known)?)?;
+            let name = known.declared.as_ref().map_or("", |(_, name)| name);
+            let settings = topic.storage.as_ref()?.settings.clone();
+            Some((uid, Shelf::restored(name.into(), settings, known).subscribed(topic.key, subscribing, filter)))
+        })
+    }
+
+    fn topic(&self, entry: &AddressEntry, storage: &Storage, next: &Table) -> Shelving {
+        let (dead_letter, expiry) = targets(entry, storage, next);
+        let shelf = TopicShelf::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
+        let known = self.kept(entry).map(|(_, shelf)| shelf).collect();
+        Shelving::Topic(entry.declared(), Box::new(shelf.with_targets(dead_letter, expiry).with_known(known)))
     }
 
     fn shelf(&self, entry: &AddressEntry, storage: &Storage, changes: &mut Changes) -> Shelf {
@@ -82,8 +116,7 @@ impl Shelves {
         match self.known.get(&uid) {
             Some(known) => Shelf::restored(name, settings, known),
             None => {
-                let number = changes.next_queue;
-                changes.next_queue += 1;
+                let number = self.numbers.take();
                 changes.batch.declare(number, &uid, &entry.name);
                 Shelf::new(name, settings, Some(number))
             }
@@ -91,7 +124,8 @@ impl Shelves {
     }
 }
 
-/// Addresses that are as before, and name one for their dead letters or for what expires that is another now.
+/// Addresses that are as before, and name one for their dead letters, for what expires or as their topic that is another
+/// now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
@@ -100,8 +134,9 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
     stored.filter(move |entry| {
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
-        let names = |key: Option<AddressKey>| key.is_some_and(|key| added.contains(&key));
-        !added.contains(&entry.key) && !told.contains(&entry.key) && (names(dead_letter) || names(expiry))
+        let named = [dead_letter, expiry, topic_of(entry, storage, next)];
+        let names_added = named.into_iter().flatten().any(|key| added.contains(&key));
+        !added.contains(&entry.key) && !told.contains(&entry.key) && names_added
     })
 }
 
@@ -109,9 +144,16 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
 fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<AddressKey>, Option<AddressKey>) {
     let find = |name: &Option<Box<str>>| {
         let found = table.space(entry.space)?.resolve(name.as_deref()?)?;
-        found.storage.is_some().then_some(found.key)
+        (found.kind == AddressKind::Stored).then_some(found.key)
     };
     (find(&storage.dead_letter), find(&storage.expiry))
+}
+
+/// The topic of a subscription, if there is one of that name.
+fn topic_of(entry: &AddressEntry, storage: &Storage, table: &Table) -> Option<AddressKey> {
+    let name = storage.topic.as_deref()?;
+    let found = table.space(entry.space)?.resolve(name)?;
+    (found.kind == AddressKind::Topic && *found.name == *name).then_some(found.key)
 }
 
 /// A UUID as its bytes; any other uid by a digest of 128 bits.

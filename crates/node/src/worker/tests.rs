@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
 use enmasse_amqp::types::{Attach, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use enmasse_router::core::QueueNumbers;
 use enmasse_router::plan::Plan;
 use enmasse_router::table::Table;
 
@@ -27,7 +28,7 @@ fn workers(count: u16) -> Vec<Worker> {
     let config = NodeConfig::default();
     let (events, checker) = (EventQueue::new().unwrap(), Checker::start().unwrap());
     let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, None));
-    let common = Arc::new(common(&config, count));
+    let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(PLAN).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());
     let made = (0..count).zip(seats).zip(Mesh::build(count)).map(|((index, seat), mesh)| {

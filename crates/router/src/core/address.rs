@@ -6,7 +6,7 @@ use enmasse_journal::queue::ConsumerId;
 
 use super::arena::{Arena, Key};
 use super::message::Queue;
-use super::stored::{Assembly, Looking, Stored};
+use super::stored::{Assembly, Looking, Stored, Topic};
 use super::{AddressStats, Declared, Filter, PortId};
 
 /// Payload that may wait for one multicast consumer, bytes.
@@ -41,6 +41,8 @@ pub(super) struct Address {
     pub(super) watched: bool,
     /// of one that stores messages
     pub(super) stored: Option<Box<Stored>>,
+    /// of one whose messages go into subscriptions
+    pub(super) topic: Option<Box<Topic>>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,8 @@ pub(super) struct Producer {
     pub(super) name: Option<Arc<str>>,
     /// consumers whose filter lets its name through
     pub(super) matching: u32,
-    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters
+    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters. At a topic: the
+    /// subscriptions that let its name through
     pub(super) audience: Vec<Key>,
     pub(super) audience_epoch: u32,
     /// messages of its that wait
@@ -155,6 +158,7 @@ impl Address {
             stats: AddressStats::default(),
             watched: false,
             stored: None,
+            topic: None,
         }
     }
 
@@ -212,7 +216,32 @@ impl Address {
         if let Some(stored) = &self.stored {
             return stored.open;
         }
+        if let Some(topic) = &self.topic {
+            return topic.is_open();
+        }
         self.unfiltered > 0 || producer.matching > 0
+    }
+
+    /// Bytes that one message may have.
+    pub(super) fn message_bytes(&self) -> u32 {
+        let queue = self.stored.as_ref().map(|stored| stored.shelf.queue.settings());
+        let settings = queue.or_else(|| self.topic.as_ref().map(|topic| topic.settings()));
+        settings.map_or(u32::MAX, |settings| settings.limits.message_bytes)
+    }
+
+    /// It keeps messages, or its subscriptions do.
+    pub(super) fn takes_messages(&self) -> bool {
+        self.stored.is_some() || self.topic.is_some()
+    }
+
+    /// It is a subscription that is not declared.
+    pub(super) fn is_undeclared(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.is_undeclared())
+    }
+
+    /// Its producers are not read, whatever waits of theirs.
+    pub(super) fn holds(&self) -> bool {
+        self.topic.as_ref().is_some_and(|topic| topic.is_held())
     }
 
     /// Whether its queue may have something for a consumer that was not handed out yet.

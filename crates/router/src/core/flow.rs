@@ -197,7 +197,8 @@ impl Router {
     pub(super) fn weigh_producer(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
-        let hold = producer.waiting_bytes > if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
+        let most = if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
+        let hold = producer.waiting_bytes > most || self.addresses[producer.address].holds();
         if producer.held != hold {
             producer.held = hold;
             links.hold(producer.port, hold);
@@ -256,6 +257,7 @@ impl Router {
         let address = &mut self.addresses[at];
         match address.declared.kind {
             AddressKind::Stored => self.feed_from_queue(key, links),
+            AddressKind::Topic => {}
             AddressKind::Multicast => self.catch_up(key, links),
             AddressKind::Anycast => {
                 if consumer.has_room() {

@@ -12,6 +12,10 @@ pub trait Links {
     /// the port is detached already.
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>);
 
+    /// Said before [`Links::attached`] to a link that has named a durable subscription and no address: what is kept of the
+    /// subscription, in the words of [`Subscribing::description`](super::Subscribing::description).
+    fn recalled(&mut self, port: PortId, description: &[u8]);
+
     /// Hands a delivery, or the next part of one, to a consumer. `false`: no room now; the router then counts the
     /// consumer as having no credit, keeps the part, and offers it again after the next
     /// [`Router::credit`](super::Router::credit). A consumer of another shard is always `true`: what then finds no

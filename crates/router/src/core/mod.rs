@@ -30,14 +30,17 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
-use stored::{Bodies, Diverting, Journal, Operations};
+use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS};
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
 pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
-pub use stored::{Answer, Damaged, Digests, Failed, Found, Operated, Operation, Shelf, Work};
+pub use stored::{
+    Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Shelf, Subscribing, SubscriptionName,
+    TopicShelf, Work, subscription_of,
+};
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -55,6 +58,8 @@ pub enum AddressKind {
     Multicast,
     /// each message into a queue, and from there to one of the consumers
     Stored,
+    /// each message into every subscription, which is a queue
+    Topic,
 }
 
 /// What the router has to know of a declared address.
@@ -122,6 +127,11 @@ pub struct Router {
     turns: u64,
     /// what administrators do
     operations: Operations,
+    /// subscriptions that clients know by a name
+    subscriptions: HashMap<SubscriptionName, Key>,
+    /// the key of the address of the next one that is not declared
+    next_subscription: u32,
+    queue_numbers: QueueNumbers,
 }
 
 impl Router {
@@ -158,6 +168,9 @@ impl Router {
             assembling_bytes: 0,
             turns: 1,
             operations: Operations::default(),
+            subscriptions: HashMap::new(),
+            next_subscription: SUBSCRIPTION_KEYS.start,
+            queue_numbers: QueueNumbers::new(1),
         }
     }
 
@@ -182,7 +195,7 @@ impl Router {
         match address.declared.kind {
             AddressKind::Anycast => self.deliver_to_one(from, arrival, links),
             AddressKind::Multicast => self.deliver_to_all(from, arrival, links),
-            AddressKind::Stored => self.deliver_to_queue(from, arrival, links),
+            AddressKind::Stored | AddressKind::Topic => self.deliver_to_queue(from, arrival, links),
         }
     }
 
@@ -232,17 +245,20 @@ impl Router {
         self.messages.len() + self.pending.len() + self.joins.len()
     }
 
-    /// The figures of every address used here and not deleted.
+    /// The figures of every address used here and not deleted. Those of a topic are also those of its subscriptions that
+    /// are not declared.
     pub fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
-        self.addresses.iter().map(|(_, address)| {
-            let backlogs: usize = address.consumers.iter().map(|key| self.consumers[*key].backlog.len()).sum();
-            let figures = AddressStats {
-                producers: address.producers.len() as u32,
-                consumers: address.consumers.len() as u32,
-                waiting: (address.waiting.len() + backlogs) as u64,
-                ..address.stats
-            };
-            (address.declared.key, figures)
-        })
+        self.sum(|key| self.stats_of(key), AddressStats::join).into_iter()
+    }
+
+    fn stats_of(&self, key: Key) -> AddressStats {
+        let address = &self.addresses[key];
+        let backlogs: usize = address.consumers.iter().map(|key| self.consumers[*key].backlog.len()).sum();
+        AddressStats {
+            producers: address.producers.len() as u32,
+            consumers: address.consumers.len() as u32,
+            waiting: (address.waiting.len() + backlogs) as u64,
+            ..address.stats
+        }
     }
 }

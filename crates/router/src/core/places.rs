@@ -1,6 +1,7 @@
 //! Links that come and go, and addresses that are deleted.
 
 use enmasse_amqp::types::{Error, Fields};
+use enmasse_journal::queue::Refused;
 
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
@@ -24,10 +25,17 @@ impl Router {
                 let producer = Producer { producer_name, ..Producer::new(port, key, place, anonymous, name) };
                 self.attach_producer(key, producer, links);
             }
-            PortRole::Consumer { filter, consuming } => {
-                let place = self.addresses[key].consumers.len();
+            PortRole::Consumer { filter, mut consuming } => {
+                let at = match address.kind {
+                    AddressKind::Topic => match self.subscribe(key, filter.clone(), &mut consuming, links) {
+                        Ok(at) => at,
+                        Err(error) => return links.attached(port, Err(error)),
+                    },
+                    _ => key,
+                };
+                let place = self.addresses[at].consumers.len();
                 let filter = filter.filter(|_| address.kind == AddressKind::Multicast);
-                self.attach_consumer(key, Consumer::new(port, key, place, filter), consuming, links);
+                self.attach_consumer(at, Consumer::new(port, at, place, filter), consuming, links);
             }
         }
     }
@@ -49,6 +57,10 @@ impl Router {
             turned_away = stored.shelf.queue.attach_producer().err();
             producer.counted = turned_away.is_none();
         }
+        if let Some(most) = address.topic.as_ref().map(|topic| topic.settings().limits.producers) {
+            let is_full = address.producers.len() >= most as usize;
+            turned_away = is_full.then_some(Refused::Producers(most));
+        }
         let (port, open) = (producer.port, address.open_to(&producer));
         let anonymous = producer.anonymous;
         let key = self.producers.insert(producer);
@@ -61,9 +73,16 @@ impl Router {
         if !anonymous {
             links.open(port, open);
         }
+        self.weigh_producer(key, 0, links);
     }
 
-    fn attach_consumer(&mut self, at: Key, consumer: Consumer, consuming: Consuming, links: &mut impl Links) {
+    pub(super) fn attach_consumer(
+        &mut self,
+        at: Key,
+        consumer: Consumer,
+        consuming: Consuming,
+        links: &mut impl Links,
+    ) {
         let filter = consumer.filter.clone();
         let port = consumer.port;
         let key = self.consumers.insert(consumer);
@@ -79,7 +98,7 @@ impl Router {
                 }
                 Err(refused) => return self.turn_away(port, &refused, links),
             }
-            return links.attached(port, Ok(Fields::new()));
+            return self.answer_subscriber(at, port, links);
         }
         links.attached(port, Ok(Fields::new()));
         self.audience_changed(at, filter.as_ref(), 1, links);
@@ -114,8 +133,22 @@ impl Router {
     pub fn detach(&mut self, port: PortId, links: &mut impl Links) {
         match self.ports.get(port) {
             Tenant::Producer(key) => self.detach_producer(key, links),
-            Tenant::Consumer(key) => self.detach_consumer(key, links),
+            Tenant::Consumer(key) => {
+                let at = self.consumers[key].address;
+                self.detach_consumer(key, links);
+                self.end_with_links(at, false, links);
+            }
             Tenant::Nobody | Tenant::Left(_) => {}
+        }
+    }
+
+    /// As [`Router::detach`], of a link that will not come back: the durable subscription it was at ends with it, unless
+    /// others are there.
+    pub fn unsubscribe(&mut self, port: PortId, links: &mut impl Links) {
+        let at = self.ports.consumer(port).map(|key| self.consumers[key].address);
+        self.detach(port, links);
+        if let Some(at) = at {
+            self.end_with_links(at, true, links);
         }
     }
 
@@ -188,7 +221,9 @@ impl Router {
     /// The address is deleted: what waits is released, what consumers hold becomes `modified(delivery-failed)`, all
     /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
     pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
-        let Some(at) = self.by_key.remove(&key) else { return };
+        let Some(at) = self.by_key.get(&key).copied() else { return };
+        self.end_subscriptions(at, error, links);
+        self.by_key.remove(&key);
         self.damaged.retain(|damaged| damaged.address != key);
         self.clear_shelf(at);
         let address = &self.addresses[at];

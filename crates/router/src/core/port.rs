@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use enmasse_amqp::selector::Selector;
 
-use super::AddressKey;
 use super::arena::Key;
+use super::{AddressKey, Subscribing};
 
 /// Names a port. The shard that owns the link gives indices out densely and a slot's next tenant the next
 /// generation, so that what is said about an earlier tenant is recognised and dropped.
@@ -41,7 +41,7 @@ pub enum PortRole {
     },
 }
 
-/// How a link consumes from a stored address.
+/// How a link consumes from a stored address, or from its subscription of a topic.
 #[derive(Clone, Debug, Default)]
 pub struct Consuming {
     /// which messages it wants; `None` is all
@@ -52,6 +52,8 @@ pub struct Consuming {
     pub priority: i32,
     /// it wants to be the only one
     pub exclusive: bool,
+    /// at a topic: which subscription it asks for; `None` is one of its own
+    pub subscribing: Option<Box<Subscribing>>,
     /// digest of container id and link name: whom `modified(undeliverable-here)` keeps a message from
     pub name: u64,
 }

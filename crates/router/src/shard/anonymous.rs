@@ -200,7 +200,7 @@ impl Shard {
                 self.fabric.last_word(port);
             } else {
                 state.parting = true;
-                self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+                self.fabric.outboxes[home as usize].push(Entry::Detach { port, closed: false });
             }
         }
     }
@@ -209,7 +209,7 @@ impl Shard {
     pub(super) fn release_anonymous(&mut self, anonymous: &Anonymous) {
         let routes = anonymous.routes.values().map(|route| route.port);
         for port in routes.chain(anonymous.past.iter().copied()) {
-            self.detach_port(port);
+            self.detach_port(port, false);
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Error, condition};
 
-use super::attach::filter;
 use super::batch::Entry;
-use super::conn::Link;
+use super::conn::{Link, Wildcard};
+use super::subscribing::filter;
 use super::{ConnId, Shard};
-use crate::core::{AddressKey, Consuming, PortRole};
+use crate::core::{AddressKey, PortRole};
 use crate::table::{AddressEntry, Table};
 
 /// Why links at an address that is gone are closed.
@@ -63,7 +63,7 @@ impl Shard {
     fn widen(&mut self, id: ConnId) {
         let links = self.fabric.conns[id.key()].links.len() as u32;
         for link in (0..links).map(LinkId) {
-            for (entry, name) in self.unheard(id, link) {
+            for (entry, wildcard) in self.unheard(id, link) {
                 let home = self.home_of(&entry);
                 let port = self.fabric.ports.insert(id.key, link.0, entry.key, home);
                 let conn = &mut self.fabric.conns[id.key()];
@@ -71,19 +71,20 @@ impl Shard {
                     ports.push(port);
                 }
                 let credit = conn.machine.credit(link);
-                // Only direct addresses can be reached by wildcards.
-                let role = PortRole::Consumer { filter: filter(&entry, &name), consuming: Consuming::default() };
+                let Wildcard { name, consuming } = wildcard;
+                let role = PortRole::Consumer { filter: filter(&entry, &name), consuming };
                 self.attach_port(port, home, &entry, role);
                 self.port_credit(port, credit, false);
             }
         }
     }
 
-    /// The addresses that a link with wildcards reaches and does not listen to, with its name.
-    fn unheard(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Box<str>)> {
+    /// The addresses that a link with wildcards reaches and does not listen to, with what it asks of them. One that asks for
+    /// a subscription by its name keeps to the topic of that.
+    fn unheard(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Wildcard)> {
         let conn = &self.fabric.conns[id.key()];
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
-        let (Some(Link::Consumer { ports, filter: Some(name) }), Some(space)) =
+        let (Some(Link::Consumer { ports, wildcard: Some(wildcard) }), Some(space)) =
             (conn.links.get(link.0 as usize), space)
         else {
             return Vec::new();
@@ -91,7 +92,10 @@ impl Shard {
         let heard = |entry: &AddressEntry| {
             ports.iter().any(|port| self.fabric.ports.get(*port).is_some_and(|port| port.address == entry.key))
         };
-        let reached = space.resolve_receiver(name).into_iter();
-        reached.filter(|entry| !heard(entry)).map(|entry| (Arc::clone(entry), name.clone())).collect()
+        if wildcard.consuming.subscribing.is_some() {
+            return Vec::new();
+        }
+        let reached = space.resolve_receiver(&wildcard.name).into_iter();
+        reached.filter(|entry| !heard(entry)).map(|entry| (Arc::clone(entry), Wildcard::clone(wildcard))).collect()
     }
 }

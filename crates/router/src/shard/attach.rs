@@ -6,15 +6,17 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
-use super::conn::{Anonymous, Attaching, Conn, Link};
+use super::batch::Entry;
+use super::conn::{Anonymous, Attaching, Conn, Link, Wildcard};
 use super::links::{full_name, not_found};
+use super::subscribing::{filter, names};
 use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
-use crate::core::{AddressKind, Filter, PortId, PortRole};
+use crate::core::{AddressKey, AddressKind, PortId, PortRole};
 use crate::plan::Operation;
-use crate::table::pattern::{Pattern, is_wildcard};
+use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space};
 
 /// What a link wants of the router.
@@ -25,6 +27,8 @@ enum Want {
     Dynamic,
     /// this address
     Address(String),
+    /// the durable subscription that the link's name stands for
+    Recall,
 }
 
 impl Shard {
@@ -46,7 +50,7 @@ impl Shard {
                 continue;
             };
             if let Link::Consumer { ports, .. } = conn.take_link(link) {
-                ports.iter().for_each(|port| self.detach_port(*port));
+                ports.iter().for_each(|port| self.detach_port(*port, false));
             }
             self.refuse_attach(self.id(key), link, name.into(), error);
             self.fabric.mark(key);
@@ -89,6 +93,7 @@ impl Shard {
                 Ok(())
             }
             Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
+            Want::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
             Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
         }
     }
@@ -110,11 +115,12 @@ impl Shard {
 
     /// What a link asks of a stored address: its right to be there is known.
     fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
-        if !entries.iter().any(|entry| entry.kind == AddressKind::Stored) {
+        if !entries.iter().any(|entry| matches!(entry.kind, AddressKind::Stored | AddressKind::Topic)) {
             return Ok(None);
         }
-        let digest = self.router.link_digest(&self.fabric.conns[id.key()].container, &attach.name);
-        Terms::of(attach, digest).map(Some)
+        let container = &self.fabric.conns[id.key()].container;
+        let digest = self.router.link_digest(container, &attach.name);
+        Terms::of(attach, entries, container, digest).map(Some)
     }
 
     /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
@@ -185,7 +191,10 @@ impl Shard {
             }
             _ => Link::Consumer {
                 ports: places.iter().map(|(port, _)| *port).collect(),
-                filter: is_wildcard(name).then(|| name.into()),
+                wildcard: is_wildcard(name).then(|| {
+                    let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
+                    Box::new(Wildcard { name: name.into(), consuming })
+                }),
             },
         };
         let conn = &mut self.fabric.conns[id.key()];
@@ -214,6 +223,36 @@ impl Shard {
             };
             self.attach_port(port, home, entry, role);
         }
+    }
+
+    /// A link that names no source (3.5.3): it asks for the durable subscription of its name, wherever that belongs. The
+    /// home of the space's stored addresses knows.
+    fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+        let shards = self.shared.loads.len() as u16;
+        let conn = &mut self.fabric.conns[id.key()];
+        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else {
+            return Err(Error::new(condition::NOT_ALLOWED, "open the connection before a link"));
+        };
+        let home = space.stored_home(shards);
+        let names = names(space, &conn.container, &attach.name);
+        // The topic is not known yet. No address has this key.
+        let port = self.fabric.ports.insert(id.key, link.0, AddressKey(u32::MAX), home);
+        conn.settled_here = true;
+        conn.set_link(link, Link::Consumer { ports: std::iter::once(port).collect(), wildcard: None });
+        let terminus = Terminus { name: None, kind: Some(AddressKind::Topic), dynamic: false, terms: None };
+        conn.attaching = Some(Box::new(Attaching {
+            link,
+            name: attach.name.as_str().into(),
+            reply: reply(attach, &terminus, self.shared.message_size_max),
+            waits_for: 1,
+            refusal: None,
+        }));
+        if home == self.fabric.index {
+            self.router.recall(port, &names, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Recall { port, names });
+        }
+        Ok(())
     }
 
     fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
@@ -260,21 +299,12 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
 
 /// Whether clients may send to an address at all.
 pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
-    if entry.storage.as_ref().is_some_and(|storage| storage.read_only) {
-        let what = format!("\"{}\" takes dead letters only: clients receive from it", entry.name);
-        return Err(Error::new(condition::NOT_ALLOWED, what));
-    }
-    Ok(())
-}
-
-/// What a receiver below a multicast address, or with wildcards, wants of it. A receiver of the address's own name
-/// wants what is sent to that name, not to names below.
-pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
-    if !entry.covers_below() {
-        return None;
-    }
-    let pattern = Pattern::filter(name).ok()?;
-    Some(Filter::new(move |name| pattern.matches(name)))
+    let Some(storage) = entry.storage.as_ref().filter(|storage| storage.read_only) else { return Ok(()) };
+    let what = match &storage.topic {
+        Some(topic) => format!("\"{}\" takes messages of its topic only: send to \"{topic}\"", entry.name),
+        None => format!("\"{}\" takes dead letters only: clients receive from it", entry.name),
+    };
+    Err(Error::new(condition::NOT_ALLOWED, what))
 }
 
 /// What an attach asks for, or why it cannot be had here.
@@ -290,9 +320,7 @@ fn wanted(attach: &Attach) -> Result<Want, Error> {
         },
         Role::Receiver => match attach.source.as_deref() {
             Some(source) => (source.address.clone(), source.dynamic),
-            None => {
-                return Err(Error::new(condition::NOT_FOUND, "attach.source is null and no such subscription exists"));
-            }
+            None => return Ok(Want::Recall),
         },
     };
     match (address, dynamic, attach.role) {

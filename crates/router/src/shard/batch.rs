@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole};
+use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName};
 use crate::table::AddressEntry;
 
 /// Where a payload lies in the batch's bytes.
@@ -50,8 +50,15 @@ pub(super) enum Entry {
         address: Arc<AddressEntry>,
         role: PortRole,
     },
+    /// as `Attach`, of a link that asks for a durable subscription
+    Recall {
+        port: PortId,
+        names: Vec<SubscriptionName>,
+    },
     Detach {
         port: PortId,
+        /// it will not come back
+        closed: bool,
     },
     Credit {
         port: PortId,
@@ -80,6 +87,10 @@ pub(super) enum Entry {
         address: AddressKey,
     },
     // to the owner of a port
+    Recalled {
+        port: PortId,
+        description: Arc<[u8]>,
+    },
     Attached {
         port: PortId,
         answer: Result<Fields, Box<Error>>,

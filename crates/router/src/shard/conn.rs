@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
 use super::window::Window;
-use crate::core::PortId;
+use crate::core::{Consuming, PortId};
 use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
 
 /// What is known about a peer before it says a word.
@@ -30,12 +30,19 @@ pub struct Peer {
 pub(super) enum Link {
     /// no such link, or one that was refused
     Vacant,
-    /// we send to it: one port, or more where its name has wildcards (`filter`) that reach several addresses
-    Consumer { ports: SmallVec<[PortId; 1]>, filter: Option<Box<str>> },
+    /// we send to it: one port, or more where its name has wildcards that reach several addresses
+    Consumer { ports: SmallVec<[PortId; 1]>, wildcard: Option<Box<Wildcard>> },
     /// it sends to us, always to one address
     Producer { port: PortId, home: u16, window: Window },
     /// it sends to us, and each message says where to
     Anonymous(Box<Anonymous>),
+}
+
+/// What a link with wildcards asks of every address that it reaches.
+#[derive(Clone)]
+pub(super) struct Wildcard {
+    pub(super) name: Box<str>,
+    pub(super) consuming: Consuming,
 }
 
 /// A link to the anonymous terminus: one port an address it has used.

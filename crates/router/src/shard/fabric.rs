@@ -6,11 +6,14 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 use slab::Slab;
 
 use super::OUTPUT_HIGH_BYTES;
+use super::attach::check_right;
 use super::batch::{Batch, Entry};
 use super::conn::{Attaching, Conn, Link};
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
+use super::subscribing::Description;
 use crate::core::{Delivery, Links, PortId};
+use crate::plan::Operation;
 
 pub(super) struct Fabric {
     pub(super) index: u16,
@@ -276,6 +279,18 @@ impl Fabric {
 }
 
 impl Links for Fabric {
+    fn recalled(&mut self, port: PortId, description: &[u8]) {
+        if let Some(batch) = self.remote(port) {
+            return batch.push(Entry::Recalled { port, description: description.into() });
+        }
+        let Some(conn) = self.ports.get(port).and_then(|port| self.conns.get_mut(port.conn as usize)) else { return };
+        let Some(description) = Description::decode(description) else { return };
+        let may = check_right(conn, Operation::Recv, &description.wanted);
+        let Some(attaching) = conn.attaching.as_deref_mut() else { return };
+        attaching.reply.source = Some(Box::new(description.source()));
+        attaching.refusal = may.err();
+    }
+
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
         if let Some(batch) = self.remote(port) {
             return batch.push(Entry::Attached { port, answer: answer.map_err(Box::new) });
@@ -403,7 +418,7 @@ impl Links for Fabric {
         } else if let Some(state) = self.ports.get_mut(port)
             && !std::mem::replace(&mut state.parting, true)
         {
-            self.outboxes[gone.home as usize].push(Entry::Detach { port });
+            self.outboxes[gone.home as usize].push(Entry::Detach { port, closed: false });
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);

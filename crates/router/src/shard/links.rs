@@ -249,7 +249,8 @@ impl Shard {
         }
     }
 
-    pub(super) fn detach_port(&mut self, port: PortId) {
+    /// Takes a port from its home; `closed`: its link will not come back.
+    pub(super) fn detach_port(&mut self, port: PortId, closed: bool) {
         let Some(gone) = self.fabric.ports.get(port).copied() else { return };
         if gone.held {
             self.fabric.link_held(gone.conn, gone.link, false);
@@ -257,11 +258,15 @@ impl Shard {
         let home = gone.home;
         self.fabric.late.forget(port);
         if home == self.fabric.index {
-            self.router.detach(port, &mut self.fabric);
+            if closed {
+                self.router.unsubscribe(port, &mut self.fabric);
+            } else {
+                self.router.detach(port, &mut self.fabric);
+            }
             self.fabric.ports.remove(port);
         } else {
             if !gone.parting {
-                self.fabric.outboxes[home as usize].push(Entry::Detach { port });
+                self.fabric.outboxes[home as usize].push(Entry::Detach { port, closed });
             }
             self.fabric.ports.leave(port);
         }
@@ -273,7 +278,7 @@ impl Shard {
         conn.give_up_place(link);
         match conn.take_link(link) {
             Link::Vacant => {}
-            Link::Producer { port, .. } => self.detach_port(port),
+            Link::Producer { port, .. } => self.detach_port(port, closed),
             Link::Anonymous(anonymous) => self.release_anonymous(&anonymous),
             Link::Consumer { ports, .. } => {
                 // Else what becomes of one delivery would have the next handed out to a link that is gone.
@@ -287,7 +292,7 @@ impl Shard {
                 }
                 self.settled = tokens;
                 for port in ports {
-                    self.detach_port(port);
+                    self.detach_port(port, closed);
                 }
                 self.feed_starved(id);
             }

@@ -22,6 +22,7 @@ mod login;
 mod placement;
 mod ports;
 mod stored;
+mod subscribing;
 mod terminus;
 mod terms;
 mod window;
@@ -39,8 +40,9 @@ pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{Fact, Request};
 pub use placement::Load;
 pub use stored::Shelving;
+pub use subscribing::kept_subscription;
 
-use crate::core::{AddressKey, AddressStats, Links, Router};
+use crate::core::{AddressKey, AddressStats, Links, QueueNumbers, Router};
 use crate::table::Table;
 use batch::Entry;
 use conn::Conn;
@@ -86,6 +88,8 @@ pub struct Shared {
     pub link_capacity: u32,
     /// bytes one message may have, unless its address says less
     pub message_size_max: Option<u64>,
+    /// numbers of queues in the log
+    pub queue_numbers: QueueNumbers,
     /// PLAIN is offered to peers that are neither encrypted nor on this machine
     pub insecure: bool,
 }
@@ -124,8 +128,10 @@ impl Shard {
         let mut seed = [0; 8];
         entropy(&mut seed);
         let count = shared.loads.len() as u16;
+        let mut router = Router::new(index, u64::from_le_bytes(seed));
+        router.set_queue_numbers(shared.queue_numbers.clone());
         Self {
-            router: Router::new(index, u64::from_le_bytes(seed)),
+            router,
             fabric: Fabric::new(index, count),
             shared,
             table,
@@ -321,14 +327,20 @@ impl Shard {
             Entry::Taken { port, count } => fabric.taken(*port, *count),
             Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
-            Entry::Detach { port } => {
-                router.detach(*port, fabric);
+            Entry::Recall { port, names } => router.recall(*port, names, fabric),
+            Entry::Detach { port, closed } => {
+                if *closed {
+                    router.unsubscribe(*port, fabric);
+                } else {
+                    router.detach(*port, fabric);
+                }
                 fabric.outboxes[port.shard as usize].push(Entry::Left { port: *port });
             }
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
             Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
             Entry::Retire { address } => router.retire(*address, &apply::deleted(), fabric),
+            Entry::Recalled { port, description } => fabric.recalled(*port, description),
             Entry::Attached { port, answer } => {
                 fabric.attached(*port, answer.clone().map_err(|error| *error));
             }

@@ -4,8 +4,7 @@ use enmasse_journal::log::{Batch, Place};
 use enmasse_journal::queue::{Figures, Settings};
 
 use super::Shard;
-use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf};
-
+use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf, TopicShelf};
 use crate::table::Space;
 
 /// What a new Plan says about a stored address that lives here.
@@ -16,6 +15,10 @@ pub enum Shelving {
     /// it goes by other settings, by other addresses for dead letters and for what expires, and by another property for
     /// its last values
     Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>, Option<Box<str>>),
+    /// a topic that is new or goes by other settings
+    Topic(Declared, Box<TopicShelf>),
+    /// a declared subscription that belongs to another topic, or to none
+    Move(AddressKey, Option<AddressKey>),
 }
 
 impl Shard {
@@ -27,6 +30,8 @@ impl Shard {
                 Shelving::Change(key, settings, dead_letter, expiry, last_value_key) => {
                     self.router.reshelve(key, *settings, dead_letter, expiry, last_value_key, &mut self.fabric);
                 }
+                Shelving::Topic(declared, shelf) => self.router.open_topic(declared, *shelf, &mut self.fabric),
+                Shelving::Move(key, topic) => self.router.move_subscription(key, topic, &mut self.fabric),
             }
         }
     }

@@ -1,7 +1,8 @@
-//! What a link asks of a stored address beside its name, and what it is answered (2.6.3, 3.5.3).
+//! What a link asks of a stored address or a topic beside its name, and what it is answered (2.6.3, 3.5.3).
 //!
 //! - selector: the filters of the source that `enmasse_amqp::selector` knows
-//! - browsing: distribution-mode `copy` of the source
+//! - browsing: distribution-mode `copy` of the source; of a topic every receiver has a copy anyhow
+//! - of a topic: which subscription (`subscribing`)
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default 0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
 //! - numbered producer: link property `enmasse:producer`: a string
@@ -11,7 +12,9 @@ use std::sync::Arc;
 use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Error, Fields, Role, Source, Symbol, Value, condition};
 
-use crate::core::Consuming;
+use super::subscribing::{Asked, Description};
+use crate::core::{AddressKind, Consuming};
+use crate::table::AddressEntry;
 
 const PRIORITIES: [&str; 2] = ["priority", "rabbitmq:priority"];
 const EXCLUSIVE: &str = "exclusive";
@@ -32,33 +35,71 @@ pub(super) struct Terms {
     filters: Fields,
     /// of a sender: what it calls itself where its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
+    /// of a receiver of a topic
+    topic: Option<Topic>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Topic {
+    asked: Asked,
+    /// it said `copy`, as JMS clients do
+    copies: bool,
 }
 
 impl Terms {
-    /// What `attach` asks for; `name` is the digest of the link.
-    pub(super) fn of(attach: &Attach, name: u64) -> Result<Self, Error> {
+    /// What `attach` of a link in `container` asks for at these addresses; `name` is the digest of the link.
+    pub(super) fn of(
+        attach: &Attach,
+        entries: &[Arc<AddressEntry>],
+        container: &str,
+        name: u64,
+    ) -> Result<Self, Error> {
+        let topic = entries.iter().find(|entry| entry.kind == AddressKind::Topic);
         if attach.role == Role::Sender {
-            return Ok(Self { producer_name: producer_name(attach)?, ..Self::default() });
+            let producer_name = producer_name(attach)?;
+            if topic.is_some() && producer_name.is_some() {
+                let what = format!("link property \"{PRODUCER}\": messages of a topic are not numbered, leave it out");
+                return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+            }
+            return Ok(Self { producer_name, ..Self::default() });
         }
         let Some(source) = attach.source.as_deref() else { return Ok(Self::default()) };
         let filters = Filters::compile(&source.filter)?;
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
-        let consuming = Consuming {
+        let copies = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY);
+        let mut consuming = Consuming {
             selector: filters.selector.map(Arc::new),
-            browses: source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY),
+            browses: copies && topic.is_none(),
             priority: priority(attach)?,
             exclusive: asks || exclusive(attach)?,
+            subscribing: None,
             name,
         };
-        Ok(Self { consuming, filters: filters.understood, producer_name: None })
+        let asked = Asked::of(source);
+        if let Some(topic) = topic.filter(|_| asked.is_named()) {
+            if entries.len() > 1 {
+                let what =
+                    "attach.source.address reaches several addresses: a durable or shared subscription is of one topic";
+                return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+            }
+            let description = Description::of(topic, attach, asked, container, &filters.understood);
+            consuming.subscribing = Some(Box::new(description.subscribing(topic.space, asked.durable)));
+        }
+        let topic = topic.map(|_| Topic { asked, copies });
+        Ok(Self { consuming, filters: filters.understood, producer_name: None, topic })
     }
 
     /// Writes into the peer's source what is in force.
     pub(super) fn answer(&self, source: &mut Source) {
         source.filter = self.filters.clone();
-        source.distribution_mode = Some(Symbol::constant(if self.consuming.browses { COPY } else { MOVE }));
-        let holds = [(true, QUEUE), (self.consuming.exclusive, EXCLUSIVE)];
-        source.capabilities = holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect();
+        if let Some(Topic { asked, copies }) = self.topic {
+            source.distribution_mode = copies.then(|| Symbol::constant(COPY));
+            asked.answer(source);
+        } else {
+            source.distribution_mode = Some(Symbol::constant(if self.consuming.browses { COPY } else { MOVE }));
+            let holds = [(true, QUEUE), (self.consuming.exclusive, EXCLUSIVE)];
+            source.capabilities = holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect();
+        }
         // One that names none leaves the choice to us; one that names some knows no others.
         if source.outcomes.is_empty() {
             source.outcomes = OUTCOMES.map(Symbol::constant).to_vec();

@@ -153,9 +153,10 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     let kind = match address.kind {
         AddressType::Anycast => AddressKind::Anycast,
         AddressType::Multicast => AddressKind::Multicast,
-        AddressType::Queue | AddressType::Deadletter => AddressKind::Stored,
-        other => {
-            return Err((".type", format!("{other:?} is not served by this node; use anycast, multicast or queue")));
+        AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Stored,
+        AddressType::Topic if address.retention.is_none() => AddressKind::Topic,
+        AddressType::Topic => {
+            return Err((".retention", "makes a stream, which this node does not serve; leave it out".into()));
         }
     };
     let name = &address.name;
@@ -175,7 +176,10 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     if address.limits.message_size == Some(0) {
         return Err((".limits.messageSize", "is 0; leave it out for no bound".into()));
     }
-    match stored_member(address).filter(|_| kind != AddressKind::Stored) {
+    if address.subscription.is_some() != (address.kind == AddressType::Subscription) {
+        return Err((".subscription", "names the topic of a subscription: these have it, and no others".into()));
+    }
+    match stored_member(address).filter(|_| !matches!(kind, AddressKind::Stored | AddressKind::Topic)) {
         Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
         None => Ok(kind),
     }
@@ -210,7 +214,7 @@ fn carry_over(
         Some(entry) => (entry.key, entry.home.clone()),
         None => (AddressKey(take(&mut next.address)), Home::new()),
     };
-    let storage = (kind == AddressKind::Stored).then(|| Arc::new(Storage::of(address)));
+    let storage = matches!(kind, AddressKind::Stored | AddressKind::Topic).then(|| Arc::new(Storage::of(address)));
     let entry = AddressEntry {
         key,
         space,

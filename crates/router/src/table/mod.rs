@@ -42,6 +42,15 @@ use crate::plan::Plan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceKey(pub u32);
 
+impl SpaceKey {
+    /// The one of `shards` shards where all stored addresses of the space live
+    /// (`docs/decisions/0018-stored-home.md`).
+    #[must_use]
+    pub fn stored_home(self, shards: u16) -> u16 {
+        (self.0 % u32::from(shards.max(1))) as u16
+    }
+}
+
 /// Everything a node serves.
 pub struct Table {
     version: u64,

@@ -4,7 +4,7 @@ use enmasse_journal::queue::{Duplicates, Full, Grouping, Limits, Redelivery, Set
 
 use crate::plan::{self, AddressType, Durability, Groups, OnFull};
 
-/// How a stored address treats its messages.
+/// How a stored address treats its messages; of a topic, how those of its subscriptions do that are not declared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
     /// what its queue goes by
@@ -19,6 +19,8 @@ pub struct Storage {
     pub last_value_key: Option<Box<str>>,
     /// clients may not send to it
     pub read_only: bool,
+    /// of a subscription: the name of its topic
+    pub topic: Option<Box<str>>,
 }
 
 impl Storage {
@@ -31,7 +33,8 @@ impl Storage {
             dead_letter: address.deadletter.as_deref().map(Into::into),
             expiry: address.expiry.as_deref().map(Into::into),
             last_value_key: address.last_value_key.as_deref().map(Into::into),
-            read_only: address.kind == AddressType::Deadletter,
+            read_only: matches!(address.kind, AddressType::Deadletter | AddressType::Subscription),
+            topic: address.subscription.as_ref().map(|subscription| subscription.topic.as_str().into()),
         }
     }
 }
@@ -39,8 +42,12 @@ impl Storage {
 fn settings(address: &plan::Address) -> Settings {
     let ttl = address.ttl.clone().unwrap_or_default();
     let redelivery = address.redelivery.clone().unwrap_or_default();
+    let mut limits = limits(&address.limits);
+    if let Some(subscription) = &address.subscription {
+        limits.consumers = limits.consumers.min(subscription.max_consumers);
+    }
     Settings {
-        limits: limits(&address.limits),
+        limits,
         full: match address.limits.on_full {
             None | Some(OnFull::Block) => Full::Block,
             Some(OnFull::Reject) => Full::Reject,

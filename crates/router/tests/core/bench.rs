@@ -66,6 +66,10 @@ impl Links for Recorder {
         true
     }
 
+    fn recalled(&mut self, _: PortId, _: &[u8]) {
+        panic!("there are no subscriptions");
+    }
+
     fn attached(&mut self, _: PortId, answer: Result<Fields, Error>) {
         assert_eq!(answer, Ok(Fields::new()));
     }

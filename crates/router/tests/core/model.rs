@@ -250,6 +250,10 @@ impl Links for World {
         message.outcome = Some(outcome.clone());
     }
 
+    fn recalled(&mut self, _: PortId, _: &[u8]) {
+        panic!("there are no subscriptions");
+    }
+
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
         assert!(answer.is_ok() && self.attached.insert(port), "answered once");
     }

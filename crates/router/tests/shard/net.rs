@@ -7,7 +7,7 @@ use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, Sess
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Message, Open, Outcome, Properties, Role, SaslInit, Source, Symbol, Target};
 use enmasse_amqp::types::{Body, ReceiverSettleMode, SenderSettleMode};
-use enmasse_router::core::AddressKey;
+use enmasse_router::core::{AddressKey, QueueNumbers};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
 use enmasse_router::table::{AddressEntry, Table};
@@ -72,6 +72,7 @@ impl Net {
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,
             message_size_max: None,
+            queue_numbers: QueueNumbers::new(1),
             insecure: false,
         });
         let shards = (0..shards)

@@ -44,6 +44,7 @@ struct Fetched {
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
+    /// and holders of the same message count each
     messages: u32,
 }
 
@@ -63,8 +64,8 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Keeps a body in memory, until it is freed.
-    pub(super) fn put(&mut self, body: &[u8]) -> Place {
+    /// Keeps a body in memory, until it is freed as often as there are `holders`.
+    pub(super) fn put(&mut self, body: &[u8], holders: u32) -> Place {
         let fits = |chunk: &Chunk| chunk.bytes.len() + body.len() <= CHUNK_BYTES;
         let segment = match self.filling {
             Some(segment) if fits(&self.chunks[segment as usize]) => segment,
@@ -73,7 +74,7 @@ impl Bodies {
         let chunk = &mut self.chunks[segment as usize];
         let offset = chunk.bytes.len() as u32;
         chunk.bytes.extend_from_slice(body);
-        chunk.messages += 1;
+        chunk.messages += holders;
         Place { segment, offset, len: body.len() as u32 }
     }
 
@@ -95,7 +96,7 @@ impl Bodies {
         segment
     }
 
-    /// A body that was put in memory is not needed any more.
+    /// One of the holders of a body that was put in memory needs it no more.
     pub(super) fn free(&mut self, place: Place) {
         let Some(chunk) = self.chunks.get_mut(place.segment as usize) else { return };
         chunk.messages = chunk.messages.saturating_sub(1);
@@ -165,14 +166,7 @@ impl Bodies {
         let Some(fetched) = self.fetched.get_mut(&place) else { return };
         fetched.users -= 1;
         if fetched.users == 0 {
-            self.forget(place);
-        }
-    }
-
-    /// Its message has gone: another may lie there one day, and is not to be taken for it.
-    #[inline]
-    pub(super) fn forget(&mut self, place: Place) {
-        if !self.fetched.is_empty() && self.fetched.remove(&place).is_some() {
+            self.fetched.remove(&place);
             self.fetched_bytes -= u64::from(place.len);
         }
     }
@@ -187,7 +181,7 @@ mod tests {
         let mut bodies = Bodies::default();
         let body = vec![7; CHUNK_BYTES / 4];
         for _ in 0..50 {
-            let places: Vec<Place> = (0..8).map(|_| bodies.put(&body)).collect();
+            let places: Vec<Place> = (0..8).map(|_| bodies.put(&body, 1)).collect();
             assert!(places.iter().all(|place| bodies.get(*place, false) == Some(&body[..])));
             places.into_iter().for_each(|place| bodies.free(place));
         }
@@ -195,11 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_body_stays_for_the_last_of_its_holders() {
+        let mut bodies = Bodies::default();
+        let shared = bodies.put(b"shared", 3);
+        bodies.put(&vec![1; CHUNK_BYTES], 1);
+        for _ in 0..2 {
+            bodies.free(shared);
+            assert_eq!(bodies.get(shared, false), Some(&b"shared"[..]));
+        }
+        bodies.free(shared);
+        assert_eq!(bodies.get(shared, false), None);
+    }
+
+    #[test]
     fn a_message_larger_than_a_chunk_has_its_own() {
         let mut bodies = Bodies::default();
-        let small = bodies.put(b"small");
-        let large = bodies.put(&vec![1; 3 * CHUNK_BYTES]);
-        let next = bodies.put(b"next");
+        let small = bodies.put(b"small", 1);
+        let large = bodies.put(&vec![1; 3 * CHUNK_BYTES], 1);
+        let next = bodies.put(b"next", 1);
         assert_eq!(bodies.get(large, false).map(<[u8]>::len), Some(3 * CHUNK_BYTES));
         assert_eq!((bodies.get(small, false), bodies.get(next, false)), (Some(&b"small"[..]), Some(&b"next"[..])));
         bodies.free(large);

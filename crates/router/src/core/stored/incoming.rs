@@ -8,7 +8,7 @@ use super::super::address::Incoming;
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{Arrival, Links, Router};
-use super::journal::Commit;
+use super::journal::{Commit, Duty};
 
 /// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond them is refused with
 /// its message, unless no other is in parts: so one may always be as large as its address allows.
@@ -55,8 +55,7 @@ impl Router {
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
         let others_bytes = self.assembling_bytes;
         let bytes = assembly.bytes.len() + arrival.payload.len();
-        let stored = self.addresses[self.producers[from].address].stored.as_ref();
-        let message_bytes = stored.map_or(u32::MAX, |stored| stored.shelf.queue.settings().limits.message_bytes);
+        let message_bytes = self.addresses[self.producers[from].address].message_bytes();
         let refusal = if bytes > message_bytes as usize {
             Some(refused(Refusal::MessageSize(message_bytes)))
         } else if others_bytes > 0 && others_bytes + bytes > ASSEMBLING_BYTES {
@@ -87,7 +86,7 @@ impl Router {
         Some(assembly)
     }
 
-    fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {
+    pub(super) fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {
         let at = self.producers[from].address;
         if owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
@@ -103,6 +102,9 @@ impl Router {
             Ok(head) => head,
             Err(error) => return self.refuse(from, owed, error, links),
         };
+        if self.addresses[at].topic.is_some() {
+            return self.publish(from, owed, &head, body, links);
+        }
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         match stored.shelf.queue.offer(now_ms, &head) {
@@ -137,7 +139,7 @@ impl Router {
         let at = self.producers[from].address;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let Some(log) = stored.shelf.log else {
-            let place = self.bodies.put(body);
+            let place = self.bodies.put(body, 1);
             let effects = &mut self.effects;
             stored.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
             self.answer(owed, at, &Outcome::Accepted, links);
@@ -145,14 +147,19 @@ impl Router {
             return self.tend(at, links);
         };
         let bytes = body.len();
-        let commit = Commit { at, seq: admitted.seq, producer: from, owed, bytes, from: None };
-        self.journal.store(log, admitted, body, commit);
+        let duty = Duty { producer: from, owed, address: at, bytes, from: None };
+        self.journal.store([(log, admitted, Commit::new(at, admitted.seq, duty))], body);
         self.journal.seal(None);
+        self.take_window(from, bytes, links);
+        self.tell_room(at, links);
+    }
+
+    /// A message takes up its producer's window until the log has it.
+    pub(super) fn take_window(&mut self, from: Key, bytes: usize, links: &mut impl Links) {
         let producer = &mut self.producers[from];
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + bytes;
         self.weigh_producer(from, waiting, links);
-        self.tell_room(at, links);
     }
 
     /// What the queue has to know of a message.
@@ -197,7 +204,7 @@ impl Router {
     }
 }
 
-fn refused(refusal: Refusal) -> Error {
+pub(super) fn refused(refusal: Refusal) -> Error {
     let condition = match refusal {
         Refusal::MessageSize(_) => condition::MESSAGE_SIZE_EXCEEDED,
         _ => condition::RESOURCE_LIMIT_EXCEEDED,

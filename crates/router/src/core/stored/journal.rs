@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
-use enmasse_journal::log::{Batch, Freed, Refused, Removal, Target};
-use enmasse_journal::queue::{Item, Marker, Queue, Seq, Stored as Admitted};
+use enmasse_journal::log::{Batch, Freed, RecoveredQueue, Refused, Removal, Target};
+use enmasse_journal::queue::{Item, Marker, Queue, RECORD_BYTES, Seq, Stored as Admitted};
+use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::message::Owed;
@@ -16,6 +17,8 @@ use super::compact::Copied;
 const FAILURES: u8 = 0x80;
 /// The same of its changed annotations.
 const ANNOTATIONS: u8 = 0x81;
+/// The key of what a subscription that is not declared stands for.
+const SUBSCRIPTION: &[u8] = &[0x82];
 
 /// The log's answer to a batch.
 #[derive(Debug)]
@@ -26,25 +29,48 @@ pub struct Answer {
     pub result: Result<(), Refused>,
 }
 
-/// A message that was given to the log.
+/// A message that was given to the log for one queue.
 #[derive(Debug)]
 pub(super) struct Commit {
+    /// its number in the batch
+    number: usize,
     /// its queue
     pub(super) at: Key,
     pub(super) seq: Seq,
+    /// what is to be done besides when it is on disk; of a message for several queues one has it
+    pub(super) duty: Duty,
+}
+
+impl Commit {
+    pub(super) fn new(at: Key, seq: Seq, duty: Duty) -> Self {
+        Self { number: 0, at, seq, duty }
+    }
+}
+
+/// What is to be done when a message is on disk, or will not be.
+#[derive(Clone, Debug)]
+pub(super) struct Duty {
     /// whose window it takes up
     pub(super) producer: Key,
     pub(super) owed: Owed,
+    /// the address for which the outcome counts
+    pub(super) address: Key,
     /// payload that waits for the producer, in bytes
     pub(super) bytes: usize,
     /// the queue it comes from, if it is moved
     pub(super) from: Option<(Key, Seq)>,
 }
 
+impl Duty {
+    pub(super) const NONE: Self =
+        Self { producer: Key::NONE, owed: Owed::Nobody, address: Key::NONE, bytes: 0, from: None };
+}
+
 /// What a batch is about.
 #[derive(Debug)]
 enum Errand {
-    Store(Vec<Commit>),
+    /// messages, and subscriptions that were declared
+    Store(Vec<Commit>, Vec<Key>),
     Forget,
     Copy(Vec<Copied>),
 }
@@ -54,6 +80,8 @@ enum Errand {
 pub(in crate::core) struct Journal {
     growing: Batch,
     commits: Vec<Commit>,
+    /// subscriptions that the log is to know of
+    declared: Vec<Key>,
     /// removals and state: what a full disk must still take
     shrinking: Batch,
     removals: Vec<(u32, Removal)>,
@@ -70,19 +98,32 @@ pub(in crate::core) struct Journal {
 }
 
 impl Journal {
-    /// Writes a message for the queue `log`.
-    pub(super) fn store(&mut self, log: u32, admitted: &Admitted, body: &[u8], commit: Commit) {
-        let head = admitted.record.encode();
-        let head = &head[..admitted.record.encoded_len()];
-        let atomic = commit.from.is_some() || admitted.markers.iter().any(Option::is_some);
-        if atomic {
+    /// Writes a message once, for one queue or several: each by its number in the log, with what is to be done then.
+    pub(super) fn store<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
+        let queues: SmallVec<[_; 1]> = queues.into_iter().collect();
+        let moves = queues.iter().any(|(_, _, commit)| commit.duty.from.is_some());
+        if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
             self.growing.begin();
         }
-        self.growing.message(&[Target { queue: log, seq: admitted.seq.0, head }], body);
-        for marker in admitted.markers.iter().flatten() {
-            put_marker(&mut self.growing, log, marker);
+        let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
+            queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
+        let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
+        let number = self.growing.message(&targets, body);
+        for (log, admitted, commit) in queues {
+            for marker in admitted.markers.iter().flatten() {
+                put_marker(&mut self.growing, log, marker);
+            }
+            self.commits.push(Commit { number, ..commit });
         }
-        self.commits.push(commit);
+    }
+
+    /// The log is to know of a subscription, and to keep what it stands for.
+    pub(super) fn declare(&mut self, at: Key, log: u32, uid: &[u8; 16], name: &str, description: &[u8]) {
+        self.growing.begin();
+        self.growing.declare(log, uid, name);
+        self.growing.state(log, SUBSCRIPTION, description);
+        self.growing.end();
+        self.declared.push(at);
     }
 
     /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
@@ -159,7 +200,7 @@ impl Journal {
             return None;
         }
         let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        self.under_way.push_back(Errand::Store(commits));
+        self.under_way.push_back(Errand::Store(commits, std::mem::take(&mut self.declared)));
         Some(std::mem::replace(&mut self.growing, spare))
     }
 
@@ -196,6 +237,25 @@ impl Journal {
         self.under_way.push_back(Errand::Copy(copied));
         Some(batch)
     }
+}
+
+fn target<'a>(((log, admitted, _), head): (&(u32, &Admitted, Commit), &'a [u8; RECORD_BYTES])) -> Target<'a> {
+    Target { queue: *log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
+}
+
+/// What the log keeps of a subscription that is not declared: what it stands for.
+#[must_use]
+pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
+    recovered.states.get(SUBSCRIPTION).map(|description| &**description)
+}
+
+/// Why the log has not taken something.
+pub(super) fn not_stored(what: &str, refused: &Refused) -> Error {
+    let condition = match refused {
+        Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
+        Refused::Stopped(_) => condition::INTERNAL_ERROR,
+    };
+    Error::new(condition, format!("{what} cannot be stored: {refused}"))
 }
 
 fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
@@ -236,8 +296,8 @@ impl Router {
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let mut commits = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits)) => commits,
+        let (mut commits, declared) = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits, declared)) => (commits, declared),
             Some(Errand::Forget) => return self.forgotten(batch, &result),
             Some(Errand::Copy(copied)) => {
                 let copied = if result.is_ok() { copied } else { Vec::new() };
@@ -246,13 +306,16 @@ impl Router {
             }
             None => return,
         };
+        for at in declared {
+            self.subscription_declared(at, result.as_ref().err(), links);
+        }
         let mut touched: Vec<Key> = Vec::new();
-        for (number, commit) in commits.drain(..).enumerate() {
+        for commit in commits.drain(..) {
             if touched.last() != Some(&commit.at) {
                 touched.push(commit.at);
             }
             match &result {
-                Ok(()) => self.commit(&commit, batch.place(number), links),
+                Ok(()) => self.commit(&commit, batch.place(commit.number), links),
                 Err(refused) => self.uncommit(&commit, refused, links),
             }
         }
@@ -280,25 +343,24 @@ impl Router {
     }
 
     fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::Place, links: &mut impl Links) {
-        self.free_window(commit, links);
-        if let Some((from, seq)) = commit.from
+        self.free_window(&commit.duty, links);
+        if let Some((from, seq)) = commit.duty.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             stored.changed.remove(&seq.0);
-            match stored.shelf.queue.left(seq) {
-                Some(item) if stored.shelf.log.is_none() => self.bodies.free(item.place),
-                Some(item) => self.bodies.forget(item.place),
-                None => {}
+            if let Some(item) = stored.shelf.queue.left(seq).filter(|_| stored.shelf.log.is_none()) {
+                self.bodies.free(item.place);
             }
         }
-        let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
-            // Deleted in the meantime, and with it what it had; its producers' links were closed.
-            return self.journal.forget_late(place);
-        };
-        let mut effects = std::mem::take(&mut self.effects);
-        stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
-        self.effects = effects;
-        self.answer(commit.owed, commit.at, &Outcome::Accepted, links);
+        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
+            let mut effects = std::mem::take(&mut self.effects);
+            stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
+            self.effects = effects;
+        } else {
+            // Deleted in the meantime, and with it what it had.
+            self.journal.forget_late(place);
+        }
+        self.answer_duty(&commit.duty, &Outcome::Accepted, links);
         self.answer_echoes(commit.at, commit.seq, &Outcome::Accepted, links);
         if !self.effects.is_empty() {
             self.do_effects(commit.at, links);
@@ -306,32 +368,33 @@ impl Router {
     }
 
     fn uncommit(&mut self, commit: &Commit, refused: &Refused, links: &mut impl Links) {
-        self.free_window(commit, links);
-        if let Some((from, seq)) = commit.from
+        self.free_window(&commit.duty, links);
+        if let Some((from, seq)) = commit.duty.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             stored.shelf.queue.stay(seq);
         }
-        let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) else {
-            return;
-        };
-        stored.shelf.queue.withdraw(commit.seq);
-        let condition = match refused {
-            Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
-            Refused::Stopped(_) => condition::INTERNAL_ERROR,
-        };
-        let error = Error::new(condition, format!("the message cannot be stored: {refused}"));
-        let outcome = Outcome::Rejected(Some(Box::new(error)));
-        self.answer(commit.owed, commit.at, &outcome, links);
+        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
+            stored.shelf.queue.withdraw(commit.seq);
+        }
+        let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
+        self.answer_duty(&commit.duty, &outcome, links);
         self.answer_echoes(commit.at, commit.seq, &outcome, links);
     }
 
-    fn free_window(&mut self, commit: &Commit, links: &mut impl Links) {
-        if let Some(producer) = self.producers.get_mut(commit.producer) {
+    /// Answers for a message, unless the address for which that counts was deleted: its producers' links were closed.
+    fn answer_duty(&mut self, duty: &Duty, outcome: &Outcome, links: &mut impl Links) {
+        if self.addresses.get(duty.address).is_some() {
+            self.answer(duty.owed, duty.address, outcome, links);
+        }
+    }
+
+    fn free_window(&mut self, duty: &Duty, links: &mut impl Links) {
+        if let Some(producer) = self.producers.get_mut(duty.producer) {
             producer.waiting -= 1;
-            let bytes = producer.waiting_bytes - commit.bytes;
-            self.weigh_producer(commit.producer, bytes, links);
-            self.taken(commit.producer);
+            let bytes = producer.waiting_bytes - duty.bytes;
+            self.weigh_producer(duty.producer, bytes, links);
+            self.taken(duty.producer);
         }
     }
 

@@ -9,12 +9,12 @@ use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
 use enmasse_amqp::codec::scan::{self, Elements, Scalar};
 use enmasse_amqp::selector::{Selector, Subject};
 use enmasse_amqp::types::{Fields, Outcome};
-use enmasse_journal::queue::{self, Admission, Effect, Item, Place, Seq, Slice, State, Verdict};
+use enmasse_journal::queue::{self, Effect, Item, Place, Seq, Slice, State, Verdict};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{AddressKey, Links, Router};
-use super::journal::Commit;
+use super::journal::Duty;
 use super::settling::ORIGIN;
 use super::{Bodies, Stored};
 
@@ -369,8 +369,9 @@ impl Router {
         let from_log = stored.shelf.log;
         let body = self.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
         let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
-        let target = target.filter(|target| self.addresses[*target].stored.is_some());
-        let Some(target) = target else { return Err(Some(Failed::NoTarget)) };
+        let Some(target) = target.filter(|target| self.addresses[*target].takes_messages()) else {
+            return Err(Some(Failed::NoTarget));
+        };
         let annotated = stored.changed.get(&item.seq.0).is_some_and(|changed| changed.on_disk);
         let changed = encoded(stored, item, body, self.now_ms, redrives);
         let Ok(envelope) = envelope(&changed) else { return Err(None) };
@@ -378,30 +379,21 @@ impl Router {
         // It lives as long as it was to live, and is no duplicate of itself.
         (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, item.expires, None);
         head.due = due(item, body);
-        let now_ms = self.now_ms;
-        let Some(there) = self.addresses[target].stored.as_mut() else { return Err(None) };
-        let admitted = match there.shelf.queue.offer(now_ms, &head) {
-            Admission::Store(admitted) => admitted,
-            Admission::Refuse(refusal) => return Err(Some(Failed::Full(refusal.to_string()))),
-            Admission::Duplicate { .. } => return Err(None),
-        };
-        let Some(log) = there.shelf.log else {
-            let place = self.bodies.put(&changed);
-            let mut effects = Vec::new();
-            there.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
-            if takes {
-                self.drop_diverted(at, *item);
-            }
-            self.effects.extend(effects);
-            self.tend(target, links);
-            return Ok(());
-        };
+        let audience = self.audience_of(target);
+        let posted = self.post(&audience, &head, &changed);
+        let posted = posted.map_err(|refusal| Some(Failed::Full(refusal.to_string())))?;
+        if posted.is_empty() {
+            return Err(Some(Failed::Full("no subscription of the topic wants it".to_owned())));
+        }
         let owed = Owed::Operation { id: running.operation.id, bytes: item.size_bytes };
         let from = takes.then_some((at, item.seq));
-        let commit = Commit { at: target, seq: admitted.seq, producer: Key::NONE, owed, bytes: 0, from };
-        self.journal.store(log, &admitted, &changed, commit);
-        self.journal.seal(from_log.filter(|_| takes).map(|log| (log, item, annotated)));
-        running.open += 1;
+        let duty = Duty { producer: Key::NONE, owed, address: at, bytes: 0, from };
+        let removed = from_log.filter(|_| takes).map(|log| (log, item, annotated));
+        if self.land(posted, &changed, duty, removed, links) {
+            running.open += 1;
+        } else if takes {
+            self.drop_diverted(at, *item);
+        }
         Ok(())
     }
 

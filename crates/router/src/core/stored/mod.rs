@@ -4,7 +4,8 @@
 //! `incoming` brings messages in, `outgoing` takes them out, with `looking` for consumers that look before they
 //! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
 //! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
-//! bytes of a message are, `manage` is what administrators do.
+//! bytes of a message are, `manage` is what administrators do. A `topic` puts messages into the queues of its
+//! `subscription`s.
 
 mod bodies;
 mod changed;
@@ -18,8 +19,12 @@ mod manage;
 mod outgoing;
 mod restore;
 mod settling;
+mod subscription;
+mod topic;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
@@ -33,13 +38,18 @@ pub use damaged::Damaged;
 pub use digest::Digests;
 pub(super) use incoming::Assembly;
 use incoming::Echo;
-pub use journal::Answer;
 pub(super) use journal::Journal;
+pub use journal::{Answer, subscription_of};
 pub(super) use looking::Looking;
 pub(super) use manage::Operations;
 pub use manage::{Failed, Found, Operated, Operation, Work};
 pub use restore::Shelf;
 pub(super) use settling::Diverting;
+pub(super) use subscription::KEYS as SUBSCRIPTION_KEYS;
+use subscription::Subscription;
+pub use subscription::{Subscribing, SubscriptionName};
+pub(super) use topic::Topic;
+pub use topic::TopicShelf;
 
 /// The stored side of an address.
 #[derive(Debug)]
@@ -62,6 +72,27 @@ pub(super) struct Stored {
     armed_ms: Option<u64>,
     /// producers are told that there is room
     pub(super) open: bool,
+    /// its messages come from a topic
+    pub(super) subscription: Option<Box<Subscription>>,
+}
+
+/// Numbers of queues in the log, shared by all who give them out: none is given out twice.
+#[derive(Clone, Debug)]
+pub struct QueueNumbers(Arc<AtomicU32>);
+
+impl QueueNumbers {
+    /// From `next` on.
+    #[must_use]
+    pub fn new(next: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(next)))
+    }
+
+    /// The next one.
+    #[must_use]
+    pub fn take(&self) -> u32 {
+        // Relaxed: the number carries no other memory with it.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// A message on its way to a consumer.
@@ -78,6 +109,7 @@ struct Fetching {
 impl Stored {
     fn new(mut shelf: Shelf) -> Self {
         let changed = std::mem::take(&mut shelf.changed);
+        let subscription = shelf.subscription.take();
         Self {
             shelf,
             fetching: VecDeque::new(),
@@ -89,6 +121,7 @@ impl Stored {
             draining: Vec::new(),
             armed_ms: None,
             open: true,
+            subscription,
         }
     }
 }
@@ -136,6 +169,7 @@ impl Router {
         self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
         self.effects.extend(effects);
         self.tend(key, links);
+        self.join_topic(key, links);
     }
 
     /// A stored address goes by other settings from now on.
@@ -156,10 +190,25 @@ impl Router {
         self.tend(key, links);
     }
 
-    /// The figures of every stored address that lives here.
+    /// The figures of every stored address that lives here. Those of a topic are those of its subscriptions that are not
+    /// declared.
     pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
-        let stored = self.addresses.iter().filter_map(|(_, address)| Some((address, address.stored.as_ref()?)));
-        stored.map(|(address, stored)| (address.declared.key, stored.shelf.queue.figures()))
+        let figures = |key: Key| {
+            let address = &self.addresses[key];
+            let queue = address.stored.as_ref().map(|stored| stored.shelf.queue.figures());
+            queue.or_else(|| address.topic.as_ref().map(|topic| topic.past))
+        };
+        let join = |sum: &mut Option<Figures>, more: &Option<Figures>| {
+            if let (Some(sum), Some(more)) = (sum, more) {
+                sum.join(more);
+            }
+        };
+        self.sum(figures, join).into_iter().filter_map(|(key, figures)| Some((key, figures?)))
+    }
+
+    /// Where numbers of queues in the log come from.
+    pub fn set_queue_numbers(&mut self, numbers: QueueNumbers) {
+        self.queue_numbers = numbers;
     }
 
     /// The key of digests: the same as before the restart.
@@ -276,7 +325,6 @@ impl Router {
         let changed = stored.changed.remove(&item.seq.0);
         match stored.shelf.log {
             Some(log) => {
-                self.bodies.forget(item.place);
                 self.journal.remove(log, item);
                 if changed.is_some_and(|changed| changed.on_disk) {
                     self.journal.forget_annotations(log, item.id.0);
@@ -302,12 +350,13 @@ impl Router {
                 }
             }
         }
+        self.press(key, links);
     }
 
     fn arm(&mut self, key: Key) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.as_mut() else { return };
-        let next = stored.shelf.queue.next_timeout();
+        let next = [stored.shelf.queue.next_timeout(), stored.stall_timeout()].into_iter().flatten().min();
         if next == stored.armed_ms {
             return;
         }

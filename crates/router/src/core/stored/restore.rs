@@ -12,6 +12,7 @@ use enmasse_journal::queue::{
 use super::super::AddressKey;
 use super::changed::Changed;
 use super::journal::{annotations_of, failures_of};
+use super::subscription::Subscription;
 
 /// What a stored address has beside what every address has.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Shelf {
     pub(super) last_value_key: Option<Box<str>>,
     /// what consumers have said of messages, by their numbers
     pub(super) changed: HashMap<u64, Changed>,
+    /// its messages come from a topic
+    pub(super) subscription: Option<Box<Subscription>>,
     /// what the restart made of messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
@@ -49,6 +52,7 @@ impl Shelf {
             expiry: None,
             last_value_key: None,
             changed: HashMap::new(),
+            subscription: None,
             effects: Vec::new(),
             damaged: Vec::new(),
         }
@@ -97,6 +101,12 @@ impl Shelf {
     #[must_use]
     pub fn with_last_value_key(mut self, property: Option<Box<str>>) -> Self {
         self.last_value_key = property;
+        self
+    }
+
+    /// With what its queue goes by.
+    pub(super) fn with_settings(mut self, settings: Settings) -> Self {
+        self.queue.reconfigure(settings);
         self
     }
 

@@ -7,10 +7,9 @@ use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
 use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
 
 use super::super::arena::Key;
-use super::super::message::Owed;
 use super::super::{Links, Router};
 use super::changed::merge;
-use super::journal::Commit;
+use super::journal::{Commit, Duty};
 
 /// Annotations of a message that went to a dead letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";
@@ -148,14 +147,12 @@ impl Router {
         };
         match there.shelf.log {
             Some(log) => {
-                let (producer, owed) = (Key::NONE, Owed::Nobody);
-                let from = Some((at, item.seq));
-                let commit = Commit { at: target, seq: admitted.seq, producer, owed, bytes: 0, from };
-                self.journal.store(log, &admitted, &changed, commit);
+                let duty = Duty { from: Some((at, item.seq)), ..Duty::NONE };
+                self.journal.store([(log, &admitted, Commit::new(target, admitted.seq, duty))], &changed);
                 self.journal.seal(from_log.map(|log| (log, &item, annotated)));
             }
             None => {
-                let place = self.bodies.put(&changed);
+                let place = self.bodies.put(&changed, 1);
                 let mut effects = Vec::new();
                 there.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
                 self.drop_diverted(at, item);

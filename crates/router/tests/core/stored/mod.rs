@@ -30,6 +30,10 @@ struct Told {
     settled: Vec<(u32, Outcome)>,
     open: Option<bool>,
     closed: usize,
+    /// of the last durable subscription that was asked for by its name
+    recalled: Option<Vec<u8>>,
+    /// links that were answered
+    attached: Vec<PortId>,
     /// links that were turned away
     refused: usize,
     drained: usize,
@@ -67,8 +71,13 @@ impl Links for Told {
         true
     }
 
-    fn attached(&mut self, _: PortId, answer: Result<Fields, Error>) {
+    fn recalled(&mut self, _: PortId, description: &[u8]) {
+        self.recalled = Some(description.to_vec());
+    }
+
+    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
         self.refused += usize::from(answer.is_err());
+        self.attached.extend(answer.is_ok().then_some(port));
     }
 
     fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {

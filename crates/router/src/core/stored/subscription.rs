@@ -1,0 +1,470 @@
+//! Subscriptions of a topic: queues that messages come into from there.
+//!
+//! - declared ones: addresses of their own, `topic::name`
+//! - durable ones that clients make: known by container and name, in the log, until closed
+//! - others: in memory, as long as their links
+//!
+//! Who has no room keeps the topic's producers from sending. One that lives with its links is not waited for: when its
+//! consumers have taken nothing for [`STALL_MS`] it is left behind, and misses what it has no room for until it has caught
+//! up. Its bounds are [`BACKLOG_MESSAGES`] and [`BACKLOG_BYTES`], or less; at twice as much its producers are not read.
+
+use std::sync::Arc;
+
+use enmasse_amqp::selector::Selector;
+use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::log::Refused;
+use enmasse_journal::queue::{Full, Settings};
+
+use super::super::address::Consumer;
+use super::super::arena::Key;
+use super::super::{
+    AddressKey, AddressKind, AddressStats, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter, Links, PortId,
+    Router, STALL_MS,
+};
+use super::journal::not_stored;
+use super::{Shelf, Stored};
+
+/// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0, dynamic nodes down from
+/// the top.
+pub(in crate::core) const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
+
+/// Which subscription of a topic a link asks for, of those that are not declared.
+#[derive(Clone, Debug, Default)]
+pub struct Subscribing {
+    /// what it is known by; `None`: it is the link's own
+    pub name: Option<SubscriptionName>,
+    /// other links may be there, too
+    pub shared: bool,
+    /// which messages come into it; `None` is all
+    pub selector: Option<Arc<Selector>>,
+    /// all that makes it what it is, in the words of whoever asks: a link that says something else under the same name
+    /// asks for another one. What is durable has it after a restart
+    pub description: Arc<[u8]>,
+}
+
+/// What a subscription is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SubscriptionName {
+    /// the address space
+    pub space: u32,
+    /// the container whose it is; `None`: everybody's
+    pub container: Option<Arc<str>>,
+    /// what clients call it
+    pub name: Arc<str>,
+    /// it outlives its links
+    pub durable: bool,
+}
+
+/// How long a subscription is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// as long as it is declared
+    Declared,
+    /// until a link to it is closed
+    Durable,
+    /// as long as its links
+    Links,
+}
+
+/// What the queue of a subscription has beside what every queue has.
+#[derive(Debug)]
+pub(in crate::core) struct Subscription {
+    /// where its messages come from; `None`: the topic is missing
+    pub(super) topic: Option<AddressKey>,
+    life: Life,
+    name: Option<SubscriptionName>,
+    shared: bool,
+    /// the names it wants; `None` is all
+    pub(super) filter: Option<Filter>,
+    pub(super) selector: Option<Arc<Selector>>,
+    description: Arc<[u8]>,
+    /// the log knows it, or need not
+    known: bool,
+    /// links to be answered when the log knows it
+    waiting: Vec<PortId>,
+    pressure: Pressure,
+}
+
+/// What a subscription means for the producers of its topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pressure {
+    blocks: bool,
+    holds: bool,
+    /// it is not waited for
+    laggard: bool,
+    /// since when its consumers have taken nothing while it has no room, milliseconds since 1970
+    since_ms: u64,
+    /// what they had taken by then
+    taken: u64,
+}
+
+impl Subscription {
+    fn new(topic: Option<AddressKey>, life: Life, subscribing: Subscribing, filter: Option<Filter>) -> Box<Self> {
+        let Subscribing { name, shared, selector, description } = subscribing;
+        let (known, waiting, pressure) = (true, Vec::new(), Pressure::default());
+        Box::new(Self { topic, life, name, shared, filter, selector, description, known, waiting, pressure })
+    }
+}
+
+impl Shelf {
+    /// The queue of a declared subscription; `topic` is `None` while it is missing.
+    #[must_use]
+    pub fn of_topic(mut self, topic: Option<AddressKey>) -> Self {
+        self.subscription = Some(Subscription::new(topic, Life::Declared, Subscribing::default(), None));
+        self
+    }
+
+    /// The queue of a durable subscription that clients have made.
+    #[must_use]
+    pub fn subscribed(mut self, topic: AddressKey, subscribing: Subscribing, filter: Option<Filter>) -> Self {
+        self.subscription = Some(Subscription::new(Some(topic), Life::Durable, subscribing, filter));
+        self
+    }
+}
+
+impl Stored {
+    /// It is the queue of a subscription that is not declared.
+    pub(in crate::core) fn is_undeclared(&self) -> bool {
+        self.subscription.as_ref().is_some_and(|subscription| subscription.life != Life::Declared)
+    }
+
+    /// It misses what comes now.
+    pub(super) fn is_left_behind(&self) -> bool {
+        let laggard = self.subscription.as_ref().is_some_and(|subscription| subscription.pressure.laggard);
+        laggard && self.shelf.queue.room(0) == 0
+    }
+
+    /// When it is to be seen whether its consumers take what waits.
+    pub(super) fn stall_timeout(&self) -> Option<u64> {
+        let subscription = self.subscription.as_ref().filter(|subscription| subscription.life == Life::Links)?;
+        subscription.pressure.blocks.then(|| subscription.pressure.since_ms + STALL_MS)
+    }
+}
+
+/// What a subscription goes by that is not declared.
+fn settings_of(topic: &Settings, life: Life) -> Settings {
+    let mut settings = topic.clone();
+    settings.limits.consumers = u32::MAX;
+    if life == Life::Links {
+        settings.limits.messages = settings.limits.messages.min(BACKLOG_MESSAGES as u64);
+        settings.limits.bytes = settings.limits.bytes.min(BACKLOG_BYTES as u64);
+        if settings.full != Full::DropOldest {
+            settings.full = Full::Block;
+        }
+    }
+    settings
+}
+
+/// What a subscription that is not declared is called where its messages say where they come from.
+fn full_name(topic: &str, name: Option<&SubscriptionName>) -> String {
+    match name {
+        Some(SubscriptionName { container: Some(container), name, .. }) => format!("{topic}::{container}/{name}"),
+        Some(SubscriptionName { container: None, name, .. }) => format!("{topic}::{name}"),
+        None => format!("{topic}::"),
+    }
+}
+
+/// Why links at a subscription that is no more are closed.
+fn ended() -> Error {
+    Error::new(condition::RESOURCE_DELETED, "the subscription has ended")
+}
+
+impl Router {
+    /// A link subscribes: finds its subscription, or makes it. The consumer takes what comes there as it is.
+    pub(in crate::core) fn subscribe(
+        &mut self,
+        at: Key,
+        filter: Option<Filter>,
+        consuming: &mut Consuming,
+        links: &mut impl Links,
+    ) -> Result<Key, Error> {
+        (consuming.browses, consuming.exclusive) = (false, false);
+        let selector = consuming.selector.take();
+        let own = || Subscribing { selector, ..Subscribing::default() };
+        let subscribing = consuming.subscribing.take().map_or_else(own, |subscribing| *subscribing);
+        let Some(topic) = self.addresses[at].topic.as_ref() else {
+            return Err(Error::new(condition::NOT_FOUND, "the topic is not here any more"));
+        };
+        let most = topic.settings().limits.consumers;
+        let mine =
+            topic.subscriptions.iter().map(|key| &self.addresses[*key]).filter(|address| address.is_undeclared());
+        if mine.map(|address| address.consumers.len()).sum::<usize>() >= most as usize {
+            let what = format!("the topic has {most} consumers, as many as it may");
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
+        let known = subscribing.name.as_ref().and_then(|name| self.subscriptions.get(name).copied());
+        if let Some(known) = known {
+            if self.takes_more(known, &subscribing)? {
+                return Ok(known);
+            }
+            let key = self.addresses[known].declared.key;
+            self.retire(key, &ended(), links);
+        }
+        Ok(self.make_subscription(at, subscribing, filter, links))
+    }
+
+    /// Whether a link may be at a subscription that is there; `false`: it asks for another one, which takes its place.
+    fn takes_more(&self, at: Key, asked: &Subscribing) -> Result<bool, Error> {
+        let address = &self.addresses[at];
+        let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) else {
+            return Ok(false);
+        };
+        let name = subscription.name.as_ref().map_or("", |name| &name.name);
+        let refuse = |condition, what: &str| Err(Error::new(condition, format!("subscription {name:?} {what}")));
+        let is_same = subscription.description == asked.description;
+        match (address.consumers.is_empty(), subscription.shared, asked.shared) {
+            (_, true, false) => refuse(condition::NOT_ALLOWED, "is shared: ask for the capability \"shared\""),
+            (_, false, true) => refuse(condition::NOT_ALLOWED, "is not shared: leave the capability \"shared\" out"),
+            (false, false, _) => refuse(condition::RESOURCE_LOCKED, "is in use: detach its consumer first"),
+            (false, true, _) if !is_same => {
+                refuse(condition::RESOURCE_LOCKED, "is in use with another topic, filter or selector")
+            }
+            _ => Ok(is_same),
+        }
+    }
+
+    fn make_subscription(
+        &mut self,
+        at: Key,
+        subscribing: Subscribing,
+        filter: Option<Filter>,
+        links: &mut impl Links,
+    ) -> Key {
+        let durable = subscribing.name.as_ref().is_some_and(|name| name.durable);
+        let topic_key = self.addresses[at].declared.key;
+        let Some(topic) = self.addresses[at].topic.as_ref() else { return at };
+        let name: Arc<str> = full_name(&topic.shelf.name, subscribing.name.as_ref()).into();
+        let log = (durable && topic.shelf.on_disk).then(|| self.queue_numbers.take());
+        let life = if durable { Life::Durable } else { Life::Links };
+        let mut shelf = Shelf::new(Arc::clone(&name), Settings::default(), log);
+        let description = Arc::clone(&subscribing.description);
+        let mut subscription = Subscription::new(Some(topic_key), life, subscribing, filter);
+        subscription.known = log.is_none();
+        shelf.subscription = Some(subscription);
+        let made = self.shelve_subscription(at, shelf, links);
+        if let Some(log) = log {
+            let uid = self.digests.long(&[&log.to_le_bytes(), &*description].concat());
+            self.journal.declare(made, log, &uid.to_be_bytes(), &name, &description);
+        }
+        made
+    }
+
+    /// A subscription of a topic that is not declared.
+    pub(super) fn shelve_subscription(&mut self, topic: Key, shelf: Shelf, links: &mut impl Links) -> Key {
+        let number = self.next_subscription;
+        self.next_subscription = if number + 1 == KEYS.end { KEYS.start } else { number + 1 };
+        let link_capacity = self.addresses[topic].declared.link_capacity;
+        let declared = Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity };
+        let name = shelf.subscription.as_ref().and_then(|subscription| subscription.name.clone());
+        let life = shelf.subscription.as_ref().map_or(Life::Links, |subscription| subscription.life);
+        let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
+        self.shelve(declared, shelf.with_settings(settings).with_targets(dead_letter, expiry), links);
+        let at = self.by_key[&declared.key];
+        if let Some(name) = name {
+            self.subscriptions.insert(name, at);
+        }
+        at
+    }
+
+    fn undeclared_rules(&self, topic: Key, life: Life) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
+        let Some(topic) = self.addresses[topic].topic.as_ref() else { return (Settings::default(), None, None) };
+        (settings_of(&topic.shelf.settings, life), topic.shelf.dead_letter, topic.shelf.expiry)
+    }
+
+    /// The topic goes by other settings, and so do its subscriptions that are not declared.
+    pub(super) fn resettle_subscriptions(&mut self, topic: Key, links: &mut impl Links) {
+        let Some(subscriptions) = self.addresses[topic].topic.as_ref().map(|topic| topic.subscriptions.clone()) else {
+            return;
+        };
+        for at in subscriptions {
+            let address = &self.addresses[at];
+            let subscription = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref());
+            let (key, life) = (address.declared.key, subscription.map_or(Life::Declared, |it| it.life));
+            if life != Life::Declared {
+                let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
+                self.reshelve(key, settings, dead_letter, expiry, None, links);
+            }
+        }
+    }
+
+    /// A declared subscription belongs to that topic from now on; `None`: its topic is missing.
+    pub fn move_subscription(&mut self, key: AddressKey, topic: Option<AddressKey>, links: &mut impl Links) {
+        let Some(at) = self.by_key.get(&key).copied() else { return };
+        self.leave_topic(at, links);
+        let stored = self.addresses[at].stored.as_mut();
+        if let Some(subscription) = stored.and_then(|stored| stored.subscription.as_mut()) {
+            subscription.topic = topic;
+        }
+        self.join_topic(at, links);
+    }
+
+    fn topic_of(&self, at: Key) -> Option<Key> {
+        let topic = self.addresses[at].stored.as_ref()?.subscription.as_ref()?.topic?;
+        let topic = self.by_key.get(&topic).copied()?;
+        self.addresses[topic].topic.is_some().then_some(topic)
+    }
+
+    /// Messages of its topic come into a subscription from now on.
+    pub(super) fn join_topic(&mut self, at: Key, links: &mut impl Links) {
+        let Some(topic) = self.topic_of(at) else { return };
+        let address = &mut self.addresses[topic];
+        address.epoch = address.epoch.wrapping_add(1);
+        if let Some(topic) = address.topic.as_mut() {
+            topic.subscriptions.push(at);
+        }
+        self.press(at, links);
+    }
+
+    /// Nothing more comes into a subscription.
+    fn leave_topic(&mut self, at: Key, links: &mut impl Links) {
+        let Some(topic) = self.topic_of(at) else { return };
+        if let Some(subscription) = self.addresses[at].stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
+            let before = std::mem::take(&mut subscription.pressure);
+            self.pass_on_pressure(topic, before, Pressure::default(), links);
+        }
+        let address = &mut self.addresses[topic];
+        address.epoch = address.epoch.wrapping_add(1);
+        if let Some(topic) = address.topic.as_mut() {
+            topic.subscriptions.retain(|key| *key != at);
+        }
+    }
+
+    /// The address goes: what it is to topics and subscriptions ends. Subscriptions that are declared outlive their topic.
+    pub(in crate::core) fn end_subscriptions(&mut self, at: Key, error: &Error, links: &mut impl Links) {
+        if let Some(topic) = self.addresses[at].topic.take() {
+            for subscription in topic.subscriptions {
+                let address = &mut self.addresses[subscription];
+                let (key, stored) = (address.declared.key, address.stored.as_mut());
+                match stored.and_then(|stored| stored.subscription.as_mut()) {
+                    Some(it) if it.life == Life::Declared => it.pressure = Pressure::default(),
+                    _ => self.retire(key, error, links),
+                }
+            }
+        }
+        let topic = self.topic_of(at);
+        self.leave_topic(at, links);
+        let stats = self.stats_of(at);
+        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| stored.is_undeclared()) else { return };
+        let past = stored.shelf.queue.figures().past();
+        if let Some(name) = stored.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
+            self.subscriptions.remove(name);
+        }
+        if let Some(topic) = topic.map(|topic| &mut self.addresses[topic]) {
+            topic.stats.join(&AddressStats { consumers: 0, waiting: 0, ..stats });
+            if let Some(topic) = topic.topic.as_mut() {
+                topic.past.join(&past);
+            }
+        }
+    }
+
+    /// A link has gone: what lives no longer than its links goes with the last of them.
+    pub(in crate::core) fn end_with_links(&mut self, at: Key, closed: bool, links: &mut impl Links) {
+        let Some(address) = self.addresses.get(at).filter(|address| address.consumers.is_empty()) else { return };
+        let subscription = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref());
+        let life = subscription.map(|subscription| subscription.life);
+        if life == Some(Life::Links) || closed && life == Some(Life::Durable) {
+            let key = address.declared.key;
+            self.retire(key, &ended(), links);
+        }
+    }
+
+    /// A link asks for a durable subscription by one of these names, and does not say which topic. It is told by
+    /// [`Links::recalled`] what the subscription is.
+    pub fn recall(&mut self, port: PortId, names: &[SubscriptionName], links: &mut impl Links) {
+        if let Some(before) = self.ports.occupant(port) {
+            self.detach(before, links);
+        }
+        let Some(at) = names.iter().find_map(|name| self.subscriptions.get(name).copied()) else {
+            let what = "attach.source is null and there is no subscription of that name";
+            return links.attached(port, Err(Error::new(condition::NOT_FOUND, what)));
+        };
+        let address = &self.addresses[at];
+        if !address.consumers.is_empty() {
+            let what = "the subscription is in use: detach its consumers first";
+            return links.attached(port, Err(Error::new(condition::RESOURCE_LOCKED, what)));
+        }
+        if let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) {
+            links.recalled(port, &subscription.description);
+        }
+        self.attach_consumer(at, Consumer::new(port, at, 0, None), Consuming::default(), links);
+    }
+
+    /// Answers a link once the log knows its subscription.
+    pub(in crate::core) fn answer_subscriber(&mut self, at: Key, port: PortId, links: &mut impl Links) {
+        let stored = self.addresses[at].stored.as_mut();
+        match stored.and_then(|stored| stored.subscription.as_mut()).filter(|subscription| !subscription.known) {
+            Some(subscription) => subscription.waiting.push(port),
+            None => links.attached(port, Ok(Vec::new())),
+        }
+    }
+
+    /// The log knows a subscription, or will not.
+    pub(super) fn subscription_declared(&mut self, at: Key, refused: Option<&Refused>, links: &mut impl Links) {
+        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+        let Some(subscription) = stored.and_then(|stored| stored.subscription.as_mut()) else { return };
+        subscription.known = true;
+        let waiting = std::mem::take(&mut subscription.waiting);
+        let waiting = waiting.into_iter().filter(|port| self.ports.consumer(*port).is_some());
+        let waiting: Vec<PortId> = waiting.collect();
+        let Some(refused) = refused else {
+            return waiting.into_iter().for_each(|port| links.attached(port, Ok(Vec::new())));
+        };
+        let error = not_stored("the subscription", refused);
+        for port in waiting {
+            self.detach(port, links);
+            links.attached(port, Err(error.clone()));
+        }
+        let key = self.addresses[at].declared.key;
+        self.retire(key, &error, links);
+    }
+
+    /// Whether a subscription has room may have changed: its topic's producers are told.
+    pub(super) fn press(&mut self, at: Key, links: &mut impl Links) {
+        let Some(topic) = self.topic_of(at) else { return };
+        let now_ms = self.now_ms;
+        let address = &mut self.addresses[at];
+        let taken = address.stats.delivered;
+        let Some(stored) = address.stored.as_mut() else { return };
+        let (open, queue) = (stored.open, &stored.shelf.queue);
+        let limits = &queue.settings().limits;
+        let beyond = |times: u64| {
+            queue.len() as u64 >= limits.messages.saturating_mul(times)
+                || queue.bytes() >= limits.bytes.saturating_mul(times)
+        };
+        let Some(subscription) = stored.subscription.as_mut() else { return };
+        let (before, live) = (subscription.pressure, subscription.life == Life::Links);
+        let mut now = before;
+        now.laggard &= !open;
+        if open || taken != before.taken || !before.blocks && !before.laggard {
+            (now.since_ms, now.taken) = (now_ms, taken);
+        } else if live && now_ms >= before.since_ms + STALL_MS {
+            now.laggard = true;
+        }
+        now.blocks = !open && !now.laggard;
+        now.holds = live && now.blocks && beyond(if before.holds { 1 } else { 2 });
+        subscription.pressure = now;
+        self.pass_on_pressure(topic, before, now, links);
+    }
+
+    fn pass_on_pressure(&mut self, at: Key, before: Pressure, now: Pressure, links: &mut impl Links) {
+        let change = |before: bool, now: bool| i32::from(now) - i32::from(before);
+        let address = &mut self.addresses[at];
+        let Some(topic) = address.topic.as_mut() else { return };
+        let (was_open, was_held) = (topic.is_open(), topic.is_held());
+        topic.blocked = topic.blocked.wrapping_add_signed(change(before.blocks, now.blocks));
+        topic.held = topic.held.wrapping_add_signed(change(before.holds, now.holds));
+        let (open, held) = (topic.is_open(), topic.is_held());
+        if (open, held) == (was_open, was_held) {
+            return;
+        }
+        for key in address.producers.clone() {
+            let producer = &self.producers[key];
+            if open != was_open && !producer.anonymous {
+                links.open(producer.port, open);
+            }
+            if held != was_held {
+                self.weigh_producer(key, producer.waiting_bytes, links);
+            }
+        }
+    }
+}

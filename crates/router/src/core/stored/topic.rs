@@ -1,0 +1,275 @@
+//! Topics: a message goes into every subscription that wants it, once on disk and once in memory however many they are.
+//!
+//! A subscription is a queue (`subscription`). Those on disk have the message before its producer hears of it; where all
+//! are in memory it is accepted at once, and so it is where there is none. One that refuses it (`onFull: reject`) refuses
+//! it for all.
+
+use std::sync::Arc;
+
+use enmasse_amqp::selector::Subject;
+use enmasse_amqp::types::Outcome;
+use enmasse_journal::queue::{Admission, Figures, Head, Item, Refusal, Seq, Settings, Stored as Admitted};
+use smallvec::SmallVec;
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::{AddressKey, AddressStats, Declared, Links, Router};
+use super::Shelf;
+use super::incoming::refused;
+use super::journal::{Commit, Duty};
+
+/// What a topic has beside what every address has.
+#[derive(Debug)]
+pub struct TopicShelf {
+    /// what clients call it
+    pub(super) name: Arc<str>,
+    /// what its subscriptions go by that are not declared
+    pub(super) settings: Settings,
+    /// those of them that outlive their links are on disk
+    pub(super) on_disk: bool,
+    /// where their messages go that failed for good
+    pub(super) dead_letter: Option<AddressKey>,
+    /// where their messages go whose time to live ended
+    pub(super) expiry: Option<AddressKey>,
+    /// those that the log knows
+    known: Vec<Shelf>,
+}
+
+impl TopicShelf {
+    /// A topic without subscriptions.
+    #[must_use]
+    pub fn new(name: Arc<str>, settings: Settings, on_disk: bool) -> Self {
+        Self { name, settings, on_disk, dead_letter: None, expiry: None, known: Vec::new() }
+    }
+
+    /// With addresses for messages that may not stay.
+    #[must_use]
+    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+        (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        self
+    }
+
+    /// With subscriptions as the log knows them: [`Shelf::subscribed`].
+    #[must_use]
+    pub fn with_known(mut self, known: Vec<Shelf>) -> Self {
+        self.known = known;
+        self
+    }
+}
+
+/// The topic's side of an address.
+#[derive(Debug)]
+pub(in crate::core) struct Topic {
+    pub(super) shelf: TopicShelf,
+    /// addresses of its subscriptions
+    pub(super) subscriptions: Vec<Key>,
+    /// how many of them have no room: producers get no credit
+    pub(super) blocked: u32,
+    /// how many of them have far too much waiting: producers are not read
+    pub(super) held: u32,
+    /// what those have counted that were not declared and are gone
+    pub(super) past: Figures,
+}
+
+impl Topic {
+    pub(in crate::core) fn is_open(&self) -> bool {
+        self.blocked == 0
+    }
+
+    pub(in crate::core) fn is_held(&self) -> bool {
+        self.held > 0
+    }
+
+    pub(in crate::core) fn settings(&self) -> &Settings {
+        &self.shelf.settings
+    }
+}
+
+/// A message that queues have admitted and do not have yet.
+#[derive(Debug, Default)]
+pub(super) struct Posted {
+    disk: SmallVec<[(Key, u32, Admitted); 2]>,
+    memory: SmallVec<[(Key, Seq); 2]>,
+}
+
+impl Posted {
+    pub(super) fn is_empty(&self) -> bool {
+        self.disk.is_empty() && self.memory.is_empty()
+    }
+}
+
+impl Router {
+    /// A topic lives here from now on, or goes by other settings.
+    pub fn open_topic(&mut self, declared: Declared, mut shelf: TopicShelf, links: &mut impl Links) {
+        let at = self.address(declared);
+        let known = std::mem::take(&mut shelf.known);
+        if let Some(topic) = self.addresses[at].topic.as_mut() {
+            topic.shelf = shelf;
+            return self.resettle_subscriptions(at, links);
+        }
+        let topic = Topic { shelf, subscriptions: Vec::new(), blocked: 0, held: 0, past: Figures::default() };
+        self.addresses[at].topic = Some(Box::new(topic));
+        let waits = |key: &Key| {
+            let subscription = self.addresses[*key].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
+            subscription.is_some_and(|subscription| subscription.topic == Some(declared.key))
+        };
+        let waiting: Vec<Key> = self.addresses.iter().map(|(key, _)| key).filter(waits).collect();
+        waiting.into_iter().for_each(|subscription| self.join_topic(subscription, links));
+        for shelf in known {
+            self.shelve_subscription(at, shelf, links);
+        }
+    }
+
+    /// A message of a producer goes to the subscriptions of its topic.
+    pub(super) fn publish(&mut self, from: Key, owed: Owed, head: &Head, body: &[u8], links: &mut impl Links) {
+        let at = self.producers[from].address;
+        let audience = self.audience_by_name(from);
+        let posted = self.post(&audience, head, body);
+        self.producers[from].audience = audience;
+        let posted = match posted {
+            Ok(posted) => posted,
+            Err(refusal) => return self.refuse(from, owed, refused(refusal), links),
+        };
+        self.addresses[at].stats.dropped += u64::from(posted.is_empty());
+        let duty = Duty { producer: from, owed, address: at, bytes: body.len(), from: None };
+        if self.land(posted, body, duty, None, links) {
+            self.take_window(from, body.len(), links);
+        } else {
+            self.answer(owed, at, &Outcome::Accepted, links);
+            self.taken(from);
+        }
+    }
+
+    /// The subscriptions whose names let the messages of a producer through. To be put back.
+    fn audience_by_name(&mut self, from: Key) -> Vec<Key> {
+        let producer = &mut self.producers[from];
+        let address = &self.addresses[producer.address];
+        let mut audience = std::mem::take(&mut producer.audience);
+        if let Some(topic) = address.topic.as_ref().filter(|_| producer.audience_epoch != address.epoch) {
+            producer.audience_epoch = address.epoch;
+            audience.clear();
+            let wants = |key: &&Key| {
+                let stored = self.addresses[**key].stored.as_ref();
+                let filter = stored.and_then(|stored| stored.subscription.as_ref()?.filter.as_ref());
+                filter.is_none_or(|filter| producer.passes(filter))
+            };
+            audience.extend(topic.subscriptions.iter().filter(wants));
+        }
+        audience
+    }
+
+    /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its subscriptions.
+    pub(super) fn audience_of(&self, at: Key) -> Vec<Key> {
+        let Some(topic) = self.addresses[at].topic.as_ref() else { return vec![at] };
+        let name = &*topic.shelf.name;
+        let wants = |key: &Key| {
+            let stored = self.addresses[*key].stored.as_ref();
+            let filter = stored.and_then(|stored| stored.subscription.as_ref()?.filter.as_ref());
+            filter.is_none_or(|filter| filter.matches(name))
+        };
+        topic.subscriptions.iter().copied().filter(wants).collect()
+    }
+
+    /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow. All of them, or,
+    /// if one refuses it, none.
+    pub(super) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
+        let now_ms = self.now_ms;
+        let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(now_ms.cast_signed());
+        let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
+        let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
+        for key in audience.iter().copied() {
+            let Some(stored) = self.addresses[key].stored.as_ref() else { continue };
+            let selector = stored.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
+            if selector.is_some_and(|selector| !selector.selects(&subject)) {
+                continue;
+            }
+            if stored.is_left_behind() {
+                missed.push(key);
+                continue;
+            }
+            if let Some(refusal) = stored.shelf.queue.refusal(head) {
+                return Err(refusal);
+            }
+            wanted.push(key);
+        }
+        missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
+        let mut posted = Posted::default();
+        for key in wanted {
+            let Some(stored) = self.addresses[key].stored.as_mut() else { continue };
+            let mut head = *head;
+            if let Some(property) = stored.shelf.last_value_key.as_deref() {
+                head.key = self.digests.property(body, property);
+            }
+            let Admission::Store(admitted) = stored.shelf.queue.offer(now_ms, &head) else { continue };
+            match stored.shelf.log {
+                Some(log) => posted.disk.push((key, log, admitted)),
+                None => posted.memory.push((key, admitted.seq)),
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Puts a message where it was admitted: in memory at once, on disk soon. Whether the log is to have it, in one group
+    /// with the removal of `removed`; then `duty` is done when it has.
+    pub(super) fn land(
+        &mut self,
+        posted: Posted,
+        body: &[u8],
+        duty: Duty,
+        removed: Option<(u32, &Item, bool)>,
+        links: &mut impl Links,
+    ) -> bool {
+        let Posted { disk, memory } = posted;
+        if !disk.is_empty() {
+            let mut duty = Some(duty);
+            let queues = disk.iter().map(|(at, log, admitted)| {
+                (*log, admitted, Commit::new(*at, admitted.seq, duty.take().unwrap_or(Duty::NONE)))
+            });
+            self.journal.store(queues, body);
+            self.journal.seal(removed);
+        }
+        if !memory.is_empty() {
+            let place = self.bodies.put(body, memory.len() as u32);
+            for (at, seq) in memory {
+                let before = std::mem::take(&mut self.effects);
+                let effects = &mut self.effects;
+                if let Some(stored) = self.addresses[at].stored.as_mut() {
+                    stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
+                }
+                self.tend(at, links);
+                self.effects = before;
+            }
+        }
+        disk.iter().for_each(|(at, ..)| self.tell_room(*at, links));
+        !disk.is_empty()
+    }
+
+    /// The figures of all addresses, those of subscriptions that are not declared with those of their topics.
+    pub(in crate::core) fn sum<T>(
+        &self,
+        of: impl Fn(Key) -> T,
+        mut join: impl FnMut(&mut T, &T),
+    ) -> Vec<(AddressKey, T)> {
+        let declared = self.addresses.iter().filter(|(_, address)| !address.is_undeclared());
+        let figures = declared.map(|(key, address)| {
+            let mut sum = of(key);
+            let subscriptions = address.topic.iter().flat_map(|topic| topic.subscriptions.iter());
+            let mine = subscriptions.filter(|key| self.addresses[**key].is_undeclared());
+            mine.for_each(|key| join(&mut sum, &of(*key)));
+            (address.declared.key, sum)
+        });
+        figures.collect()
+    }
+}
+
+impl AddressStats {
+    /// Takes in what a subscription of the address has counted and has now.
+    pub(in crate::core) fn join(&mut self, other: &Self) {
+        self.consumers += other.consumers;
+        self.waiting += other.waiting;
+        self.delivered += other.delivered;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.damaged += other.damaged;
+    }
+}

@@ -1,0 +1,219 @@
+//! Subscriptions of topics as links ask for them (the mapping of JMS to AMQP; `docs/contracts.md` 8).
+//!
+//! - durable: a source that is durable and expires never. Known by container id and link name
+//! - shared: source capability `shared`. Known by container id and what the link name has before `|`; with the capability
+//!   `global` by that alone
+//! - a link without a source asks for the durable subscription that its name stands for
+//!
+//! Any other link has a subscription of its own.
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::{decode_value, encode_value};
+use enmasse_amqp::selector::Filters;
+use enmasse_amqp::types::{Attach, Fields, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value};
+
+use crate::core::{Filter, Subscribing, SubscriptionName};
+use crate::table::pattern::Pattern;
+use crate::table::{AddressEntry, SpaceKey};
+
+const SHARED: &str = "shared";
+const GLOBAL: &str = "global";
+const TOPIC: &str = "topic";
+const DELIMITER: char = '|';
+
+/// What a receiver asks of a topic beside its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) durable: bool,
+    pub(super) shared: bool,
+    pub(super) global: bool,
+}
+
+impl Asked {
+    pub(super) fn of(source: &Source) -> Self {
+        let asks = |name: &str| source.capabilities.iter().any(|capability| capability.as_str() == name);
+        let shared = asks(SHARED);
+        let kept = source.durable != TerminusDurability::None;
+        Self {
+            durable: kept && source.expiry_policy == TerminusExpiryPolicy::Never,
+            shared,
+            global: shared && asks(GLOBAL),
+        }
+    }
+
+    /// It is for a subscription that others can ask for by its name.
+    pub(super) fn is_named(self) -> bool {
+        self.durable || self.shared
+    }
+
+    fn capabilities(self) -> Vec<Symbol> {
+        let holds = [(true, TOPIC), (self.shared, SHARED), (self.global, GLOBAL)];
+        holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect()
+    }
+
+    /// Writes into a source what is in force.
+    pub(super) fn answer(self, source: &mut Source) {
+        if self.durable {
+            source.durable = TerminusDurability::UnsettledState;
+            source.expiry_policy = TerminusExpiryPolicy::Never;
+        }
+        source.capabilities = self.capabilities();
+    }
+}
+
+/// All that makes a subscription with a name what it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Description {
+    topic_uid: String,
+    container: Option<String>,
+    name: String,
+    /// the name of the source: the topic's, one below it, or one with wildcards
+    pub(super) wanted: String,
+    filters: Fields,
+    shared: bool,
+}
+
+impl Description {
+    /// Of what a link asks at a topic.
+    pub(super) fn of(topic: &AddressEntry, attach: &Attach, asked: Asked, container: &str, filters: &Fields) -> Self {
+        let wanted = attach.source.as_ref().and_then(|source| source.address.clone()).unwrap_or_default();
+        let name = if asked.shared { attach.name.split(DELIMITER).next().unwrap_or_default() } else { &attach.name };
+        Self {
+            topic_uid: topic.uid.to_string(),
+            container: (!asked.global).then(|| container.to_owned()),
+            name: name.to_owned(),
+            wanted,
+            filters: filters.clone(),
+            shared: asked.shared,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let filters = self.filters.iter().map(|(name, value)| (Value::Symbol(name.clone()), value.clone()));
+        let container = self.container.clone().map_or(Value::Null, Value::String);
+        let mut bytes = Vec::new();
+        let fields = vec![
+            Value::String(self.topic_uid.clone()),
+            container,
+            Value::String(self.name.clone()),
+            Value::String(self.wanted.clone()),
+            Value::Map(filters.collect()),
+            Value::Bool(self.shared),
+        ];
+        encode_value(&mut bytes, &Value::List(fields));
+        bytes
+    }
+
+    /// What was encoded; `None` if it is none of ours.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let Ok((Value::List(fields), _)) = decode_value(bytes) else { return None };
+        let Ok([topic, container, name, wanted, filters, shared]) = <[Value; 6]>::try_from(fields) else { return None };
+        let (Value::String(topic_uid), Value::String(name), Value::String(wanted)) = (topic, name, wanted) else {
+            return None;
+        };
+        let container = match container {
+            Value::String(container) => Some(container),
+            Value::Null => None,
+            _ => return None,
+        };
+        let (Value::Map(filters), Value::Bool(shared)) = (filters, shared) else { return None };
+        let field = |(name, value)| if let Value::Symbol(name) = name { Some((name, value)) } else { None };
+        let filters = filters.into_iter().map(field).collect::<Option<Fields>>()?;
+        Some(Self { topic_uid, container, name, wanted, filters, shared })
+    }
+
+    /// What the router has to know of it.
+    pub(super) fn subscribing(&self, space: SpaceKey, durable: bool) -> Subscribing {
+        // They were compiled before.
+        let filters = Filters::compile(&self.filters).unwrap_or_default();
+        Subscribing {
+            name: Some(SubscriptionName {
+                space: space.0,
+                container: self.container.as_deref().map(Arc::from),
+                name: self.name.as_str().into(),
+                durable,
+            }),
+            shared: self.shared,
+            selector: filters.selector.map(Arc::new),
+            description: self.encode().into(),
+        }
+    }
+
+    /// The source of a link that asks for it by its name only.
+    pub(super) fn source(&self) -> Source {
+        let asked = Asked { durable: true, shared: self.shared, global: self.shared && self.container.is_none() };
+        let mut source =
+            Source { address: Some(self.wanted.clone()), filter: self.filters.clone(), ..Source::default() };
+        asked.answer(&mut source);
+        source
+    }
+}
+
+/// What is kept of a durable subscription, if it is one of that topic.
+#[must_use]
+pub fn kept_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
+    let kept = Description::decode(description).filter(|kept| *kept.topic_uid == *topic.uid)?;
+    Some((kept.subscribing(topic.space, true), filter(topic, &kept.wanted)))
+}
+
+/// What a receiver below an address that covers names, or with wildcards, wants of it. A receiver of the address's own
+/// name wants what is sent to that name, not to names below.
+pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
+    if !entry.covers_below() {
+        return None;
+    }
+    let pattern = Pattern::filter(name).ok()?;
+    Some(Filter::new(move |name| pattern.matches(name)))
+}
+
+/// The names that a link without a source may stand for.
+pub(super) fn names(space: SpaceKey, container: &str, link: &str) -> Vec<SubscriptionName> {
+    let name = |container: Option<&str>, name: &str| SubscriptionName {
+        space: space.0,
+        container: container.map(Arc::from),
+        name: name.into(),
+        durable: true,
+    };
+    let mut names = vec![name(Some(container), link)];
+    if let Some((before, after)) = link.split_once(DELIMITER) {
+        names.push(name((!after.starts_with(GLOBAL)).then_some(container), before));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_comes_back_as_it_was() {
+        let selector = Value::Described(Box::new((Value::Ulong(0x0000_468C_0000_0004), Value::String("n > 1".into()))));
+        for container in [None, Some("client".to_owned())] {
+            let description = Description {
+                topic_uid: "u".into(),
+                container,
+                name: "sub".into(),
+                wanted: "t/+".into(),
+                filters: vec![(Symbol::constant("jms-selector"), selector.clone())],
+                shared: true,
+            };
+            assert_eq!(Description::decode(&description.encode()), Some(description.clone()));
+            let subscribing = description.subscribing(SpaceKey(3), true);
+            assert!(subscribing.selector.is_some() && subscribing.shared);
+        }
+        assert_eq!(Description::decode(b"\x45"), None);
+    }
+
+    #[test]
+    fn a_name_stands_for_what_jms_clients_mean_by_it() {
+        let found = |link: &str| -> Vec<(Option<String>, String)> {
+            let names = names(SpaceKey(0), "c", link).into_iter();
+            names.map(|name| (name.container.map(|name| name.to_string()), name.name.to_string())).collect()
+        };
+        let own = |name: &str| (Some("c".to_owned()), name.to_owned());
+        assert_eq!(found("sub"), [own("sub")]);
+        assert_eq!(found("sub|2"), [own("sub|2"), own("sub")]);
+        assert_eq!(found("sub|global"), [own("sub|global"), (None, "sub".to_owned())]);
+    }
+}
