@@ -10,7 +10,7 @@ use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, Sess
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Error, Open, Outcome, ReceiverSettleMode, Role, SaslCode, SaslInit, SenderSettleMode, Source, Symbol,
-    Target,
+    Target, TerminusDurability, TerminusExpiryPolicy,
 };
 use enmasse_node::{Happening, Listener, ListenerKind, Node, NodeConfig, NodeEvent, NodeStats, TlsFiles};
 use rustls::pki_types::ServerName;
@@ -235,6 +235,26 @@ impl Client {
         let link = self.attach(attach);
         self.grant(link, credit);
         link
+    }
+
+    /// A receiver of a durable subscription, which is known by the name of the link.
+    pub(crate) fn durable(&mut self, name: &str, address: &str, credit: u32) -> LinkId {
+        let mut attach = Attach { name: name.to_owned(), ..self.blank(Role::Receiver) };
+        attach.source = Some(Box::new(Source {
+            address: Some(address.to_owned()),
+            durable: TerminusDurability::UnsettledState,
+            expiry_policy: TerminusExpiryPolicy::Never,
+            ..Source::default()
+        }));
+        let link = self.attach(attach);
+        self.grant(link, credit);
+        link
+    }
+
+    /// Detaches a link; `closed`: for good.
+    pub(crate) fn detach(&mut self, link: LinkId, closed: bool) {
+        self.machine.detach(link, closed, None);
+        assert_eq!(self.detached(), None);
     }
 
     fn attach(&mut self, attach: Attach) -> LinkId {

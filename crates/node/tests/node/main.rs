@@ -10,5 +10,6 @@ mod stopping;
 mod stored;
 #[path = "../../src/testing.rs"]
 mod testing;
+mod topics;
 
 use enmasse_node::TlsFiles;

@@ -10,13 +10,13 @@ use crate::harness::{Client, Site, workers};
 use crate::testing::Folder;
 
 /// An AMQP message whose body is this text.
-fn message(text: &str) -> Vec<u8> {
+pub(crate) fn message(text: &str) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x75, 0xa0, text.len() as u8];
     bytes.extend_from_slice(text.as_bytes());
     bytes
 }
 
-fn plan(version: u64, addresses: &str) -> String {
+pub(crate) fn plan(version: u64, addresses: &str) -> String {
     format!(
         r#"{{"version": {version}, "spaces": [{{"uid": "s", "names": ["default", "default.default"],
             "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}}, "addresses": [{addresses}]}}]}}"#
@@ -30,11 +30,11 @@ fn with_journal(count: u16, folder: &Path) -> NodeConfig {
     NodeConfig { journal: Some(folder.to_owned()), ..workers(count) }
 }
 
-fn site(count: u16, folder: &Folder, addresses: &str) -> Site {
+pub(crate) fn site(count: u16, folder: &Folder, addresses: &str) -> Site {
     Site::new(&with_journal(count, &folder.path("journal")), &plan(1, addresses))
 }
 
-fn store(client: &mut Client, address: &str, texts: &[&str]) {
+pub(crate) fn store(client: &mut Client, address: &str, texts: &[&str]) {
     let out = client.sender(Some(address));
     for text in texts {
         client.send(out, &message(text), false);

@@ -7,6 +7,7 @@ mod plans;
 mod several;
 mod stored;
 mod termini;
+mod topics;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};

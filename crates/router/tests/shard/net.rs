@@ -217,6 +217,12 @@ impl Net {
         self.run();
     }
 
+    /// Detaches a link that may come back.
+    pub(crate) fn leave(&mut self, client: usize, link: LinkId) {
+        self.clients[client].machine.detach(link, false, None);
+        self.run();
+    }
+
     pub(crate) fn detach(&mut self, client: usize, link: LinkId) {
         self.clients[client].machine.detach(link, true, None);
         self.run();

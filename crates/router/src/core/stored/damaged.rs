@@ -24,7 +24,11 @@ impl Router {
         let address = &mut self.addresses[at];
         address.stats.damaged += 1;
         if self.damaged.len() < UNTOLD_MAX {
-            self.damaged.push(Damaged { address: address.declared.key, name: Arc::clone(name), message });
+            // A subscription that is not declared is known by its topic.
+            let undeclared = address.stored.as_ref().filter(|stored| stored.is_undeclared());
+            let topic = undeclared.and_then(|stored| stored.subscription.as_ref()?.topic);
+            let address = topic.unwrap_or(address.declared.key);
+            self.damaged.push(Damaged { address, name: Arc::clone(name), message });
         }
     }
 

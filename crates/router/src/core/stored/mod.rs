@@ -159,14 +159,15 @@ impl Router {
         if self.addresses[key].stored.is_some() {
             return;
         }
-        for (seq, place) in shelf.damaged.drain(..) {
-            self.count_damaged(key, &shelf.name, seq);
-            if let Some(log) = shelf.log {
+        let (effects, damaged) = (std::mem::take(&mut shelf.effects), std::mem::take(&mut shelf.damaged));
+        let (name, log) = (Arc::clone(&shelf.name), shelf.log);
+        self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
+        for (seq, place) in damaged {
+            self.count_damaged(key, &name, seq);
+            if let Some(log) = log {
                 self.journal.remove_at(log, seq, place);
             }
         }
-        let effects = std::mem::take(&mut shelf.effects);
-        self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
         self.effects.extend(effects);
         self.tend(key, links);
         self.join_topic(key, links);

@@ -1,37 +1,49 @@
-//! Seeded lives of a queue and its dead letter with losses of power: what a producer was told is stored is there until
-//! a consumer has said that it is done, in one place, once.
+//! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of power: what a producer
+//! was told is stored is there until a consumer has said that it is done, in one place, once; and so in every
+//! subscription.
 //!
 //! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Redelivery, Settings};
 
-use super::{DEAD, Got, House, QUEUE, failed};
+use super::subscriptions::shared;
+use super::{DEAD, DECLARED, Got, House, PortId, QUEUE, Value, failed};
 
 const RUNS: u64 = 200;
+
+/// Where a message came in, as its dead letter says.
+const LANES: [&str; 4] = ["orders", "news::all", "news::client/s", "news::client/s2"];
+
+/// A message in one lane.
+type Copy = (usize, u32);
 
 /// What clients were told, by the number that is a message's text.
 #[derive(Default)]
 struct History {
     sent: u32,
-    /// by delivery of this life, which message it was
-    deliveries: Vec<u32>,
-    accepted: BTreeSet<u32>,
+    /// by delivery of this life, which message it was and whether for the topic
+    deliveries: Vec<(u32, bool)>,
+    /// lanes of consumers of this life
+    lanes: BTreeMap<PortId, usize>,
+    accepted: BTreeSet<Copy>,
     /// consumers have accepted them, and the disk may not know yet
-    done: BTreeSet<u32>,
+    done: BTreeSet<Copy>,
     /// the disk knows
-    gone: BTreeSet<u32>,
+    gone: BTreeSet<Copy>,
 }
 
 impl History {
     fn hear(&mut self, house: &mut House) {
         for (delivery, outcome) in house.told.settled.drain(..) {
             if outcome == Outcome::Accepted {
-                self.accepted.insert(self.deliveries[delivery as usize]);
+                let (number, published) = self.deliveries[delivery as usize];
+                let lanes = if published { 1..LANES.len() } else { 0..1 };
+                self.accepted.extend(lanes.map(|lane| (lane, number)));
             }
         }
         if !house.refused {
@@ -39,25 +51,43 @@ impl History {
         }
     }
 
-    fn check(&mut self, found: &[u32]) {
-        let set: BTreeSet<u32> = found.iter().copied().collect();
+    fn check(&mut self, found: &[Copy]) {
+        let set: BTreeSet<Copy> = found.iter().copied().collect();
         assert_eq!(set.len(), found.len(), "a message is there twice: {found:?}");
-        let owed: BTreeSet<u32> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
-        let lost: Vec<&u32> = owed.difference(&set).collect();
+        let owed: BTreeSet<Copy> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
+        let lost: Vec<&Copy> = owed.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
-        let back: Vec<&u32> = self.gone.intersection(&set).collect();
+        let back: Vec<&Copy> = self.gone.intersection(&set).collect();
         assert!(back.is_empty(), "came back: {back:?}");
         // The disk has lost what it was not told for sure: these are to be done once more.
         self.gone.extend(std::mem::take(&mut self.done).difference(&set));
     }
 
-    fn is_done(&self, number: u32) -> bool {
-        self.done.contains(&number) || self.gone.contains(&number)
+    fn is_done(&self, copy: Copy) -> bool {
+        self.done.contains(&copy) || self.gone.contains(&copy)
     }
-}
 
-fn number(got: &Got) -> u32 {
-    got.text().trim().parse().expect("a number")
+    /// A consumer of one of the addresses that keep messages: the lanes, and the dead letter.
+    fn consumer(&mut self, house: &mut House, place: usize, credit: u32) -> PortId {
+        let port = match place {
+            0 => house.consumer(QUEUE, credit),
+            1 => house.consumer(DECLARED, credit),
+            2 => house.subscriber(Some(shared("s")), credit),
+            3 => house.subscriber(Some(shared("s2")), credit),
+            _ => house.consumer(DEAD, credit),
+        };
+        self.lanes.insert(port, place);
+        port
+    }
+
+    fn copy(&self, got: &Got) -> Copy {
+        let number = got.text().trim().parse().expect("a number");
+        let lane = match (self.lanes[&got.port], got.annotation("x-opt-dead-letter-origin")) {
+            (4, Some(Value::String(origin))) => LANES.iter().position(|lane| lane == origin).expect("a lane"),
+            (lane, _) => lane,
+        };
+        (lane, number)
+    }
 }
 
 #[test]
@@ -78,8 +108,11 @@ fn live(seed: u64) {
     let redelivery = Redelivery { attempts_max: 3, ..Redelivery::default() };
     let settings = Settings { dead_letter: true, redelivery, ..Settings::default() };
     let sector_bytes = if dice.percent(50) { 512 } else { 4096 };
-    let mut house = House::on(Arc::new(SimulatedDisk::new(sector_bytes, seed)), settings);
+    let disk = Arc::new(SimulatedDisk::new(sector_bytes, seed));
+    let mut house = House::with_topic(disk, settings.clone(), settings);
     let mut history = History::default();
+    house.subscription(shared("s"));
+    house.subscription(shared("s2"));
     for _ in 0..2 + dice.below(4) {
         if dice.percent(70) {
             house.disk.cut_after(dice.below(120));
@@ -89,27 +122,35 @@ fn live(seed: u64) {
             step(&mut house, &mut history, &mut held, &mut dice);
         }
         let disk = if dice.percent(70) { house.disk.crashed(dice.any()) } else { house.disk.as_seen() };
-        house = House::on(Arc::new(disk), house.settings);
-        history.deliveries.clear();
-        history.check(&found(&mut house));
+        house = House::with_topic(Arc::new(disk), house.settings, house.topic);
+        (history.deliveries, history.lanes) = (Vec::new(), BTreeMap::new());
+        let found = found(&mut house, &mut history);
+        history.check(&found);
     }
 }
 
 fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mut Dice) {
     match dice.below(10) {
         0..4 => {
+            let published = dice.percent(50);
             for _ in 0..1 + dice.below(6) {
-                history.deliveries.push(history.sent);
+                history.deliveries.push((history.sent, published));
                 let width = dice.below(900) as usize;
-                house.send(&format!("{:>width$}", history.sent));
+                let text = format!("{:>width$}", history.sent);
+                if published {
+                    house.publish(&text)
+                } else {
+                    house.send(&text)
+                };
                 history.sent += 1;
             }
         }
         4 => {
-            let address = if dice.percent(80) { QUEUE } else { DEAD };
-            house.consumer(address, 1 + dice.below(20) as u32);
+            let credit = 1 + dice.below(20) as u32;
+            history.consumer(house, dice.below(LANES.len() as u64 + 1) as usize, credit);
         }
         5..7 => house.pump(),
+        7 if dice.percent(20) => house.router.compact(dice.below(20) as u32),
         _ => {
             held.append(&mut house.got());
             if held.is_empty() {
@@ -123,7 +164,7 @@ fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mu
                 _ => failed(),
             };
             if outcome == Outcome::Accepted {
-                history.done.insert(number(&got));
+                history.done.insert(history.copy(&got));
             }
             house.answer(&got, &outcome);
         }
@@ -135,14 +176,14 @@ fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mu
     }
 }
 
-/// Everything that is stored, in both addresses; it stays there.
-fn found(house: &mut House) -> Vec<u32> {
-    let mut numbers = Vec::new();
-    for address in [QUEUE, DEAD] {
-        let consumer = house.consumer(address, 1_000_000);
+/// Everything that is stored, in all addresses; it stays there.
+fn found(house: &mut House, history: &mut History) -> Vec<Copy> {
+    let mut copies = Vec::new();
+    for place in 0..=LANES.len() {
+        let consumer = history.consumer(house, place, 1_000_000);
         house.pump();
         let got = house.got();
-        numbers.extend(got.iter().map(number));
+        copies.extend(got.iter().map(|got| history.copy(got)));
         house.router.credit(consumer, got.len() as u32, false, &mut house.told);
         for one in got {
             house.router.outcome(one.token, &Outcome::Released, &mut house.told);
@@ -152,5 +193,5 @@ fn found(house: &mut House) -> Vec<u32> {
         house.got();
     }
     house.sent = 0;
-    numbers
+    copies
 }

@@ -23,7 +23,8 @@ fn a_message_is_accepted_when_it_is_on_disk_and_not_before() {
 
 #[test]
 fn producers_have_credit_without_a_consumer() {
-    let house = House::new(Settings::default());
+    let mut house = House::new(Settings::default());
+    house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
     assert_eq!(house.told.open, Some(true));
 }
 

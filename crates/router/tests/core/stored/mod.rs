@@ -6,6 +6,8 @@ mod crash;
 mod life;
 mod manage;
 mod sending;
+mod subscriptions;
+mod topics;
 
 use std::sync::Arc;
 
@@ -15,11 +17,15 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers,
+    Router, Shelf, TopicShelf,
 };
 
 const QUEUE: AddressKey = AddressKey(1);
 const DEAD: AddressKey = AddressKey(2);
+const TOPIC: AddressKey = AddressKey(3);
+/// A declared subscription of the topic.
+const DECLARED: AddressKey = AddressKey(4);
 /// The application property of last-value queues here.
 const KEY: &str = "key";
 
@@ -29,6 +35,7 @@ struct Told {
     got: Vec<Got>,
     settled: Vec<(u32, Outcome)>,
     open: Option<bool>,
+    held: Option<bool>,
     closed: usize,
     /// of the last durable subscription that was asked for by its name
     recalled: Option<Vec<u8>>,
@@ -88,7 +95,9 @@ impl Links for Told {
     fn open(&mut self, _: PortId, open: bool) {
         self.open = Some(open);
     }
-    fn hold(&mut self, _: PortId, _: bool) {}
+    fn hold(&mut self, _: PortId, hold: bool) {
+        self.held = Some(hold);
+    }
     fn drained(&mut self, _: PortId) {
         self.drained += 1;
     }
@@ -105,6 +114,8 @@ struct House {
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     settings: Settings,
+    /// of the topic
+    topic: Settings,
     ports: u32,
     sent: u32,
     /// most bodies that were asked for at once
@@ -115,6 +126,7 @@ struct House {
 }
 
 const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
+const PUBLISHER: PortId = PortId { shard: 0, generation: 0, index: 1 };
 
 impl House {
     fn new(settings: Settings) -> Self {
@@ -122,6 +134,10 @@ impl House {
     }
 
     fn on(disk: Arc<SimulatedDisk>, settings: Settings) -> Self {
+        Self::with_topic(disk, settings, Settings::default())
+    }
+
+    fn with_topic(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings) -> Self {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let (router, told) = (Router::new(0, 42), Told::default());
@@ -131,7 +147,8 @@ impl House {
             disk,
             log,
             settings,
-            ports: 1,
+            topic,
+            ports: 2,
             sent: 0,
             most_wanted: 0,
             now_ms: 1_000_000,
@@ -140,6 +157,8 @@ impl House {
         house.router.set_time(house.now_ms);
         house.open(&recovered);
         house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
+        house.router.attach(PUBLISHER, news(), publisher("news"), &mut house.told);
+        house.told = Told::default();
         house
     }
 
@@ -148,6 +167,7 @@ impl House {
             let mut batch = Batch::new();
             batch.declare(1, &[1; 16], "orders");
             batch.declare(2, &[2; 16], "dead");
+            batch.declare(3, &[3; 16], "news::all");
             self.log.append(&mut batch).expect("room");
             self.log.sync().expect("a disk that works");
         }
@@ -162,11 +182,17 @@ impl House {
         let orders = orders.with_last_value_key(self.settings.last_value.then(|| KEY.into()));
         self.router.shelve(declared(DEAD), shelf(2, "dead", Settings::default()), &mut self.told);
         self.router.shelve(declared(QUEUE), orders, &mut self.told);
+        let all = shelf(3, "news::all", self.topic.clone()).of_topic(Some(TOPIC));
+        self.router.shelve(declared(DECLARED), all.with_targets(Some(DEAD), None), &mut self.told);
+        let kept = recovered.queues.iter().filter_map(|queue| subscriptions::kept(queue, &self.topic));
+        let shelf = TopicShelf::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
+        self.router.set_queue_numbers(QueueNumbers::new(recovered.next_queue.max(4)));
+        self.router.open_topic(news(), shelf.with_known(kept.collect()), &mut self.told);
     }
 
     /// The process is killed and started again.
     fn restarted(self) -> Self {
-        Self::on(Arc::new(self.disk.as_seen()), self.settings)
+        Self::with_topic(Arc::new(self.disk.as_seen()), self.settings, self.topic)
     }
 
     fn consumer(&mut self, address: AddressKey, credit: u32) -> PortId {
@@ -259,6 +285,14 @@ impl House {
 
 fn declared(key: AddressKey) -> Declared {
     Declared { key, kind: AddressKind::Stored, link_capacity: 100 }
+}
+
+fn news() -> Declared {
+    Declared { key: TOPIC, kind: AddressKind::Topic, link_capacity: 100 }
+}
+
+fn publisher(name: &str) -> PortRole {
+    PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None }
 }
 
 fn producer() -> PortRole {

@@ -1,0 +1,315 @@
+//! Subscriptions that clients make: who has them, how long they stay, what stands in their way.
+
+use std::sync::Arc;
+
+use enmasse_amqp::selector::{Dialect, Selector};
+use enmasse_journal::log::RecoveredQueue;
+use enmasse_journal::queue::{Full, Limits, Redelivery};
+use enmasse_router::core::{Filter, Subscribing, SubscriptionName, subscription_of};
+
+use super::*;
+
+/// `name`, `name?selector`, and with a name of the topic that is wanted `name@wanted`.
+pub(super) fn durable(description: &str) -> Subscribing {
+    named(description, true, false)
+}
+
+pub(super) fn shared(description: &str) -> Subscribing {
+    named(description, true, true)
+}
+
+fn volatile(description: &str) -> Subscribing {
+    named(description, false, true)
+}
+
+fn named(description: &str, durable: bool, shared: bool) -> Subscribing {
+    let (name, selector) = description.split_once('?').unwrap_or((description, ""));
+    let name = name.split('@').next().expect("a name").into();
+    Subscribing {
+        name: Some(SubscriptionName { space: 0, container: Some("client".into()), name, durable }),
+        shared,
+        selector: Selector::compile(selector, Dialect::Jms).expect("a selector").map(Arc::new),
+        description: description.as_bytes().into(),
+    }
+}
+
+fn filter(description: &str) -> Option<Filter> {
+    let wanted = description.split_once('@')?.1.to_owned();
+    Some(Filter::new(move |name| name == wanted))
+}
+
+/// A durable subscription as the log knows it. The names of shared ones are `s` and `s2`.
+pub(super) fn kept(queue: &RecoveredQueue, settings: &Settings) -> Option<Shelf> {
+    let description = std::str::from_utf8(subscription_of(queue)?).expect("text");
+    let shelf = Shelf::restored(queue.declared.as_ref()?.1.as_str().into(), settings.clone(), queue);
+    let is_shared = matches!(description.split(['?', '@']).next(), Some("s" | "s2"));
+    let subscribing = named(description, true, is_shared);
+    Some(shelf.subscribed(TOPIC, subscribing, filter(description)))
+}
+
+impl House {
+    pub(super) fn subscriber(&mut self, subscribing: Option<Subscribing>, credit: u32) -> PortId {
+        let description = subscribing.as_ref().map(|it| String::from_utf8(it.description.to_vec()).expect("text"));
+        let filter = description.and_then(|description| filter(&description));
+        let consuming = Consuming { subscribing: subscribing.map(Box::new), ..Consuming::default() };
+        let port = PortId { shard: 0, generation: 0, index: self.ports };
+        self.ports += 1;
+        self.router.attach(port, news(), PortRole::Consumer { filter, consuming }, &mut self.told);
+        self.pump();
+        self.router.credit(port, credit, false, &mut self.told);
+        port
+    }
+
+    /// A durable subscription without a consumer.
+    pub(super) fn subscription(&mut self, subscribing: Subscribing) {
+        let port = self.subscriber(Some(subscribing), 0);
+        self.router.detach(port, &mut self.told);
+    }
+
+    pub(super) fn publish(&mut self, text: &str) -> u32 {
+        self.send_from(PUBLISHER, &Message { body: Body::Data(vec![text.into()]), ..Message::default() })
+    }
+
+    pub(super) fn publish_all(&mut self, texts: impl IntoIterator<Item = impl ToString>) {
+        texts.into_iter().for_each(|text| {
+            self.publish(&text.to_string());
+        });
+        self.pump();
+    }
+
+    pub(super) fn texts_of(&mut self, port: PortId) -> Vec<String> {
+        let (mine, others) = self.got().into_iter().partition(|got| got.port == port);
+        self.told.got = others;
+        let mine: Vec<Got> = mine;
+        mine.iter().map(Got::text).collect()
+    }
+
+    pub(super) fn accept_all(&mut self, port: PortId) -> usize {
+        let (mine, others) = self.got().into_iter().partition(|got| got.port == port);
+        self.told.got = others;
+        let mine: Vec<Got> = mine;
+        mine.iter().for_each(|got| self.router.outcome(got.token, &Outcome::Accepted, &mut self.told));
+        self.pump();
+        mine.len()
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        let stats = self.router.stats().find(|(key, _)| *key == TOPIC);
+        stats.expect("the topic").1.dropped
+    }
+}
+
+#[test]
+fn a_durable_subscription_keeps_what_comes_while_nobody_is_there_and_over_a_restart() {
+    let mut house = House::new(Settings::default());
+    let first = house.subscriber(Some(durable("sub")), 10);
+    house.publish_all(0..3);
+    let got = house.got();
+    got.iter().for_each(|got| house.answer(got, &Outcome::Accepted));
+    house.router.detach(first, &mut house.told);
+    house.publish_all(3..12);
+    let mut house = house.restarted();
+    house.subscriber(Some(durable("sub")), 100);
+    house.pump();
+    assert_eq!(house.texts(), (3..12).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_link_is_answered_once_its_subscription_is_on_disk() {
+    let mut house = House::new(Settings::default());
+    let port = PortId { shard: 0, generation: 0, index: 70 };
+    let consuming = Consuming { subscribing: Some(Box::new(durable("sub"))), ..Consuming::default() };
+    house.router.attach(port, news(), PortRole::Consumer { filter: None, consuming }, &mut house.told);
+    assert!(house.told.attached.is_empty());
+    house.pump();
+    assert_eq!(house.told.attached, [port]);
+}
+
+#[test]
+fn a_link_whose_subscription_the_disk_does_not_take_is_refused() {
+    let mut house = House::new(Settings::default());
+    house.disk.cut_after(0);
+    let port = house.subscriber(Some(durable("sub")), 1);
+    assert!(house.told.refused == 1 && !house.told.attached.contains(&port));
+    let mut house = House::on(Arc::new(house.disk.as_seen()), Settings::default());
+    house.router.recall(port, &[durable("sub").name.expect("a name")], &mut house.told);
+    assert_eq!(house.told.refused, 1, "nothing is left of it");
+}
+
+#[test]
+fn one_that_is_not_shared_has_one_link() {
+    let mut house = House::new(Settings::default());
+    let first = house.subscriber(Some(durable("sub")), 1);
+    house.subscriber(Some(durable("sub")), 1);
+    house.subscriber(Some(shared("sub")), 1);
+    assert_eq!(house.told.refused, 2);
+    house.router.detach(first, &mut house.told);
+    house.subscriber(Some(durable("sub")), 1);
+    assert_eq!(house.told.refused, 2);
+}
+
+#[test]
+fn links_share_a_subscription_and_its_messages() {
+    let mut house = House::new(Settings::default());
+    for subscribing in [shared("s"), volatile("v")] {
+        let ports = [house.subscriber(Some(subscribing.clone()), 50), house.subscriber(Some(subscribing.clone()), 50)];
+        house.publish_all(0..20);
+        let [one, other] = ports.map(|port| house.texts_of(port));
+        assert!(one.len() == 10 && other.len() == 10, "{one:?} {other:?}");
+        let mut all: Vec<u32> = one.iter().chain(&other).map(|text| text.parse().expect("a number")).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..20).collect::<Vec<u32>>());
+        for other in ["s?n = 1", "s@elsewhere"].iter().filter(|_| subscribing.description[..] == *b"s") {
+            house.subscriber(Some(shared(other)), 1);
+        }
+        ports.into_iter().for_each(|port| house.router.detach(port, &mut house.told));
+    }
+    assert_eq!(house.told.refused, 2, "not with another selector or name while somebody is there");
+}
+
+#[test]
+fn another_selector_under_the_same_name_makes_it_anew() {
+    let mut house = House::new(Settings::default());
+    house.subscription(durable("sub"));
+    house.publish_all(["old"]);
+    let port = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
+    house.publish_all(["low"]);
+    assert!(house.texts_of(port).is_empty());
+    let mut house = house.restarted();
+    let port = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
+    house.publish_all(["low"]);
+    assert!(house.texts_of(port).is_empty(), "it has its selector after a restart");
+}
+
+#[test]
+fn who_closes_a_durable_subscription_ends_it() {
+    let mut house = House::new(Settings::default());
+    let port = house.subscriber(Some(durable("sub")), 0);
+    house.publish_all(["a", "b"]);
+    house.router.unsubscribe(port, &mut house.told);
+    house.publish_all(["c"]);
+    for _ in 0..2 {
+        let port = house.subscriber(Some(durable("sub")), 10);
+        assert!(house.texts_of(port).is_empty());
+        house.router.unsubscribe(port, &mut house.told);
+        house.pump();
+        house = house.restarted();
+    }
+    let alive = house.log.figures().alive_messages;
+    assert_eq!(alive, 3, "what the declared subscription has");
+}
+
+#[test]
+fn one_of_several_links_that_is_closed_ends_nothing() {
+    let mut house = House::new(Settings::default());
+    let (first, second) = (house.subscriber(Some(shared("s")), 0), house.subscriber(Some(shared("s")), 0));
+    house.publish_all(["a"]);
+    house.router.unsubscribe(first, &mut house.told);
+    house.router.credit(second, 1, false, &mut house.told);
+    assert_eq!(house.texts_of(second), ["a"]);
+}
+
+#[test]
+fn a_subscription_is_found_by_its_name_alone_and_closed() {
+    let mut house = House::new(Settings::default());
+    let name = durable("sub").name.expect("a name");
+    let port = PortId { shard: 0, generation: 0, index: 70 };
+    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
+    assert_eq!((house.told.refused, house.told.recalled.take()), (1, None));
+    let consumer = house.subscriber(Some(durable("sub")), 0);
+    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
+    assert_eq!(house.told.refused, 2, "it is in use");
+    house.router.detach(consumer, &mut house.told);
+    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
+    assert_eq!(house.told.recalled.as_deref(), Some(&b"sub"[..]));
+    house.router.unsubscribe(port, &mut house.told);
+    house.router.recall(port, &[name], &mut house.told);
+    assert_eq!(house.told.refused, 3);
+}
+
+#[test]
+fn others_go_with_the_last_of_their_links_and_leave_no_message_behind() {
+    let mut house = House::new(Settings::default());
+    let own = house.subscriber(None, 0);
+    let (one, other) = (house.subscriber(Some(volatile("v")), 0), house.subscriber(Some(volatile("v")), 0));
+    house.publish_all(["a"]);
+    let stored = |house: &House| {
+        let figures = house.router.queue_figures().find(|(key, _)| *key == TOPIC);
+        figures.expect("the topic").1
+    };
+    assert_eq!((stored(&house).ready, stored(&house).consumers), (2, 3));
+    house.router.detach(own, &mut house.told);
+    house.router.detach(one, &mut house.told);
+    assert_eq!(stored(&house).ready, 1);
+    house.router.detach(other, &mut house.told);
+    assert_eq!((stored(&house).ready, stored(&house).consumers), (0, 0));
+    assert_eq!(stored(&house).enqueued, 2, "what was counted is not forgotten");
+    let again = house.subscriber(Some(volatile("v")), 10);
+    assert!(house.texts_of(again).is_empty());
+}
+
+#[test]
+fn a_topic_has_no_more_links_than_its_limits() {
+    let limits = Limits { consumers: 2, producers: 1, ..Limits::default() };
+    let mut house = House::with_topic(
+        Arc::new(SimulatedDisk::new(512, 7)),
+        Settings::default(),
+        Settings { limits, ..Settings::default() },
+    );
+    house.subscriber(None, 1);
+    house.subscriber(Some(durable("sub")), 1);
+    assert_eq!(house.told.refused, 0);
+    house.subscriber(None, 1);
+    assert_eq!(house.told.refused, 1);
+    let port = PortId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(port, news(), publisher("news"), &mut house.told);
+    assert_eq!(house.told.refused, 2);
+}
+
+#[test]
+fn a_declared_subscription_takes_as_many_consumers_as_it_may() {
+    let limits = Limits { consumers: 2, ..Limits::default() };
+    let mut house = House::with_topic(
+        Arc::new(SimulatedDisk::new(512, 7)),
+        Settings::default(),
+        Settings { limits, ..Settings::default() },
+    );
+    let ports = [house.consumer(DECLARED, 50), house.consumer(DECLARED, 50)];
+    house.consumer(DECLARED, 1);
+    assert_eq!(house.told.refused, 1);
+    house.publish_all(0..20);
+    assert_eq!(ports.map(|port| house.texts_of(port).len()), [10, 10]);
+}
+
+#[test]
+fn what_fails_goes_to_the_dead_letter_and_says_from_which_subscription() {
+    let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
+    let topic = Settings { dead_letter: true, redelivery, ..Settings::default() };
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
+    house.subscription(durable("sub"));
+    house.publish_all(["a"]);
+    house.subscriber(Some(durable("sub")), 1);
+    let got = house.got();
+    house.answer(&got[0], &failed());
+    house.consumer(DEAD, 10);
+    let dead = house.got();
+    assert_eq!(dead.len(), 1);
+    let origin = dead[0].annotation("x-opt-dead-letter-origin");
+    assert_eq!(origin, Some(&Value::String("news::client/sub".to_owned())));
+    house.consumer(DECLARED, 1);
+    assert_eq!(house.texts(), ["a"], "the other subscription has its own");
+}
+
+#[test]
+fn a_ring_drops_the_oldest_of_each_subscription() {
+    let limits = Limits { messages: 2, ..Limits::default() };
+    let settings = Settings { limits, full: Full::DropOldest, ..Settings::default() };
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings);
+    let own = house.subscriber(None, 0);
+    house.subscription(durable("sub"));
+    house.publish_all(0..5);
+    house.router.credit(own, 10, false, &mut house.told);
+    assert_eq!(house.texts(), ["3", "4"]);
+    house.subscriber(Some(durable("sub")), 10);
+    assert_eq!(house.texts(), ["3", "4"]);
+}

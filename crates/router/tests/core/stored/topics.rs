@@ -1,0 +1,298 @@
+//! Messages of a topic: into which subscriptions they go, how often they lie on disk, and what holds producers back.
+
+use enmasse_amqp::types::{Header, condition};
+use enmasse_journal::queue::{Full, Limits};
+use enmasse_router::core::{BACKLOG_MESSAGES, Failed, Operation, STALL_MS, Work};
+
+use super::subscriptions::durable;
+use super::*;
+
+fn full(full: Full, messages: u64) -> House {
+    let settings = Settings { limits: Limits { messages, ..Limits::default() }, full, ..Settings::default() };
+    House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings)
+}
+
+/// Without the declared subscription.
+fn undeclared() -> House {
+    let mut house = House::new(Settings::default());
+    house.router.move_subscription(DECLARED, None, &mut house.told);
+    house
+}
+
+#[test]
+fn every_subscription_has_a_copy_and_the_producer_is_answered_when_it_is_on_disk() {
+    let mut house = House::new(Settings::default());
+    let ports = [house.subscriber(None, 10), house.subscriber(Some(durable("sub")), 10), house.consumer(DECLARED, 10)];
+    let id = house.publish("a");
+    assert_eq!(house.texts_of(ports[0]), ["a"], "who lives from memory does not wait for the disk");
+    assert!(house.told.settled.is_empty() && house.told.got.is_empty());
+    house.pump();
+    assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
+    assert_eq!([house.texts_of(ports[1]), house.texts_of(ports[2])], [["a"], ["a"]]);
+}
+
+#[test]
+fn a_message_is_written_once_however_many_have_it() {
+    let mut house = House::new(Settings::default());
+    for name in ["a", "b", "c"] {
+        house.subscription(durable(name));
+    }
+    house.publish(&"x".repeat(10_000));
+    let batch = house.router.take_journal().expect("something to write");
+    assert_eq!((batch.messages(), batch.bytes() / 10_000), (1, 1));
+}
+
+#[test]
+fn what_only_lives_from_memory_writes_nothing() {
+    let mut house = undeclared();
+    let port = house.subscriber(None, 10);
+    let id = house.publish("a");
+    assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
+    assert_eq!(house.texts_of(port), ["a"]);
+    assert!(house.router.take_journal().is_none());
+}
+
+#[test]
+fn without_a_subscription_a_message_is_accepted_and_counted_as_gone() {
+    let mut house = undeclared();
+    let id = house.publish("a");
+    assert_eq!((&house.told.settled[..], house.dropped()), (&[(id, Outcome::Accepted)][..], 1));
+}
+
+#[test]
+fn names_and_selectors_decide_when_a_message_comes_in() {
+    let mut house = undeclared();
+    let below = PortId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    let all = house.subscriber(Some(durable("all")), 10);
+    let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
+    let urgent = house.subscriber(Some(durable("urgent?JMSPriority > 4")), 10);
+    for (port, priority, text) in [(PUBLISHER, 4, "a"), (PUBLISHER, 9, "b"), (below, 0, "c"), (below, 5, "d")] {
+        let header = Some(Header { priority, ..Header::default() });
+        let message = Message { header, body: Body::Data(vec![text.into()]), ..Message::default() };
+        house.send_from(port, &message);
+        house.pump();
+    }
+    assert_eq!(house.texts_of(all), ["a", "b", "c", "d"]);
+    assert_eq!(house.texts_of(sports), ["c", "d"]);
+    assert_eq!(house.texts_of(urgent), ["b", "d"]);
+    let mut house = house.restarted();
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
+    house.publish_all(["e"]);
+    assert_eq!(house.texts_of(sports), ["d", "c"], "it wants the same names after a restart");
+}
+
+#[test]
+fn each_subscription_is_done_with_a_message_by_itself() {
+    let mut house = House::new(Settings::default());
+    for name in ["a", "b"] {
+        house.subscription(durable(name));
+    }
+    house.publish_all(["1", "2"]);
+    house.subscriber(Some(durable("a")), 1);
+    let got = house.got();
+    house.answer(&got[0], &Outcome::Accepted);
+    let mut house = house.restarted();
+    for (name, left) in [("a", &["2"][..]), ("b", &["1", "2"])] {
+        house.subscriber(Some(durable(name)), 10);
+        house.pump();
+        assert_eq!(house.texts(), left, "{name}");
+    }
+}
+
+#[test]
+fn a_message_that_one_subscription_refuses_goes_into_none() {
+    let mut house = full(Full::Reject, 2);
+    house.subscription(durable("sub"));
+    let own = house.subscriber(None, 10);
+    house.publish_all(["a", "b"]);
+    let port = house.consumer(DECLARED, 1);
+    let got = house.got();
+    house.answer(&got[2], &Outcome::Accepted);
+    house.router.detach(port, &mut house.told);
+    house.told.settled.clear();
+    house.publish_all(["c"]);
+    let Outcome::Rejected(Some(error)) = &house.told.settled[0].1 else { panic!("{:?}", house.told.settled) };
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert!(house.texts_of(own).is_empty());
+    house.consumer(DECLARED, 10);
+    assert_eq!(house.texts(), ["b"]);
+}
+
+#[test]
+fn producers_wait_while_a_subscription_that_stays_is_full() {
+    let mut house = full(Full::Block, 4);
+    house.publish_all(0..4);
+    assert_eq!(house.told.open, Some(false));
+    house.pass(10 * STALL_MS);
+    assert_eq!(house.told.open, Some(false));
+    let late = PortId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(late, news(), publisher("news"), &mut house.told);
+    assert_eq!(house.told.open, Some(false), "who comes now waits, too");
+    house.consumer(DECLARED, 10);
+    let got = house.got();
+    house.answer(&got[0], &Outcome::Accepted);
+    assert_eq!(house.told.open, Some(false), "not for one in four");
+    house.answer(&got[1], &Outcome::Accepted);
+    assert_eq!(house.told.open, Some(true));
+}
+
+#[test]
+fn producers_go_on_when_the_full_subscription_leaves_the_topic() {
+    let mut house = full(Full::Block, 4);
+    house.publish_all(0..4);
+    assert_eq!(house.told.open, Some(false));
+    house.router.move_subscription(DECLARED, None, &mut house.told);
+    assert_eq!(house.told.open, Some(true));
+    house.router.move_subscription(DECLARED, Some(TOPIC), &mut house.told);
+    assert_eq!(house.told.open, Some(false));
+}
+
+#[test]
+fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_messages() {
+    let mut house = undeclared();
+    let (slow, fast) = (house.subscriber(None, 0), house.subscriber(None, 10_000));
+    house.publish_all(0..BACKLOG_MESSAGES);
+    assert_eq!((house.told.open, house.accept_all(fast)), (Some(false), BACKLOG_MESSAGES));
+    house.pass(STALL_MS - 1);
+    house.publish_all(["under way"]);
+    assert_eq!((house.told.open, house.dropped()), (Some(false), 0));
+    house.pass(1);
+    assert_eq!(house.told.open, Some(true), "nobody waits for it any more");
+    house.publish_all(["missed"]);
+    assert_eq!((house.dropped(), house.accept_all(fast)), (1, 2));
+    house.router.credit(slow, 10_000, false, &mut house.told);
+    assert_eq!(house.accept_all(slow), BACKLOG_MESSAGES + 1);
+    house.publish_all(["again"]);
+    assert_eq!((house.texts_of(slow), house.dropped()), (vec!["again".to_owned()], 1));
+}
+
+#[test]
+fn one_that_takes_a_little_is_waited_for() {
+    let mut house = undeclared();
+    let slow = house.subscriber(None, 0);
+    house.publish_all(0..BACKLOG_MESSAGES);
+    for taken in 1..20 {
+        house.router.credit(slow, taken, false, &mut house.told);
+        let got = house.got();
+        assert_eq!(got.len(), 1);
+        house.pass(STALL_MS - 1);
+        assert_eq!(house.told.open, Some(false));
+    }
+}
+
+#[test]
+fn producers_are_not_read_while_far_too_much_waits() {
+    let mut house = undeclared();
+    let slow = house.subscriber(None, 0);
+    let large = "x".repeat(1 << 20);
+    house.publish_all([&large; 7]);
+    assert_eq!(house.told.held, None);
+    house.publish_all([&large; 2]);
+    assert_eq!(house.told.held, Some(true));
+    house.router.credit(slow, 10, false, &mut house.told);
+    for got in house.got() {
+        house.answer(&got, &Outcome::Accepted);
+    }
+    assert_eq!((house.told.held, house.told.open, house.dropped()), (Some(false), Some(true), 0));
+}
+
+#[test]
+fn a_topic_that_is_deleted_takes_its_undeclared_subscriptions_with_it() {
+    let mut house = House::new(Settings::default());
+    house.subscription(durable("sub"));
+    let own = house.subscriber(None, 10);
+    house.publish_all(["a"]);
+    assert_eq!(house.texts_of(own), ["a"]);
+    house.router.retire(TOPIC, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut house.told);
+    house.pump();
+    assert_eq!(house.told.closed, 2, "the subscriber and the producer");
+    assert_eq!(house.log.figures().alive_messages, 1, "what the declared one has");
+    let port = house.consumer(DECLARED, 10);
+    assert_eq!(house.texts_of(port), ["a"]);
+    let mut house = house.restarted();
+    house.subscriber(Some(durable("sub")), 10);
+    assert!(house.texts().is_empty(), "it is another one");
+}
+
+#[test]
+fn messages_that_are_written_again_stay_one_copy() {
+    let mut house = House::new(Settings::default());
+    for name in ["a", "b"] {
+        house.subscription(durable(name));
+    }
+    let body = "x".repeat(1000);
+    house.publish_all((0..50).map(|n| format!("{n} {body}")));
+    let before = house.log.figures();
+    house.router.compact(1);
+    house.pump();
+    let after = house.log.figures();
+    let copied = after.copied - before.copied;
+    assert!((1..=50).contains(&copied), "{copied} copies");
+    assert_eq!(after.alive_messages, before.alive_messages);
+    assert!(after.alive_bytes.abs_diff(before.alive_bytes) < 10_000, "{before:?} {after:?}");
+    let mut house = house.restarted();
+    let expected: Vec<String> = (0..50).map(|n| format!("{n} {body}")).collect();
+    for name in ["a", "b"] {
+        house.subscriber(Some(durable(name)), 100);
+        house.pump();
+        assert_eq!(house.texts(), expected);
+    }
+}
+
+#[test]
+fn many_read_the_same_messages_from_the_disk() {
+    let mut house = House::new(Settings::default());
+    let names: Vec<String> = (0..5).map(|n| format!("sub{n}")).collect();
+    for name in &names {
+        house.subscription(durable(name));
+    }
+    house.publish_all((0..100).map(|n| format!("{n:>5000}")));
+    let mut house = house.restarted();
+    let ports: Vec<PortId> = names.iter().map(|name| house.subscriber(Some(durable(name)), 1000)).collect();
+    house.pump();
+    for port in ports {
+        let got: Vec<Got> = house.told.got.iter().filter(|got| got.port == port).cloned().collect();
+        assert_eq!(got.len(), 100);
+        got.iter().for_each(|got| house.answer(got, &Outcome::Accepted));
+    }
+    assert_eq!((house.router.fetched_bytes(), house.log.figures().alive_messages), (0, 100));
+}
+
+#[test]
+fn what_is_moved_to_a_topic_goes_into_its_subscriptions_and_leaves_where_it_was() {
+    let mut house = House::new(Settings::default());
+    house.subscription(durable("sub"));
+    house.send("a");
+    house.pump();
+    let operation = Operation {
+        id: 1,
+        address: QUEUE,
+        work: Work::Move(TOPIC),
+        selector: None,
+        dry_run: false,
+        limit: 10,
+        rest: None,
+    };
+    house.router.operate(operation.clone());
+    house.pump();
+    house.pump();
+    assert!(house.router.take_operated().iter().all(|(_, done)| done.messages == 1 && done.failed.is_none()));
+    let mut house = house.restarted();
+    house.subscriber(Some(durable("sub")), 10);
+    house.consumer(DECLARED, 10);
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["a", "a"]);
+    let mut house = undeclared();
+    house.send("b");
+    house.pump();
+    house.router.operate(operation);
+    house.pump();
+    house.pump();
+    let done = house.router.take_operated().remove(0).1;
+    assert!(matches!(done.failed, Some(Failed::Full(_))), "nobody would have it: {done:?}");
+    house.consumer(QUEUE, 10);
+    assert_eq!(house.texts(), ["b"]);
+}

@@ -1,0 +1,256 @@
+//! Links to topics as JMS clients attach them: whose subscription it is, what is answered, how it ends.
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{
+    Attach, Open, Outcome, Role, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value, condition,
+};
+use enmasse_journal::queue::Settings;
+use enmasse_router::core::TopicShelf;
+use enmasse_router::shard::Shelving;
+
+use crate::net::{Heard, Net, blank, message_to};
+use crate::{LAYOUTS, OPEN_SPACE, pinned};
+
+const SELECTOR: &str = "apache.org:selector-filter:string";
+
+/// The open space with two topics in memory, which live on shard 0.
+fn with_topics(shards: u16) -> Net {
+    let topic =
+        |name: &str| format!(r#"{{"uid": "{name}", "name": "{name}", "type": "topic", "durability": "memory"}},"#);
+    let topics = topic("news") + &topic("else");
+    let mut net = Net::new(shards, &OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{topics}"), 1));
+    for name in ["news", "else"] {
+        let entry = net.entry(name);
+        assert_eq!(entry.home.claim(0), 0);
+        let shelf = TopicShelf::new(name.into(), Settings::default(), false);
+        net.shards[0].shelve(vec![Shelving::Topic(entry.declared(), Box::new(shelf))]);
+    }
+    net
+}
+
+/// A client of that container that stays on its shard.
+fn client_of(net: &mut Net, shard: usize, container: &str) -> usize {
+    let client = net.plain(shard, Open { container_id: container.to_owned(), ..Open::default() });
+    net.begin(client);
+    net.sender(client, None);
+    client
+}
+
+fn subscriber(link: &str, address: &str, capabilities: &[&str]) -> Attach {
+    let capabilities = capabilities.iter().map(|name| Symbol::from(*name)).collect();
+    let copy = Some(Symbol::from("copy"));
+    let source =
+        Source { address: Some(address.to_owned()), capabilities, distribution_mode: copy, ..Source::default() };
+    Attach { source: Some(Box::new(source)), ..blank(Role::Receiver, link.to_owned()) }
+}
+
+fn durable(attach: Attach) -> Attach {
+    let source = attach.source.map(|source| Source {
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        ..*source
+    });
+    Attach { source: source.map(Box::new), ..attach }
+}
+
+fn selecting(attach: Attach, text: &str) -> Attach {
+    let value = Value::Described(Box::new((Value::Symbol(Symbol::from(SELECTOR)), Value::String(text.to_owned()))));
+    let filter = vec![(Symbol::from("jms-selector"), value)];
+    Attach { source: attach.source.map(|source| Box::new(Source { filter, ..*source })), ..attach }
+}
+
+fn by_name(link: &str) -> Attach {
+    Attach { source: None, ..blank(Role::Receiver, link.to_owned()) }
+}
+
+/// Attaches, and gives the link with what it was answered.
+fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Option<Source>) {
+    net.clients[client].heard.clear();
+    let link = net.attach(client, attach);
+    let answer = net.clients[client].heard.iter().find_map(|heard| match heard {
+        Heard::Attached { attach, .. } => Some(attach.source.as_deref().cloned()),
+        _ => None,
+    });
+    (link, answer.expect("an attach"))
+}
+
+fn refused(net: &mut Net, client: usize, attach: Attach) -> Symbol {
+    let (_, source) = ask(net, client, attach);
+    assert_eq!(source, None);
+    net.detached(client).expect("a detach with an error").condition
+}
+
+fn publish(net: &mut Net, client: usize, to: &str) {
+    let link = net.sender(client, Some(to));
+    net.send(client, link, &message_to(to, None, b"x"), false);
+    assert_eq!(net.outcomes(client).pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
+    net.detach(client, link);
+}
+
+/// How many messages come on a link that may have ten.
+fn received(net: &mut Net, client: usize, link: LinkId) -> usize {
+    net.messages(client);
+    net.grant(client, link, 10);
+    let got = net.messages(client);
+    got.iter().for_each(|(id, _)| net.settle(client, link, *id, &Outcome::Accepted));
+    got.len()
+}
+
+fn names(source: &Source) -> Vec<&str> {
+    source.capabilities.iter().map(Symbol::as_str).collect()
+}
+
+#[test]
+fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let publisher = pinned(&mut net, producer);
+        let client = client_of(&mut net, consumer, "me");
+        let asked = || durable(subscriber("sub", "news", &["topic"]));
+        let (link, source) = ask(&mut net, client, asked());
+        let source = source.expect("a source");
+        assert_eq!(source.durable, TerminusDurability::UnsettledState);
+        assert_eq!(source.expiry_policy, TerminusExpiryPolicy::Never);
+        assert_eq!((names(&source), &source.distribution_mode), (vec!["topic"], &Some(Symbol::from("copy"))));
+        net.leave(client, link);
+        publish(&mut net, publisher, "news");
+        let (link, _) = ask(&mut net, client, asked());
+        assert_eq!(received(&mut net, client, link), 1);
+        publish(&mut net, publisher, "news");
+        net.cut(client);
+        publish(&mut net, publisher, "news");
+        let other = client_of(&mut net, consumer, "other");
+        let (link, _) = ask(&mut net, other, asked());
+        assert_eq!(received(&mut net, other, link), 0, "another container has another one of that name");
+        let client = client_of(&mut net, consumer, "me");
+        let (link, _) = ask(&mut net, client, asked());
+        assert_eq!(received(&mut net, client, link), 2);
+        net.detach(client, link);
+        publish(&mut net, publisher, "news");
+        let (link, _) = ask(&mut net, client, asked());
+        assert_eq!(received(&mut net, client, link), 0, "it was closed");
+    }
+}
+
+#[test]
+fn one_that_is_in_use_is_refused_and_the_link_before_goes_on() {
+    for (shards, _, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let first = client_of(&mut net, consumer, "me");
+        let second = client_of(&mut net, 0, "me");
+        let asked = || durable(subscriber("sub", "news", &[]));
+        let (link, _) = ask(&mut net, first, asked());
+        assert_eq!(refused(&mut net, second, asked()).as_str(), condition::RESOURCE_LOCKED.as_str());
+        publish(&mut net, second, "news");
+        assert_eq!(received(&mut net, first, link), 1);
+    }
+}
+
+#[test]
+fn shared_ones_are_known_by_what_stands_before_the_bar() {
+    for durability in [true, false] {
+        for (shards, producer, consumer) in LAYOUTS {
+            let mut net = with_topics(shards);
+            let publisher = pinned(&mut net, producer);
+            let (one, other) = (client_of(&mut net, consumer, "a"), client_of(&mut net, producer, "b"));
+            let asked = |link: &str, capabilities: &[&str]| {
+                let attach = subscriber(link, "news", capabilities);
+                if durability { durable(attach) } else { attach }
+            };
+            let global = ["topic", "shared", "global"];
+            let (first, source) = ask(&mut net, one, asked("sub|global", &global));
+            assert_eq!(names(&source.expect("a source")), global);
+            let (second, _) = ask(&mut net, other, asked("sub|global2", &global));
+            let (own, source) = ask(&mut net, one, asked("sub|2", &["shared"]));
+            assert_eq!(names(&source.expect("a source")), ["topic", "shared"]);
+            net.grant(one, first, 1);
+            net.grant(other, second, 1);
+            for _ in 0..2 {
+                publish(&mut net, publisher, "news");
+            }
+            assert_eq!((net.messages(one).len(), net.messages(other).len()), (1, 1), "one each");
+            assert_eq!(received(&mut net, one, own), 2, "the container's own has its own");
+        }
+    }
+}
+
+#[test]
+fn a_subscription_is_ended_by_its_name() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let publisher = pinned(&mut net, producer);
+        let client = client_of(&mut net, consumer, "me");
+        assert_eq!(refused(&mut net, client, by_name("sub")).as_str(), condition::NOT_FOUND.as_str());
+        for (link, capabilities) in [("sub", &[][..]), ("sub|global", &["shared", "global"])] {
+            let asked = || selecting(durable(subscriber(link, "news", capabilities)), "a = 1 OR TRUE");
+            let (attached, before) = ask(&mut net, client, asked());
+            let another = client_of(&mut net, producer, "me");
+            assert_eq!(refused(&mut net, another, by_name(link)).as_str(), condition::RESOURCE_LOCKED.as_str());
+            net.leave(client, attached);
+            publish(&mut net, publisher, "news");
+            let (attached, source) = ask(&mut net, client, by_name(link));
+            let (source, before) = (source.expect("a source"), before.expect("a source"));
+            assert_eq!((&source.address, &source.filter), (&before.address, &before.filter));
+            assert_eq!((source.durable, names(&source)), (before.durable, names(&before)));
+            net.detach(client, attached);
+            assert_eq!(refused(&mut net, client, by_name(link)).as_str(), condition::NOT_FOUND.as_str());
+            let (attached, _) = ask(&mut net, client, asked());
+            assert_eq!(received(&mut net, client, attached), 0);
+            net.detach(client, attached);
+        }
+    }
+}
+
+#[test]
+fn another_topic_or_selector_under_the_same_name_makes_it_anew() {
+    let mut net = with_topics(1);
+    let client = client_of(&mut net, 0, "me");
+    for attach in [
+        durable(subscriber("sub", "news", &[])),
+        durable(subscriber("sub", "else", &[])),
+        selecting(durable(subscriber("sub", "else", &[])), "TRUE"),
+    ] {
+        let (link, _) = ask(&mut net, client, attach.clone());
+        assert_eq!(received(&mut net, client, link), 0);
+        net.leave(client, link);
+        publish(&mut net, client, "news");
+        publish(&mut net, client, "else");
+        let (link, _) = ask(&mut net, client, attach);
+        assert_eq!(received(&mut net, client, link), 1);
+        net.leave(client, link);
+        publish(&mut net, client, "news");
+        publish(&mut net, client, "else");
+    }
+}
+
+#[test]
+fn wildcards_reach_names_below_a_topic_and_a_selector_takes_some() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_topics(shards);
+        let publisher = pinned(&mut net, producer);
+        let client = client_of(&mut net, consumer, "me");
+        let wanted = [("news/#", 4), ("news/+", 2), ("news", 1), ("+/a/b", 1), ("news/a/b", 1), ("#", 5)];
+        let links = wanted.map(|(name, count)| (ask(&mut net, client, subscriber(name, name, &[])).0, count));
+        for to in ["news", "news/a", "news/b", "news/a/b", "else"] {
+            publish(&mut net, publisher, to);
+        }
+        for (link, count) in links {
+            assert_eq!(received(&mut net, client, link), count, "{link:?}");
+        }
+    }
+}
+
+#[test]
+fn a_durable_subscription_is_of_one_topic_and_messages_of_topics_are_not_numbered() {
+    let mut net = with_topics(1);
+    let client = client_of(&mut net, 0, "me");
+    let several = durable(subscriber("sub", "#", &[]));
+    assert_eq!(refused(&mut net, client, several).as_str(), condition::NOT_IMPLEMENTED.as_str());
+    let mut attach = blank(Role::Sender, "p".to_owned());
+    attach.target = Some(Box::new(enmasse_amqp::types::Target::node(Some("news".to_owned()))));
+    attach.properties = vec![(Symbol::from("enmasse:producer"), Value::String("p".to_owned()))];
+    net.clients[client].heard.clear();
+    net.attach(client, attach);
+    let error = net.detached(client).expect("a detach");
+    assert_eq!(error.condition.as_str(), condition::NOT_IMPLEMENTED.as_str());
+}
