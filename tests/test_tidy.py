@@ -13,7 +13,7 @@ FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 CODE_SUFFIXES = {".py", ".pyi", ".rs", ".js", ".java", ".go", ".sh"}
 LOCK_FILES = {"Cargo.lock", "requirements.lock", "package-lock.json", "go.sum"}
-PURE_CRATES = ("amqp", "journal", "router", "sim")
+PURE_CRATES = ("amqp", "columns", "journal", "router", "sim")
 SAYS_NOTHING = re.compile(r"^(utils?|helpers?|common|misc|manager2|(new|old|tmp|scratch)(_.*)?)$")
 
 

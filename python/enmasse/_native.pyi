@@ -7,7 +7,17 @@ into Python, and every call that may wait releases the GIL.
 from collections.abc import Callable
 from typing import Any, final
 
-__all__ = ["Client", "NativeError", "Node", "bench", "decode_message", "encode_message"]
+__all__ = [
+    "Client",
+    "NativeError",
+    "Node",
+    "Rows",
+    "Stream",
+    "bench",
+    "declare_columns",
+    "decode_message",
+    "encode_message",
+]
 
 class NativeError(Exception):
     """An answer other than the one asked for.
@@ -208,6 +218,88 @@ class Client:
 
     def close(self) -> None:
         """End the connection: `closed`."""
+
+@final
+class Stream:
+    """One connection that reads a stream into record batches; no object for a message is made.
+
+    Calls wait for the server and let other threads run; no two may run at a time.
+    """
+
+    def __new__(cls, options_json: str) -> Stream:
+        """Connect to the first of the servers that answers.
+
+        `options_json`: `urls` (servers in the order in which to try them), `client` (as of
+        `Client`, without `url`), `address`, `space` (null, or what the column `space` is to hold),
+        `selector` (null), `silenceMs` (how long the server may say nothing).
+
+        Raises NativeError: Invalid for options or files that cannot be used; what the last server
+        said otherwise.
+        """
+
+    def state(self) -> str:
+        """Return `{"uid": "..", "partitions": [{"partition": 0, "first": 0, "next": 7}]}`.
+
+        Messages `first` to `next` (exclusive) are kept. `uid` is null where the server does not
+        say; the partition is then looked at. Ends what is being read. Raises NativeError: Invalid
+        if the address is no stream, or what the server says.
+        """
+
+    def offset_at(self, partition: int, time_ms: int) -> int | None:
+        """Return the first offset from a time on (milliseconds since 1970), if there is one.
+
+        Servers that keep messages in blocks may answer with one somewhat before it. Raises as
+        `state`.
+        """
+
+    def begin(self, range_json: str, columns_json: str) -> None:
+        """Begin to read `{"partition": 0, "from": 0, "to": 7, "uid": null, "tolerant": false}`.
+
+        `uid`, if given, is what the stream has to have; `tolerant`: messages that are no longer
+        kept are counted instead of being an error. `columns_json` is as of `declare_columns`.
+        Raises as `state`, and Conflict if the stream is another one or messages are missing.
+        """
+
+    def next_batch(self) -> Rows | None:
+        """Return the next rows of the range, None after the last.
+
+        About 32,768 rows or 16 MiB of messages; those of one message are never parted. Raises as
+        `begin`.
+        """
+
+    def missing(self) -> int:
+        """Return how many messages of the range at hand were no longer kept so far."""
+
+    def marked(self) -> int:
+        """Return how many messages of the range at hand could not be decoded so far."""
+
+@final
+class Rows:
+    """A record batch, for `pyarrow.record_batch` and whoever else knows the Arrow C interface."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last message in it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages, as they were received."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the capsules of schema and array."""
+
+def declare_columns(columns_json: str) -> str:
+    """Check a declaration of columns and return it in SQL, with every name and type.
+
+    `columns_json`, every member optional: `columns` (names with types as in SQL, null: the whole
+    envelope), `decode` (`json`, `senml-json`, `cbor`, `senml-cbor`, `csv` or `auto`), `timeUnit`
+    (`s`, `ms`, `us` or `ns`), `csvHeader` (false), `csvDelimiter`.
+
+    Raises NativeError: Invalid names what is wrong and the mend.
+    """
 
 def encode_message(sections: tuple[Any, ...]) -> bytes:
     """Encode a message from its sections.

@@ -189,6 +189,49 @@ class Client:
         self._client.close()
 
 
+class Stream:
+    """One connection that reads a stream. See `_native.pyi`; calls wait for the server."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Connect; the options are those of `_native.pyi`."""
+        with translated():
+            self._stream = _native.Stream(json.dumps(dict(options)))
+
+    def state(self) -> dict[str, Any]:
+        """Return uid and partitions: what the stream has now."""
+        with translated():
+            return _object(self._stream.state())
+
+    def offset_at(self, partition: int, time_ms: int) -> int | None:
+        """Return the first offset from a time on, if there is one."""
+        with translated():
+            return self._stream.offset_at(partition, time_ms)
+
+    def begin(self, wanted: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
+        """Begin to read a range of one partition into columns."""
+        with translated():
+            self._stream.begin(json.dumps(dict(wanted)), json.dumps(dict(columns)))
+
+    def next_batch(self) -> "_native.Rows | None":
+        """Return the next rows, None after the last."""
+        with translated():
+            return self._stream.next_batch()
+
+    def missing(self) -> int:
+        """Return how many messages of the range were no longer kept so far."""
+        return self._stream.missing()
+
+    def marked(self) -> int:
+        """Return how many messages of the range could not be decoded so far."""
+        return self._stream.marked()
+
+
+def declare_columns(columns: Mapping[str, Any]) -> str:
+    """Check a declaration of columns and return it in SQL; raises Invalid."""
+    with translated():
+        return _native.declare_columns(json.dumps(dict(columns)))
+
+
 def encode_message(message: Message) -> bytes:
     """Encode a message; raises Invalid for a value that no type of AMQP fits."""
     body: tuple[str, Any] | None

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use crate::errors::{client_error, invalid};
 
 /// What `Client` is made from.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Options {
+pub(crate) struct Options {
     url: Option<String>,
     fd: Option<RawFd>,
     ca: Option<PathBuf>,
@@ -38,7 +38,7 @@ fn default_idle_timeout() -> Option<u64> {
 }
 
 impl Options {
-    fn client_options(self, url: &str) -> PyResult<ClientOptions> {
+    pub(crate) fn client_options(self, url: &str) -> PyResult<ClientOptions> {
         let url = Url::parse(url).map_err(|error| client_error(&error))?;
         let mut options = ClientOptions::new(url);
         options.tls = TlsOptions { ca: self.ca, certificate: self.certificate, key: self.key, insecure: self.insecure };
@@ -74,6 +74,7 @@ impl Link {
             browse: link.browse,
             capabilities: link.capabilities,
             selector: link.selector,
+            stream: None,
             max_message_size: link.max_message_size,
         })
     }
@@ -167,7 +168,7 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
 fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
     match event {
         Event::Opened => ("opened",).into_pyobject(py),
-        Event::Attached { link, address } => ("attached", link, address).into_pyobject(py),
+        Event::Attached { link, address, .. } => ("attached", link, address).into_pyobject(py),
         Event::Refused { link, reason } => {
             let (condition, description) = split(reason);
             ("refused", link, condition, description).into_pyobject(py)

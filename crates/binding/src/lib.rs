@@ -2,13 +2,14 @@
 //!
 //! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait lets other Python
 //! threads run. `errors` is the one table of error translation, `node` the data plane, `client` a connection to any
-//! server, `message` the codec of whole messages, `load` the load tool.
+//! server, `stream` a stream as record batches, `message` the codec of whole messages, `load` the load tool.
 
 mod client;
 mod errors;
 mod load;
 mod message;
 mod node;
+mod stream;
 mod value;
 
 use pyo3::prelude::*;
@@ -19,6 +20,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<errors::NativeError>())?;
     module.add_class::<node::Node>()?;
     module.add_class::<client::Client>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<stream::Rows>()?;
+    module.add_function(wrap_pyfunction!(stream::declare_columns, module)?)?;
     module.add_function(wrap_pyfunction!(message::encode_message, module)?)?;
     module.add_function(wrap_pyfunction!(message::decode_message, module)?)?;
     module.add_function(wrap_pyfunction!(load::bench, module)?)?;

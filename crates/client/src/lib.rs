@@ -5,12 +5,17 @@ mod error;
 pub mod load;
 mod login;
 mod poller;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod transport;
 pub mod url;
 mod wire;
 
-pub use client::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
+pub use client::{
+    Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset,
+    StreamState,
+};
 pub use error::{Error, ErrorKind};
+pub use stream::{Range, Stream, StreamOptions};
 pub use transport::TlsOptions;

@@ -83,6 +83,15 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
+    /// Steps over one element and gives its encoding, for `decode_value`.
+    /// # Errors
+    /// [`Broken`]: there is none, or it is malformed.
+    #[inline]
+    pub fn encoded(&mut self) -> Result<&'a [u8], Broken> {
+        self.count()?;
+        Ok(self.rest.skip()?)
+    }
+
     /// Reads a string or symbol as bytes, which are not checked to be text: enough to compare a key.
     ///
     /// # Errors
@@ -112,7 +121,7 @@ impl<'a> Elements<'a> {
     #[inline]
     pub fn scalar(&mut self) -> Result<Scalar<'a>, Broken> {
         self.count()?;
-        Ok(scalar(&mut self.rest)?)
+        Ok(read(&mut self.rest)?)
     }
 
     #[inline]
@@ -122,8 +131,16 @@ impl<'a> Elements<'a> {
     }
 }
 
+/// Reads the value that `encoded` begins with.
+/// # Errors
+/// [`Broken`]: it ends beyond the bytes, or is malformed.
 #[inline]
-fn scalar<'a>(reader: &mut Reader<'a>) -> Result<Scalar<'a>, Fault> {
+pub fn scalar(encoded: &[u8]) -> Result<Scalar<'_>, Broken> {
+    Ok(read(&mut Reader::new(encoded))?)
+}
+
+#[inline]
+fn read<'a>(reader: &mut Reader<'a>) -> Result<Scalar<'a>, Fault> {
     let whole = *reader;
     Ok(match reader.byte()? {
         code::NULL => Scalar::Null,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::descriptor;
-pub use super::elements::{Elements, Scalar};
+pub use super::elements::{Elements, Scalar, scalar};
 use super::error::Fault;
 use super::reader::Reader;
 

@@ -10,7 +10,7 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Role, Symbol, Target, condition};
 
 use super::Setup;
-use super::event::{Event, Handle, LinkOptions, Outcome, Reason};
+use super::event::{Event, Handle, LinkOptions, Outcome, Reason, StreamState};
 use super::links::{Links, Receiver, Sender, Way, attach};
 use super::mailbox::{Command, Mailbox};
 use super::reactor::Waker;
@@ -352,7 +352,13 @@ impl Driver {
         };
         link.attached = address.is_some();
         if let Some(address) = address {
-            self.mailbox.tell(Event::Attached { link: handle, address });
+            let filters = match (&link.way, answer.source.as_deref()) {
+                (Way::Receives(_), Some(source)) => {
+                    source.filter.iter().map(|(name, _)| name.as_str().to_owned()).collect()
+                }
+                _ => Vec::new(),
+            };
+            self.mailbox.tell(Event::Attached { link: handle, address, filters, stream: StreamState::of(answer) });
         }
     }
 

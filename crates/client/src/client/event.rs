@@ -1,6 +1,6 @@
 //! What a client tells its owner, and how the owner chooses links.
 
-use enmasse_amqp::types::{Error as AmqpError, Fields, Modified, Outcome as AmqpOutcome, Symbol};
+use enmasse_amqp::types::{Attach, Error as AmqpError, Fields, Modified, Outcome as AmqpOutcome, Symbol, Value};
 
 /// A link of one client, as its owner names it. Never used twice.
 pub type Handle = u32;
@@ -83,6 +83,10 @@ pub enum Event {
         link: Handle,
         /// its address: of a dynamic node the one that was made
         address: Option<String>,
+        /// a receiver's filters that the server applies
+        filters: Vec<String>,
+        /// of a receiver from a stream that says so
+        stream: Option<StreamState>,
     },
     /// the server did not want a link
     Refused {
@@ -152,6 +156,97 @@ pub struct LinkOptions {
     pub capabilities: Vec<String>,
     /// receiver: an `apache.org:selector-filter:string`
     pub selector: Option<String>,
+    /// receiver: what of a stream is read
+    pub stream: Option<StreamFilter>,
     /// receiver: bytes of the largest message taken; `None`: 64 MiB
     pub max_message_size: Option<u64>,
+}
+
+/// Where a reader of a stream begins (`rabbitmq:stream-offset-spec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamOffset {
+    /// at the first message that is kept
+    First,
+    /// at the last message
+    Last,
+    /// at the message that comes next
+    Next,
+    /// at an offset
+    Offset(u64),
+    /// at the first message from this time on, milliseconds since 1970; servers may begin somewhat before it
+    Time(i64),
+}
+
+/// What of a stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamFilter {
+    /// where to begin
+    pub offset: StreamOffset,
+    /// one partition only (`enmasse:stream-partition`)
+    pub partition: Option<u32>,
+}
+
+/// One partition of a stream: messages `first..next` are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionState {
+    /// its number
+    pub partition: u32,
+    /// offset of the first message
+    pub first: u64,
+    /// offset that the next message will have
+    pub next: u64,
+}
+
+/// What a stream has (the link property `enmasse:stream`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// of the address: one that was deleted and made again has another; `None`: the server does not say
+    pub uid: Option<String>,
+    /// in the order of their numbers
+    pub partitions: Vec<PartitionState>,
+}
+
+impl StreamState {
+    /// What the server's attach says, if it is a stream that says so.
+    pub(super) fn of(attach: &Attach) -> Option<Self> {
+        let (_, Value::Map(entries)) = attach.properties.iter().find(|(name, _)| name.as_str() == "enmasse:stream")?
+        else {
+            return None;
+        };
+        let uid = match member(entries, "uid")? {
+            Value::String(uid) => Some(uid.clone()),
+            _ => None,
+        };
+        let (Value::List(items) | Value::Array(items)) = member(entries, "partitions")? else { return None };
+        let partition = |item: &Value| {
+            let Value::Map(entries) = item else { return None };
+            let number = |name| member(entries, name).and_then(unsigned);
+            Some(PartitionState {
+                partition: u32::try_from(number("partition")?).ok()?,
+                first: number("first")?,
+                next: number("next")?,
+            })
+        };
+        let mut partitions = items.iter().map(partition).collect::<Option<Vec<_>>>()?;
+        partitions.sort_unstable_by_key(|partition| partition.partition);
+        Some(Self { uid, partitions })
+    }
+}
+
+fn member<'a>(entries: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
+    let is_name = |key: &Value| match key {
+        Value::String(key) => key == name,
+        Value::Symbol(key) => key.as_str() == name,
+        _ => false,
+    };
+    entries.iter().find(|(key, _)| is_name(key)).map(|(_, value)| value)
+}
+
+fn unsigned(value: &Value) -> Option<u64> {
+    match *value {
+        Value::Uint(number) => Some(number.into()),
+        Value::Ulong(number) => Some(number),
+        Value::Long(number) => number.try_into().ok(),
+        _ => None,
+    }
 }

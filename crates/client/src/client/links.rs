@@ -5,13 +5,15 @@ use std::collections::{HashMap, VecDeque};
 use enmasse_amqp::connection::{Connection, Incoming, LinkId, Outgoing, SendError};
 use enmasse_amqp::types::{Attach, Fields, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Value};
 
-use super::event::{Event, Handle, LinkOptions, Outcome};
+use super::event::{Event, Handle, LinkOptions, Outcome, StreamFilter, StreamOffset};
 use super::mailbox::Mailbox;
 
 /// Bytes of the largest message a receiver takes, if its options say nothing.
 const MESSAGE_SIZE_MAX: u64 = 64 << 20;
 /// Descriptor of the selector filter.
-const SELECTOR: (&str, u64) = ("apache.org:selector-filter:string", 0x0000_468c_0000_0004);
+const SELECTOR: (&str, u64) = (SELECTOR_FILTER, 0x0000_468c_0000_0004);
+/// Name of the selector filter.
+pub(crate) const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
 
 /// A sending link.
 #[derive(Default)]
@@ -235,6 +237,7 @@ pub(super) fn attach(name: String, role: Role, address: Option<String>, options:
         source.capabilities = capabilities;
         source.distribution_mode = options.browse.then(|| Symbol::constant("copy"));
         source.filter = options.selector.iter().map(|text| selector(text)).collect();
+        source.filter.extend(options.stream.iter().flat_map(stream));
     }
     Attach {
         name,
@@ -257,6 +260,22 @@ pub(super) fn attach(name: String, role: Role, address: Option<String>, options:
 fn selector(text: &str) -> (Symbol, Value) {
     let value = Value::Described(Box::new((Value::Ulong(SELECTOR.1), Value::String(text.to_owned()))));
     (Symbol::constant(SELECTOR.0), value)
+}
+
+/// Filters of a reader of a stream, each described by its name.
+fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<> {
+    let offset = match filter.offset {
+        StreamOffset::First => Value::String("first".to_owned()),
+        StreamOffset::Last => Value::String("last".to_owned()),
+        StreamOffset::Next => Value::String("next".to_owned()),
+        StreamOffset::Offset(offset) => Value::Ulong(offset),
+        StreamOffset::Time(millis) => Value::Timestamp(millis),
+    };
+    let partition = filter.partition.map(|partition| ("enmasse:stream-partition", Value::Uint(partition)));
+    [("rabbitmq:stream-offset-spec", offset)].into_iter().chain(partition).map(|(name, value)| {
+        let name = Symbol::constant(name);
+        (name.clone(), Value::Described(Box::new((Value::Symbol(name), value))))
+    })
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use enmasse_amqp::connection::Config;
 
-pub use event::{Event, Handle, LinkOptions, Outcome, Reason};
+pub use event::{Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset, StreamState};
+pub(crate) use links::SELECTOR_FILTER;
 
 use crate::error::Error;
 use crate::login::Credentials;

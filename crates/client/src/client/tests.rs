@@ -69,13 +69,13 @@ impl Peer {
 
     fn sender(&self, address: &str) -> Handle {
         let link = self.client.attach_sender(Some(address.to_owned()), LinkOptions::default()).unwrap();
-        assert_eq!(self.next(), Event::Attached { link, address: Some(address.to_owned()) });
+        assert_eq!(self.next(), attached(link, Some(address)));
         link
     }
 
     fn receiver(&self, address: &str, credit: u32) -> Handle {
         let link = self.client.attach_receiver(Some(address.to_owned()), LinkOptions::default()).unwrap();
-        assert_eq!(self.next(), Event::Attached { link, address: Some(address.to_owned()) });
+        assert_eq!(self.next(), attached(link, Some(address)));
         self.client.credit(link, credit);
         link
     }
@@ -119,6 +119,10 @@ impl Peer {
             }
         }
     }
+}
+
+fn attached(link: Handle, address: Option<&str>) -> Event {
+    Event::Attached { link, address: address.map(str::to_owned), filters: Vec::new(), stream: None }
 }
 
 fn message(text: &str) -> Vec<u8> {
@@ -243,7 +247,7 @@ fn a_reply_finds_its_way_to_a_dynamic_address() {
     let url = server.listen("amqp");
     let (requester, responder) = (Peer::at(&url), Peer::at(&url));
     let replies = requester.client.attach_receiver(None, LinkOptions::default()).unwrap();
-    let Event::Attached { link, address: Some(reply_to) } = requester.next() else { panic!("no address") };
+    let Event::Attached { link, address: Some(reply_to), .. } = requester.next() else { panic!("no address") };
     assert_eq!(link, replies);
     requester.client.credit(replies, 1);
     let back = responder.sender(&reply_to);
@@ -260,7 +264,7 @@ fn the_anonymous_terminus_goes_by_each_messages_to() {
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 5);
     let link = peer.client.attach_sender(None, LinkOptions::default()).unwrap();
-    assert_eq!(peer.next(), Event::Attached { link, address: None });
+    assert_eq!(peer.next(), attached(link, None));
     peer.wait_credit(link);
     // properties with `to`, then the body
     let to = |name: &str| {

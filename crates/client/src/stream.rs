@@ -1,0 +1,427 @@
+//! Reads ranges of a stream's offsets, waiting for the server: for threads that have nothing else to do.
+//!
+//! A range ends where its end says and gives the same messages each time. What the server no longer keeps of it is an
+//! error, or is counted, never passed over in silence.
+
+use std::time::{Duration, Instant};
+
+use enmasse_amqp::codec::scan::{Elements, Scalar, head};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::client::{
+    Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, Reason, SELECTOR_FILTER, StreamFilter,
+    StreamOffset, StreamState,
+};
+use crate::error::{Error, ErrorKind};
+
+/// Messages that the server may send ahead.
+const AHEAD_MAX: u32 = 8192;
+/// Messages that it may send before anything is known of their size.
+const AHEAD_FIRST: u32 = 256;
+/// Bytes that are to wait here at most, by the size of the messages so far.
+const AHEAD_SIZE: u64 = 16 << 20;
+/// Events taken at once.
+const EVENTS: usize = 1024;
+
+/// Which stream, and how it is read.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// the servers to try, in this order
+    pub servers: Vec<ClientOptions>,
+    /// the stream
+    pub address: String,
+    /// only messages that it selects
+    pub selector: Option<String>,
+    /// how long the server may stay silent
+    pub silence: Duration,
+}
+
+/// What to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// the partition; of a server that does not know partitions it is 0
+    pub partition: u32,
+    /// offset of the first message
+    pub from: u64,
+    /// offset after the last
+    pub to: u64,
+    /// the stream has to have it, where the server says one
+    pub uid: Option<String>,
+    /// what the server no longer keeps of the range is counted instead of being an error
+    pub tolerant: bool,
+}
+
+/// A range that is being read.
+struct Reading {
+    range: Range,
+    link: Handle,
+    /// offset that comes next
+    next: u64,
+    /// messages that the server may still send
+    ahead: u32,
+    messages: u64,
+    size: u64,
+    /// how often in a row the server has said that it has no more
+    dry: u32,
+}
+
+/// One connection that reads one stream, a range after the other.
+pub struct Stream {
+    client: Client,
+    options: StreamOptions,
+    reading: Option<Reading>,
+    missing: u64,
+}
+
+impl Stream {
+    /// Connects to the first server that answers.
+    ///
+    /// # Errors
+    /// That of the last server that was tried; `Invalid` if none is named.
+    pub fn connect(options: StreamOptions) -> Result<Self, Error> {
+        let mut last = Error::invalid("servers: none is named");
+        for server in &options.servers {
+            match open(server) {
+                Ok(client) => return Ok(Self { client, options, reading: None, missing: 0 }),
+                // who is refused by one server is not let in by the next
+                Err(error) if error.kind == ErrorKind::Denied => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// What the stream has now. Of a server that does not say, one partition is looked at.
+    ///
+    /// # Errors
+    /// What the server says, or `Unavailable` if it says nothing; `Invalid` if the address is no stream.
+    pub fn state(&mut self) -> Result<StreamState, Error> {
+        self.end();
+        let (link, state) = self.attach(StreamOffset::Next, None)?;
+        self.client.detach(link);
+        if let Some(state) = state {
+            return Ok(state);
+        }
+        let first = self.offset_of(StreamOffset::First, None, false)?;
+        let last = if first.is_some() { self.offset_of(StreamOffset::Last, None, true)? } else { None };
+        let (first, next) = (first.unwrap_or(0), last.map_or(first.unwrap_or(0), |last| last + 1));
+        Ok(StreamState { uid: None, partitions: vec![PartitionState { partition: 0, first, next }] })
+    }
+
+    /// The offset of the first message of a partition from a time on (milliseconds since 1970); `None`: there is none yet.
+    ///
+    /// # Errors
+    /// As `state`.
+    pub fn offset_at(&mut self, partition: u32, time_ms: i64) -> Result<Option<u64>, Error> {
+        self.end();
+        self.offset_of(StreamOffset::Time(time_ms), Some(partition), false)
+    }
+
+    /// Begins to read a range.
+    ///
+    /// # Errors
+    /// What the server says; `Conflict` if the stream is another than the range's, or has lost the beginning of it.
+    pub fn begin(&mut self, range: Range) -> Result<(), Error> {
+        self.end();
+        self.missing = 0;
+        let attached = match self.attach(StreamOffset::Offset(range.from), Some(range.partition)) {
+            // its beginning is gone: what is left of it begins with the first message
+            Err(error) if range.tolerant && error.kind == ErrorKind::Conflict => {
+                self.attach(StreamOffset::First, Some(range.partition))
+            }
+            attached => attached,
+        };
+        let (link, state) = attached?;
+        let mut reading = Reading { next: range.from, range, link, ahead: 0, messages: 0, size: 0, dry: 0 };
+        match state.map_or(Ok(0), |state| reading.compare(&state, &self.options.address)) {
+            Ok(missing) => self.missing = missing,
+            Err(error) => {
+                self.client.detach(link);
+                return Err(error);
+            }
+        }
+        self.reading = Some(reading);
+        self.top_up();
+        Ok(())
+    }
+
+    /// Offsets of the range at hand, or of the last one, whose messages the server no longer had.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Waits for messages of the range, and hands them to `take` with their offsets. Returns whether more may follow.
+    ///
+    /// # Errors
+    /// As `state`; `Conflict` where messages are missing, if the range does not tolerate that.
+    pub fn receive(&mut self, take: &mut dyn FnMut(u64, &[u8])) -> Result<bool, Error> {
+        if self.is_done() {
+            return Ok(false);
+        }
+        let mut accepted = None;
+        for event in self.wait()? {
+            let Some(reading) = &mut self.reading else { break };
+            match event {
+                Event::Message { link, delivery, settled, payload } if link == reading.link => {
+                    if !settled {
+                        accepted = Some((accepted.map_or(delivery, |(first, _)| first), delivery));
+                    }
+                    let offset = offset(&payload).ok_or_else(|| no_stream(&self.options.address))?;
+                    reading.ahead = reading.ahead.saturating_sub(1);
+                    reading.messages += 1;
+                    reading.size += payload.len() as u64;
+                    self.missing += reading.step(offset, self.options.selector.is_some())?;
+                    if (reading.range.from..reading.range.to).contains(&offset) {
+                        take(offset, &payload);
+                    }
+                }
+                Event::Drained { link } if link == reading.link && self.options.selector.is_some() => reading.run_dry(),
+                event => self.check(&event)?,
+            }
+        }
+        if let (Some((first, last)), Some(reading)) = (accepted, &self.reading) {
+            self.client.settle(reading.link, first, last, Outcome::Accepted);
+        }
+        if self.is_done() {
+            self.end();
+            return Ok(false);
+        }
+        self.top_up();
+        Ok(true)
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.reading.as_ref().is_none_or(|reading| reading.next >= reading.range.to)
+    }
+
+    /// Ends what is being read. Events of its link that are still to come find nobody.
+    fn end(&mut self) {
+        if let Some(reading) = self.reading.take() {
+            self.client.detach(reading.link);
+        }
+    }
+
+    /// Lets more messages come once half of those that may be ahead are here.
+    fn top_up(&mut self) {
+        let selects = self.options.selector.is_some();
+        let Some(reading) = &mut self.reading else { return };
+        let size = reading.size.checked_div(reading.messages);
+        let window = size.map_or(AHEAD_FIRST, |size| (AHEAD_SIZE / size.max(1)).clamp(1, AHEAD_MAX.into()) as u32);
+        // without a selector the last of them is the last of the range
+        let left = if selects { u64::MAX } else { reading.range.to.saturating_sub(reading.next) };
+        let wanted = window.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let low = if selects { 0 } else { wanted / 2 };
+        if reading.ahead <= low && reading.ahead < wanted {
+            self.client.credit(reading.link, wanted - reading.ahead);
+            reading.ahead = wanted;
+            if selects {
+                // nothing but the server tells that what is left of the range is not selected
+                self.client.drain(reading.link);
+            }
+        }
+    }
+
+    /// The offset of the first message from `offset` on, or of the last of those that are there.
+    fn offset_of(&mut self, offset: StreamOffset, partition: Option<u32>, last: bool) -> Result<Option<u64>, Error> {
+        let selector = self.options.selector.take();
+        let attached = self.attach(offset, partition);
+        self.options.selector = selector;
+        let (link, _) = attached?;
+        let mut found = None;
+        let mut credit = 0;
+        let mut drained = false;
+        while !drained {
+            if credit == 0 {
+                credit = if last { AHEAD_FIRST } else { 1 };
+                self.client.credit(link, credit);
+                self.client.drain(link);
+            }
+            for event in self.wait()? {
+                match event {
+                    Event::Message { link: of, payload, delivery, settled } if of == link => {
+                        if !settled {
+                            self.client.settle(link, delivery, delivery, Outcome::Accepted);
+                        }
+                        found = Some(self::offset(&payload).ok_or_else(|| no_stream(&self.options.address))?);
+                        credit = credit.saturating_sub(1);
+                    }
+                    Event::Drained { link: of } if of == link => drained = true,
+                    event => self.check(&event)?,
+                }
+            }
+            drained |= !last && found.is_some();
+        }
+        self.client.detach(link);
+        Ok(found)
+    }
+
+    fn attach(&mut self, offset: StreamOffset, partition: Option<u32>) -> Result<(Handle, Option<StreamState>), Error> {
+        let options = LinkOptions {
+            selector: self.options.selector.clone(),
+            stream: Some(StreamFilter { offset, partition }),
+            ..LinkOptions::default()
+        };
+        let link = self.client.attach_receiver(Some(self.options.address.clone()), options)?;
+        loop {
+            for event in self.wait()? {
+                match event {
+                    Event::Attached { link: of, filters, stream, .. } if of == link => {
+                        let selects = filters.iter().any(|name| name == SELECTOR_FILTER);
+                        if self.options.selector.is_some() && !selects {
+                            self.client.detach(link);
+                            return Err(Error::invalid(
+                                "selector: the server does not apply it; filter what is read instead",
+                            ));
+                        }
+                        return Ok((link, stream));
+                    }
+                    Event::Refused { link: of, reason } if of == link => {
+                        return Err(said(&self.options.address, reason));
+                    }
+                    event => self.check(&event)?,
+                }
+            }
+        }
+    }
+
+    /// The next events, at least one.
+    fn wait(&self) -> Result<Vec<Event>, Error> {
+        wait(&self.client, self.options.silence)
+    }
+
+    /// An event that is about nothing that is waited for, unless it is the end.
+    fn check(&self, event: &Event) -> Result<(), Error> {
+        match event {
+            Event::Closed { reason } => Err(said("the connection", reason.clone())),
+            Event::Detached { link, reason: Some(reason) }
+                if self.reading.as_ref().is_some_and(|reading| reading.link == *link) =>
+            {
+                Err(said(&self.options.address, Some(reason.clone())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reading {
+    /// Goes on behind the message at `offset`. Returns how many before it are missing.
+    fn step(&mut self, offset: u64, selects: bool) -> Result<u64, Error> {
+        self.dry = 0;
+        if offset < self.next {
+            // servers that keep messages in blocks may begin before the offset
+            return Ok(0);
+        }
+        let before = std::mem::replace(&mut self.next, offset.saturating_add(1));
+        if selects || offset == before { Ok(0) } else { self.gap(before, offset.min(self.range.to)) }
+    }
+
+    /// The server has nothing more now: what is left of the range is not selected. What it said of earlier credit may
+    /// cross the credit that was granted after that, so it has to say so twice.
+    fn run_dry(&mut self) {
+        self.ahead = 0;
+        self.dry += 1;
+        if self.dry > 1 {
+            self.next = self.range.to;
+        }
+    }
+
+    /// Compares the range with what the stream has now. Returns how many messages of its beginning are missing.
+    fn compare(&mut self, state: &StreamState, address: &str) -> Result<u64, Error> {
+        let conflict = |message| Err(Error { kind: ErrorKind::Conflict, message });
+        if let (Some(wanted), Some(found)) = (&self.range.uid, &state.uid)
+            && wanted != found
+        {
+            return conflict(format!("{address}: the stream was made anew: its uid was {wanted} and is {found}"));
+        }
+        let number = self.range.partition;
+        let Some(part) = state.partitions.iter().find(|part| part.partition == number) else {
+            return conflict(format!("{address}: there is no partition {number}"));
+        };
+        if part.next < self.range.to {
+            let (next, to) = (part.next, self.range.to);
+            return conflict(format!(
+                "{address}: partition {number} ends before offset {next}, and is read up to {to}"
+            ));
+        }
+        let first = part.first.min(self.range.to);
+        if first <= self.next {
+            return Ok(0);
+        }
+        let before = std::mem::replace(&mut self.next, first);
+        self.gap(before, first)
+    }
+
+    fn gap(&self, from: u64, to: u64) -> Result<u64, Error> {
+        if self.range.tolerant {
+            return Ok(to - from);
+        }
+        let what = format!(
+            "partition {}: the messages from offset {from} to {} are no longer kept; failOnDataLoss=false reads on without them",
+            self.range.partition,
+            to - 1
+        );
+        Err(Error { kind: ErrorKind::Conflict, message: what })
+    }
+}
+
+fn open(server: &ClientOptions) -> Result<Client, Error> {
+    let client = Client::connect(server)?;
+    // the client gives up by itself within its own time
+    let patience = server.connect_time_out + Duration::from_secs(5);
+    for event in wait(&client, patience)? {
+        if let Event::Closed { reason } = event {
+            return Err(said(&server.url.server(), reason));
+        }
+    }
+    Ok(client)
+}
+
+fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Error> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let events = client.poll(EVENTS);
+        if !events.is_empty() {
+            return Ok(events);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let what = format!("the server said nothing for {} s", patience.as_secs());
+            return Err(Error::unavailable(what));
+        }
+        let time =
+            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::from_borrowed_fd(client.event_fd(), PollFlags::IN)], Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::io("poll", &error.into())),
+        }
+    }
+}
+
+fn said(what: &str, reason: Option<Reason>) -> Error {
+    let Some(Reason { condition, description }) = reason else {
+        return Error::unavailable(format!("{what}: closed by the server, which gave no reason"));
+    };
+    Error { kind: ErrorKind::of(&condition), message: format!("{what}: {condition}: {description}") }
+}
+
+fn no_stream(address: &str) -> Error {
+    Error::invalid(format!(
+        "{address} is no stream: its messages have no annotation x-stream-offset; name a stream address"
+    ))
+}
+
+/// The annotation `x-stream-offset` of an encoded message.
+fn offset(message: &[u8]) -> Option<u64> {
+    let mut entries = Elements::of_map(head(message).ok()?.message_annotations?).ok()?;
+    while entries.left() > 1 {
+        let is_offset = matches!(entries.clone().key(), Ok(b"x-stream-offset"));
+        entries.skip().ok()?;
+        match entries.scalar().ok()? {
+            Scalar::Unsigned(offset) if is_offset => return Some(offset),
+            Scalar::Signed(offset) if is_offset => return offset.try_into().ok(),
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,155 @@
+//! A batch that grows message by message.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+
+use crate::ROWS_SIZE_MAX;
+use crate::body::{self, Fields};
+use crate::column::Column;
+use crate::declare::{Declared, Source};
+use crate::envelope::{Part, Parts};
+
+/// Where messages come from, as far as they do not say so themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// the address space
+    pub space: Option<&'a str>,
+    /// the address that is read
+    pub address: &'a str,
+    /// for messages without the annotation `x-opt-partition`
+    pub partition: Option<u32>,
+}
+
+/// See the module.
+pub struct Batch {
+    declared: Arc<Declared>,
+    columns: Vec<Column>,
+    envelope: Vec<(usize, Part)>,
+    fields: Fields,
+    rows: usize,
+    marked: u64,
+}
+
+impl Batch {
+    /// An empty batch of what is declared.
+    #[must_use]
+    pub fn new(declared: Arc<Declared>) -> Self {
+        let mut envelope = Vec::new();
+        let mut fields = Fields::default();
+        for (at, item) in declared.items.iter().enumerate() {
+            match &item.from {
+                Source::Envelope(part) => envelope.push((at, *part)),
+                Source::Body(key) => fields.named.push((key.clone(), at)),
+                Source::Error => fields.error = Some(at),
+                Source::Index => fields.index = Some(at),
+            }
+        }
+        let columns = declared.items.iter().map(|item| Column::new(item.kind)).collect();
+        Self { declared, columns, envelope, fields, rows: 0, marked: 0 }
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes that the columns take, about.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.columns.iter().map(Column::size).sum()
+    }
+
+    /// Messages since the batch was made that gave no row but one with its reason.
+    #[must_use]
+    pub fn marked(&self) -> u64 {
+        self.marked
+    }
+
+    /// Appends the rows of one encoded message, one at least. The body stands in the first of them only.
+    pub fn push(&mut self, origin: &Origin<'_>, message: &[u8]) {
+        let parts = Parts::of(message);
+        for (at, part) in &self.envelope {
+            parts.put(*part, origin, &mut self.columns[*at]);
+        }
+        let count = self.decode(&parts);
+        if count > 1 {
+            self.repeat(count - 1);
+        }
+        self.rows += count;
+    }
+
+    fn decode(&mut self, parts: &Parts<'_>) -> usize {
+        let result = if self.declared.decode.is_some() {
+            body::decode(&self.declared, &self.fields, &mut self.columns, parts).and_then(|count| self.fits(count))
+        } else if parts.is_malformed() {
+            Err("the bytes are no AMQP message".to_owned())
+        } else {
+            self.unmarked();
+            return 1;
+        };
+        match result {
+            Ok(count) => count,
+            Err(reason) => {
+                self.mark(&reason);
+                1
+            }
+        }
+    }
+
+    /// Whether the envelope can be repeated for all rows of a message.
+    fn fits(&self, count: usize) -> Result<usize, String> {
+        let repeated = self.envelope.iter().filter(|(_, part)| *part != Part::Body);
+        let size: usize = repeated.map(|(at, _)| self.columns[*at].last_size()).sum();
+        if size.saturating_mul(count - 1) <= ROWS_SIZE_MAX {
+            return Ok(count);
+        }
+        Err(format!("its {count} rows with {size} bytes of envelope each take more than {} MiB", ROWS_SIZE_MAX >> 20))
+    }
+
+    fn repeat(&mut self, more: usize) {
+        for (at, part) in &self.envelope {
+            let column = &mut self.columns[*at];
+            if *part == Part::Body {
+                (0..more).for_each(|_| column.null());
+            } else {
+                column.repeat(more);
+            }
+        }
+    }
+
+    fn unmarked(&mut self) {
+        if let Some(error) = self.fields.error {
+            self.columns[error].null();
+        }
+        if let Some(index) = self.fields.index {
+            self.columns[index].integer_or_null(0);
+        }
+    }
+
+    /// One row with nothing but a reason.
+    fn mark(&mut self, reason: &str) {
+        self.marked += 1;
+        for at in self.fields.all() {
+            self.columns[at].truncate(self.rows);
+        }
+        for (_, at) in &self.fields.named {
+            self.columns[*at].null();
+        }
+        self.unmarked();
+        if let Some(error) = self.fields.error {
+            self.columns[error].truncate(self.rows);
+            self.columns[error].text(reason);
+        }
+    }
+
+    /// The rows so far; the batch is empty after that.
+    #[must_use]
+    pub fn finish(&mut self) -> RecordBatch {
+        let columns = self.columns.iter_mut().map(Column::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
+        RecordBatch::try_new_with_options(self.declared.schema(), columns, &options)
+            .expect("columns have the types of the schema and a value for each row")
+    }
+}

@@ -1,0 +1,358 @@
+//! The columns that every message has, whatever its body is.
+
+use enmasse_amqp::codec::decode_value;
+use enmasse_amqp::codec::scan::{Broken, Elements, Scalar, scalar, sections};
+
+use crate::batch::Origin;
+use crate::column::{Column, Type};
+use crate::text;
+
+/// A part of a message that is a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Space,
+    Address,
+    Partition,
+    Offset,
+    EnqueuedTime,
+    MessageId,
+    CorrelationId,
+    Subject,
+    To,
+    ReplyTo,
+    ContentType,
+    GroupId,
+    Durable,
+    Priority,
+    Ttl,
+    DeliveryCount,
+    ApplicationProperties,
+    Annotations,
+    Body,
+    BodyKind,
+}
+
+/// All of them with their names, in the order that a table has them.
+pub(crate) const ENVELOPE: [(&str, Part); 20] = [
+    ("space", Part::Space),
+    ("address", Part::Address),
+    ("partition", Part::Partition),
+    ("offset", Part::Offset),
+    ("enqueued_time", Part::EnqueuedTime),
+    ("message_id", Part::MessageId),
+    ("correlation_id", Part::CorrelationId),
+    ("subject", Part::Subject),
+    ("to", Part::To),
+    ("reply_to", Part::ReplyTo),
+    ("content_type", Part::ContentType),
+    ("group_id", Part::GroupId),
+    ("durable", Part::Durable),
+    ("priority", Part::Priority),
+    ("ttl", Part::Ttl),
+    ("delivery_count", Part::DeliveryCount),
+    ("application_properties", Part::ApplicationProperties),
+    ("annotations", Part::Annotations),
+    ("body", Part::Body),
+    ("body_kind", Part::BodyKind),
+];
+
+impl Part {
+    pub(crate) fn kind(self) -> Type {
+        match self {
+            Self::Partition | Self::Priority => Type::Int,
+            Self::Offset | Self::Ttl | Self::DeliveryCount => Type::Long,
+            Self::EnqueuedTime => Type::Timestamp,
+            Self::Durable => Type::Boolean,
+            Self::ApplicationProperties | Self::Annotations => Type::Map,
+            Self::Body => Type::Binary,
+            _ => Type::Text,
+        }
+    }
+}
+
+/// What a message has for a body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Body<'a> {
+    /// data sections, one or many
+    Data(&'a [u8], Vec<&'a [u8]>),
+    /// an amqp-value of type string
+    Text(&'a str),
+    /// an amqp-value of type binary
+    Binary(&'a [u8]),
+    /// an amqp-value of another type, encoded
+    Value(&'a [u8]),
+    /// the first amqp-sequence, encoded
+    Sequence(&'a [u8]),
+    #[default]
+    None,
+    /// the bytes are no message
+    Malformed(&'a [u8]),
+}
+
+impl Body<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Data(..) => "data",
+            Self::Text(_) => "string",
+            Self::Binary(_) => "binary",
+            Self::Value(_) => "value",
+            Self::Sequence(_) => "sequence",
+            Self::None => "none",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+}
+
+/// A message taken apart, in place.
+#[derive(Default)]
+pub(crate) struct Parts<'a> {
+    durable: bool,
+    priority: Option<u64>,
+    ttl: Option<u64>,
+    delivery_count: u64,
+    annotations: Option<&'a [u8]>,
+    application_properties: Option<&'a [u8]>,
+    message_id: Option<Scalar<'a>>,
+    to: Option<&'a str>,
+    subject: Option<&'a str>,
+    reply_to: Option<&'a str>,
+    correlation_id: Option<Scalar<'a>>,
+    pub(crate) content_type: Option<&'a str>,
+    creation_time_ms: Option<i64>,
+    group_id: Option<&'a str>,
+    offset: Option<u64>,
+    partition: Option<u64>,
+    enqueued_time_ms: Option<i64>,
+    pub(crate) body: Body<'a>,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(message: &'a [u8]) -> Self {
+        Self::read(message).unwrap_or_else(|_| Self { body: Body::Malformed(message), ..Self::default() })
+    }
+
+    fn read(message: &'a [u8]) -> Result<Self, Broken> {
+        let mut parts = Self::default();
+        for section in sections(message) {
+            let section = section?;
+            match section.code {
+                0x70 => parts.header(section.value)?,
+                0x72 => {
+                    parts.annotations = Some(section.value);
+                    parts.marks(section.value)?;
+                }
+                0x73 => parts.properties(section.value)?,
+                0x74 => {
+                    Elements::of_map(section.value)?;
+                    parts.application_properties = Some(section.value);
+                }
+                0x75 => parts.data(section.value)?,
+                0x76 if parts.body == Body::None => parts.body = Body::Sequence(section.value),
+                0x77 => parts.value(section.value)?,
+                _ => {}
+            }
+        }
+        Ok(parts)
+    }
+
+    fn header(&mut self, value: &[u8]) -> Result<(), Broken> {
+        let mut fields = Elements::of_list(value)?;
+        let mut next = || if fields.left() > 0 { fields.scalar() } else { Ok(Scalar::Null) };
+        self.durable = next()? == Scalar::Bool(true);
+        self.priority = unsigned(next()?);
+        self.ttl = unsigned(next()?);
+        next()?;
+        self.delivery_count = unsigned(next()?).unwrap_or(0);
+        Ok(())
+    }
+
+    /// What the server says of a message's place.
+    fn marks(&mut self, value: &[u8]) -> Result<(), Broken> {
+        let mut entries = Elements::of_map(value)?;
+        while entries.left() > 1 {
+            let known = entries.clone().key();
+            match known {
+                Ok(b"x-stream-offset") => {
+                    entries.skip()?;
+                    self.offset = unsigned(entries.scalar()?);
+                }
+                Ok(b"x-opt-partition") => {
+                    entries.skip()?;
+                    self.partition = unsigned(entries.scalar()?);
+                }
+                Ok(b"x-opt-enqueued-time") => {
+                    entries.skip()?;
+                    self.enqueued_time_ms = timestamp(entries.scalar()?);
+                }
+                _ => {
+                    entries.skip()?;
+                    entries.skip()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// 3.2.4, up to the last field that is a column.
+    fn properties(&mut self, value: &'a [u8]) -> Result<(), Broken> {
+        let mut fields = Elements::of_list(value)?;
+        let mut next = || if fields.left() > 0 { fields.scalar() } else { Ok(Scalar::Null) };
+        self.message_id = some(next()?);
+        next()?;
+        self.to = words(next()?);
+        self.subject = words(next()?);
+        self.reply_to = words(next()?);
+        self.correlation_id = some(next()?);
+        self.content_type = words(next()?);
+        next()?;
+        next()?;
+        self.creation_time_ms = timestamp(next()?);
+        self.group_id = words(next()?);
+        Ok(())
+    }
+
+    fn data(&mut self, value: &'a [u8]) -> Result<(), Broken> {
+        let Scalar::Binary(bytes) = scalar(value)? else { return Err(Broken::Malformed) };
+        match &mut self.body {
+            Body::Data(_, more) => more.push(bytes),
+            body => *body = Body::Data(bytes, Vec::new()),
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &'a [u8]) -> Result<(), Broken> {
+        self.body = match scalar(value)? {
+            Scalar::Text(text) => Body::Text(text),
+            Scalar::Binary(bytes) => Body::Binary(bytes),
+            _ => Body::Value(value),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn is_malformed(&self) -> bool {
+        matches!(self.body, Body::Malformed(_))
+    }
+
+    /// When the server took it, else when its sender made it: microseconds since 1970.
+    pub(crate) fn time(&self) -> Option<i64> {
+        self.enqueued_time_ms.or(self.creation_time_ms)?.checked_mul(1000)
+    }
+
+    /// Appends one part to its column.
+    pub(crate) fn put(&self, part: Part, origin: &Origin<'_>, column: &mut Column) {
+        match part {
+            Part::Space => put_text(column, origin.space),
+            Part::Address => put_text(column, Some(origin.address)),
+            Part::Partition => put_number(column, self.partition.or(origin.partition.map(u64::from))),
+            Part::Offset => put_number(column, self.offset),
+            Part::EnqueuedTime => match self.enqueued_time_ms.and_then(|millis| millis.checked_mul(1000)) {
+                Some(micros) => column.integer_or_null(micros),
+                None => column.null(),
+            },
+            Part::MessageId => put_scalar(column, self.message_id),
+            Part::CorrelationId => put_scalar(column, self.correlation_id),
+            Part::Subject => put_text(column, self.subject),
+            Part::To => put_text(column, self.to),
+            Part::ReplyTo => put_text(column, self.reply_to),
+            Part::ContentType => put_text(column, self.content_type),
+            Part::GroupId => put_text(column, self.group_id),
+            Part::Durable => column.boolean(self.durable),
+            Part::Priority => put_number(column, Some(self.priority.unwrap_or(4))),
+            Part::Ttl => put_number(column, self.ttl),
+            Part::DeliveryCount => put_number(column, Some(self.delivery_count)),
+            Part::ApplicationProperties => put_map(column, self.application_properties),
+            Part::Annotations => put_map(column, self.annotations),
+            Part::Body => self.put_body(column),
+            Part::BodyKind => column.text(self.body.name()),
+        }
+    }
+
+    fn put_body(&self, column: &mut Column) {
+        match &self.body {
+            Body::Data(bytes, more) => column.write(|out| {
+                out.extend_from_slice(bytes);
+                more.iter().for_each(|bytes| out.extend_from_slice(bytes));
+            }),
+            Body::Text(text) => column.text(text),
+            Body::Binary(bytes) | Body::Value(bytes) | Body::Sequence(bytes) | Body::Malformed(bytes) => {
+                column.bytes(bytes)
+            }
+            Body::None => column.null(),
+        }
+    }
+}
+
+fn some(value: Scalar<'_>) -> Option<Scalar<'_>> {
+    (value != Scalar::Null).then_some(value)
+}
+
+fn words(value: Scalar<'_>) -> Option<&str> {
+    match value {
+        Scalar::Text(text) | Scalar::Symbol(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn unsigned(value: Scalar<'_>) -> Option<u64> {
+    match value {
+        Scalar::Unsigned(number) => Some(number),
+        Scalar::Signed(number) => number.try_into().ok(),
+        _ => None,
+    }
+}
+
+fn timestamp(value: Scalar<'_>) -> Option<i64> {
+    match value {
+        Scalar::Timestamp(millis) | Scalar::Signed(millis) => Some(millis),
+        _ => None,
+    }
+}
+
+fn put_text(column: &mut Column, value: Option<&str>) {
+    match value {
+        Some(text) => column.text(text),
+        None => column.null(),
+    }
+}
+
+fn put_scalar(column: &mut Column, value: Option<Scalar<'_>>) {
+    match value {
+        Some(value) => column.write(|out| text::scalar(out, value)),
+        None => column.null(),
+    }
+}
+
+/// Numbers of the envelope are below 2^32, but for offsets, of which nobody has 2^63.
+fn put_number(column: &mut Column, value: Option<u64>) {
+    match value.and_then(|number| i64::try_from(number).ok()) {
+        Some(number) => column.integer_or_null(number),
+        None => column.null(),
+    }
+}
+
+/// A map whose entries cannot all be read keeps those before the first that cannot.
+fn put_map(column: &mut Column, encoded: Option<&[u8]>) {
+    let Some(Ok(mut entries)) = encoded.map(Elements::of_map) else { return column.null() };
+    column.map(|keys, values| {
+        while entries.left() > 1 {
+            let (Ok(key), Ok(value)) = (entries.encoded(), entries.encoded()) else { break };
+            keys.write(|out| put_any(out, key));
+            match scalar(value) {
+                Ok(Scalar::Null) => values.null(),
+                _ => values.write(|out| put_any(out, value)),
+            }
+        }
+    });
+}
+
+fn put_any(out: &mut Vec<u8>, encoded: &[u8]) {
+    match scalar(encoded) {
+        Ok(Scalar::Compound) => {
+            if let Ok((value, _)) = decode_value(encoded) {
+                text::json(out, &value);
+            }
+        }
+        Ok(value) => text::scalar(out, value),
+        Err(_) => {}
+    }
+}

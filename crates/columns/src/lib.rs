@@ -1,0 +1,28 @@
+//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out.
+//!
+//! `declare` says which columns there are, `column` keeps their values while a batch grows, `envelope` fills those that
+//! every message has, `body` those that are decoded from JSON, SenML, CBOR or CSV, and `batch` joins them. What cannot be
+//! decoded is a row with its reason in the column `_error`, never left out. No socket, file, clock or thread: the time of a
+//! message is the one that it carries.
+//!
+//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of those rows, values nest
+//! [`DEPTH_MAX`] deep in CBOR and 128 deep in JSON. Beyond them a message is one row with its reason.
+
+mod batch;
+mod body;
+mod column;
+mod declare;
+mod envelope;
+mod text;
+mod time;
+
+pub use batch::{Batch, Origin};
+pub use column::Type;
+pub use declare::{COLUMNS_MAX, Declared, Error, Format, Options, TimeUnit};
+
+/// Rows that one message can become.
+pub const RECORDS_MAX: usize = 65_536;
+/// Bytes that the rows of one message can take.
+pub const ROWS_SIZE_MAX: usize = 256 << 20;
+/// How deep maps, arrays and tags of CBOR nest.
+pub const DEPTH_MAX: u32 = 64;

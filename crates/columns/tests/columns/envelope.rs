@@ -1,0 +1,121 @@
+//! The columns that every message has.
+
+use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
+use enmasse_columns::{Batch, Declared, Options};
+use std::sync::Arc;
+
+use super::{ORIGIN, batch_of, encoded, options, rows, text, with_body};
+
+fn full() -> Message {
+    Message {
+        header: Some(Header { durable: true, priority: 7, ttl: Some(5000), first_acquirer: true, delivery_count: 2 }),
+        message_annotations: vec![
+            (Symbol::from("x-stream-offset"), Value::Ulong(41)),
+            (Symbol::from("x-opt-partition"), Value::Uint(1)),
+            (Symbol::from("x-opt-enqueued-time"), Value::Timestamp(1000)),
+            (Symbol::from("x-opt-list"), Value::List(vec![Value::Int(1), text("a\"b"), Value::Null])),
+        ],
+        properties: Some(Properties {
+            message_id: Some(MessageId::Uuid([0x11; 16])),
+            to: Some("readings/7".into()),
+            subject: Some("s".into()),
+            reply_to: Some("answers".into()),
+            correlation_id: Some(MessageId::Ulong(9)),
+            content_type: Some(Symbol::from("text/plain")),
+            group_id: Some("g".into()),
+            ..Properties::default()
+        }),
+        application_properties: vec![
+            ("a".into(), text("x")),
+            ("b".into(), Value::Double(1.5)),
+            ("c".into(), Value::Null),
+            ("d".into(), Value::Binary(vec![1, 2, 3])),
+            ("e".into(), Value::Timestamp(1500)),
+        ],
+        body: Body::Data(vec![b"one".to_vec(), b"two".to_vec()]),
+        ..Message::default()
+    }
+}
+
+#[test]
+fn every_part_has_its_column() {
+    let batch = batch_of(&Options::default(), &[encoded(&full())]);
+    let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(
+        names.join(" "),
+        "space address partition offset enqueued_time message_id correlation_id subject to reply_to content_type group_id \
+         durable priority ttl delivery_count application_properties annotations body body_kind"
+    );
+    assert_eq!(
+        rows(&batch)[0],
+        [
+            "default",
+            "readings",
+            "1",
+            "41",
+            "1000000",
+            "11111111-1111-1111-1111-111111111111",
+            "9",
+            "s",
+            "readings/7",
+            "answers",
+            "text/plain",
+            "g",
+            "true",
+            "7",
+            "5000",
+            "2",
+            "a=x,b=1.5,c=null,d=AQID,e=1970-01-01T00:00:01.500Z",
+            "x-stream-offset=41,x-opt-partition=1,x-opt-enqueued-time=1970-01-01T00:00:01Z,x-opt-list=[1,\"a\\\"b\",null]",
+            "\"onetwo\"",
+            "data",
+        ]
+    );
+}
+
+#[test]
+fn what_a_message_leaves_out_is_its_default_or_null() {
+    let bare = encoded(&Message { body: Body::Value(text("t")), ..Message::default() });
+    let wanted =
+        options("partition, offset, durable, priority, ttl, delivery_count, message_id, annotations, body_kind", None);
+    assert_eq!(rows(&batch_of(&wanted, &[bare])), [["3", "null", "false", "4", "null", "0", "null", "null", "string"]]);
+}
+
+#[test]
+fn bodies_are_bytes_of_a_kind() {
+    let values = [
+        (Body::Value(text("text")), "\"text\"", "string"),
+        (Body::Value(Value::Binary(b"bin".to_vec())), "\"bin\"", "binary"),
+        (Body::Value(Value::Ubyte(65)), "\"PA\"", "value"),
+        (Body::Sequence(vec![vec![]]), "\"E\"", "sequence"),
+        (Body::Empty, "null", "none"),
+    ];
+    for (body, bytes, kind) in values {
+        let message = encoded(&Message { body, ..Message::default() });
+        assert_eq!(rows(&batch_of(&options("body, body_kind", None), &[message])), [[bytes, kind]]);
+    }
+}
+
+#[test]
+fn what_is_no_message_is_a_row_with_its_bytes_and_reason() {
+    let wanted = options("address, body, body_kind, _error, _index", None);
+    let good = encoded(&with_body(b"x"));
+    assert_eq!(
+        rows(&batch_of(&wanted, &[b"\x00\x53".to_vec(), good])),
+        [
+            ["readings", "\"\\0S\"", "malformed", "the bytes are no AMQP message", "0"],
+            ["readings", "\"x\"", "data", "null", "0"]
+        ]
+    );
+}
+
+#[test]
+fn a_batch_that_is_finished_begins_anew() {
+    let mut batch = Batch::new(Arc::new(Declared::new(&options("body", None)).unwrap()));
+    batch.push(&ORIGIN, &encoded(&with_body(b"one")));
+    assert!(batch.size() >= 3);
+    assert_eq!(rows(&batch.finish()), [["\"one\""]]);
+    assert_eq!(batch.rows(), 0);
+    batch.push(&ORIGIN, &encoded(&with_body(b"two")));
+    assert_eq!(rows(&batch.finish()), [["\"two\""]]);
+}
