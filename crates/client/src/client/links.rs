@@ -262,8 +262,12 @@ fn selector(text: &str) -> (Symbol, Value) {
     (Symbol::constant(SELECTOR.0), value)
 }
 
-/// Filters of a reader of a stream, each described by its name.
+/// Filters of a reader of a stream. The offset comes twice: newer servers know it by its descriptor, whatever its name,
+/// and those before RabbitMQ 4 by its name, if it is not described.
 fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<> {
+    const OFFSET: Symbol = Symbol::constant("rabbitmq:stream-offset-spec");
+    const PARTITION: Symbol = Symbol::constant("enmasse:stream-partition");
+    let described = |name, value| Value::Described(Box::new((Value::Symbol(name), value)));
     let offset = match filter.offset {
         StreamOffset::First => Value::String("first".to_owned()),
         StreamOffset::Last => Value::String("last".to_owned()),
@@ -271,11 +275,9 @@ fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<
         StreamOffset::Offset(offset) => Value::Ulong(offset),
         StreamOffset::Time(millis) => Value::Timestamp(millis),
     };
-    let partition = filter.partition.map(|partition| ("enmasse:stream-partition", Value::Uint(partition)));
-    [("rabbitmq:stream-offset-spec", offset)].into_iter().chain(partition).map(|(name, value)| {
-        let name = Symbol::constant(name);
-        (name.clone(), Value::Described(Box::new((Value::Symbol(name), value))))
-    })
+    let partition = filter.partition.map(|number| (PARTITION, described(PARTITION, Value::Uint(number))));
+    let both = [(OFFSET, offset.clone()), (Symbol::constant("stream-offset-spec"), described(OFFSET, offset))];
+    both.into_iter().chain(partition)
 }
 
 #[cfg(test)]
