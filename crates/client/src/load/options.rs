@@ -61,6 +61,9 @@ pub struct Options {
     pub credit: u32,
     /// messages a second in all; 0: as fast as credit allows
     pub rate: f64,
+    /// messages that each sender sends; without senders, those that are awaited for each receiver, whoever sent them. 0: as
+    /// many as the time allows
+    pub messages: u32,
     /// measured time
     pub duration: Duration,
     /// time before that
@@ -99,6 +102,7 @@ impl Default for Options {
             durable: false,
             credit: 1000,
             rate: 0.0,
+            messages: 0,
             duration: Duration::from_secs(5),
             warmup: Duration::from_secs(1),
             capability: None,
@@ -138,6 +142,11 @@ const TABLE: &[Entry] = &[
     Entry { name: "durable", help: "true: durable header", set: |o, v| flag(&mut o.durable, v) },
     Entry { name: "credit", help: "link credit of receivers", set: |o, v| number(&mut o.credit, v, 1) },
     Entry { name: "rate", help: "messages a second in all (0: as fast as it goes)", set: set_rate },
+    Entry {
+        name: "messages",
+        help: "messages of each sender, or receiver (0: by time)",
+        set: |o, v| number(&mut o.messages, v, 0),
+    },
     Entry { name: "duration", help: "seconds measured", set: |o, v| seconds(&mut o.duration, v) },
     Entry { name: "warmup", help: "seconds before that", set: |o, v| seconds(&mut o.warmup, v) },
     Entry { name: "capability", help: "capability of sources and targets", set: |o, v| optional(&mut o.capability, v) },

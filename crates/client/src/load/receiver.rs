@@ -62,7 +62,8 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(plan: &Arc<Plan>, numbers: Vec<u32>) -> Self {
-        let senders = plan.options.senders.div_ceil(plan.options.addresses) as usize;
+        // of the senders of another run only the first of each address is known
+        let senders = plan.options.senders.div_ceil(plan.options.addresses).max(1) as usize;
         let link = |_| Link { delivery_count: 0, credit: 0, begun: None, next: vec![0; senders] };
         Self {
             plan: Arc::clone(plan),
@@ -77,7 +78,8 @@ impl Receiver {
     /// Takes note of a message by its first bytes.
     #[inline]
     fn message(&mut self, link: usize, payload: &[u8], now: u64) {
-        let stamp = body(payload).and_then(Stamp::of).filter(|stamp| stamp.run == self.plan.run);
+        let own = self.plan.options.senders > 0;
+        let stamp = body(payload).and_then(Stamp::of).filter(|stamp| !own || stamp.run == self.plan.run);
         let Some(stamp) = stamp else {
             self.counts.foreign += 1;
             return;
@@ -88,7 +90,8 @@ impl Receiver {
             self.counts.reordered += u64::from(stamp.sequence < *next);
             *next = stamp.sequence + 1;
         }
-        if self.plan.is_sample(stamp.sequence, stamp.due) {
+        // another run's clock began at another time
+        if own && self.plan.is_sample(stamp.sequence, stamp.due) {
             self.latency.saturating_record(now.saturating_sub(stamp.due));
         }
     }

@@ -59,13 +59,16 @@ struct Link {
     delivery_count: u32,
     /// delivery-count up to which the server gave credit
     limit: u32,
+    /// messages that it may still send, whatever its credit
+    left: u64,
     /// waits in `ready`
     queued: bool,
 }
 
 impl Link {
     fn credit(&self) -> u32 {
-        (self.limit.wrapping_sub(self.delivery_count) as i32).max(0) as u32
+        let credit = (self.limit.wrapping_sub(self.delivery_count) as i32).max(0) as u32;
+        if self.left == 0 { 0 } else { credit }
     }
 }
 
@@ -119,7 +122,9 @@ impl Sender {
     pub(super) fn new(plan: &Arc<Plan>, numbers: Vec<u32>) -> Self {
         let window = (plan.options.credit as usize * numbers.len()).clamp(4096, 1 << 20).next_power_of_two();
         let slots = if plan.options.presettled { 0 } else { window };
-        let links = numbers.iter().map(|_| Link { sequence: 0, delivery_count: 0, limit: 0, queued: false }).collect();
+        let left = if plan.options.messages == 0 { u64::MAX } else { u64::from(plan.options.messages) };
+        let link = |_| Link { sequence: 0, delivery_count: 0, limit: 0, left, queued: false };
+        let links = numbers.iter().map(link).collect();
         Self {
             plan: Arc::clone(plan),
             numbers,
@@ -226,6 +231,7 @@ impl Sender {
             }
         }
         link.sequence += 1;
+        link.left -= 1;
         link.delivery_count = link.delivery_count.wrapping_add(1);
         self.next_delivery = id.wrapping_add(1);
         if !self.unsettled.is_empty() {

@@ -105,6 +105,27 @@ fn a_sink_takes_what_senders_alone_can_do() {
 }
 
 #[test]
+fn a_number_of_messages_ends_a_run() {
+    let result = load(forwarder(None), &[("messages", "700"), ("senders", "2"), ("receivers", "2")]);
+    assert_whole(&result);
+    assert_eq!((&result["totals"]["sent"], &result["messages"]), (&Value::from(1400), &Value::from(1400)), "{result}");
+    let result = load(forwarder(Some(500)), &[("messages", "5000"), ("receivers", "0")]);
+    assert_eq!((&result["totals"]["accepted"], &result["messages"]), (&Value::from(5000), &Value::from(5000)));
+}
+
+#[test]
+fn receivers_alone_take_what_others_send() {
+    let port = forwarder(None);
+    let receiving = std::thread::spawn(move || load(port, &[("messages", "3000"), ("senders", "0")]));
+    let sent = load(port, &[("messages", "3000"), ("receivers", "0")]);
+    let got = receiving.join().unwrap();
+    assert_eq!((&sent["totals"]["accepted"], &got["messages"]), (&Value::from(3000), &Value::from(3000)), "{got}");
+    for name in ["missing", "reordered", "foreign"] {
+        assert_eq!(got["totals"][name], 0, "{name}: {got}");
+    }
+}
+
+#[test]
 fn idle_connections_are_counted_and_weighed() {
     let pairs = [("mode", "idle"), ("connections", "100"), ("parallel", "7"), ("duration", "0.1")];
     for link in ["none", "receiver", "sender"] {

@@ -17,6 +17,8 @@ use crate::error::Error;
 
 /// After the measured time: how long nothing may move before what has not come counts as missing.
 const QUIET_MAX: Duration = Duration::from_secs(2);
+/// The same where a number of messages is awaited: a server may look for them first.
+const AWAIT_MAX: Duration = Duration::from_secs(30);
 /// How long the server may take to answer the closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often progress is told.
@@ -297,15 +299,44 @@ impl Conductor<'_> {
 
     fn measure(&mut self) -> Result<Measured, Error> {
         let pids = &self.plan.options.pids;
-        self.plan.enter(Phase::Warm);
-        self.pass("warm up", self.plan.options.warmup)?;
+        let counted = self.plan.options.messages > 0;
+        if !counted {
+            self.plan.enter(Phase::Warm);
+            self.pass("warm up", self.plan.options.warmup)?;
+        }
         let (before, first) = (Snapshot::take(pids), self.board.count());
         self.plan.enter(Phase::Measure);
-        self.pass("measure", self.plan.options.duration)?;
+        if counted {
+            self.await_all()?;
+        } else {
+            self.pass("measure", self.plan.options.duration)?;
+        }
         let (after, last) = (Snapshot::take(pids), self.board.count());
         self.plan.enter(Phase::Drain);
         self.drain()?;
         Ok(Measured { before, after, first, last, end: self.board.count() })
+    }
+
+    /// Waits until as many messages as there are to be have come and are settled, or nothing moves any more.
+    fn await_all(&mut self) -> Result<(), Error> {
+        let all = self.plan.awaited();
+        let mut moved = Instant::now();
+        let mut last = self.board.count();
+        loop {
+            let count = self.board.count();
+            let done = self.plan.done(&count);
+            self.tell("measure", done as f64 / all as f64)?;
+            if done == all {
+                return Ok(());
+            }
+            if count != last {
+                (moved, last) = (Instant::now(), count);
+            }
+            if moved.elapsed() > AWAIT_MAX {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until all that was sent has arrived and is settled, or nothing moves any more.
@@ -340,11 +371,29 @@ impl Plan {
 
     /// Messages sent that neither arrived nor came back; below 0 when some came twice.
     fn missing(&self, count: &Count) -> i128 {
-        if self.options.receivers == 0 || self.options.senders == 0 {
+        if self.options.senders == 0 {
+            return i128::from(self.awaited()) - i128::from(count.received);
+        }
+        if self.options.receivers == 0 {
             return 0;
         }
         let refused = if self.options.multicast { 0 } else { count.refused };
         i128::from(count.sent * self.copies()) - i128::from(count.received) - i128::from(refused)
+    }
+
+    /// Where a number of messages is asked for: how many in all.
+    fn awaited(&self) -> u64 {
+        let links = if self.options.senders > 0 { self.options.senders } else { self.options.receivers };
+        u64::from(self.options.messages) * u64::from(links)
+    }
+
+    /// How many of those have come as far as they are to come.
+    fn done(&self, count: &Count) -> u64 {
+        let taken = if self.options.presettled { count.sent } else { count.settled };
+        let arrived = if self.options.receivers > 0 { count.received / self.copies() } else { u64::MAX };
+        let sent = if self.options.senders > 0 { taken } else { u64::MAX };
+        // what was refused never arrives, and what comes twice is no other
+        sent.min(arrived.saturating_add(count.refused)).min(self.awaited())
     }
 
     fn is_settled(&self, count: &Count) -> bool {
