@@ -1,5 +1,6 @@
 //! Batches that came back, kept for a while: a consumer that keeps up never reads the disk.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::batch::Batch;
@@ -9,24 +10,45 @@ use super::place::Place;
 /// What one more batch costs beside its bytes.
 const BATCH_BYTES: usize = 1024;
 /// Emptied batches that are kept for their room.
-const SPARES: usize = 4;
+const SPARES: usize = 8;
 
 /// Where a run of frames begins in a batch, and how long it is.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     batch: u64,
+    segment: u32,
+    offset: u32,
     at: u32,
     len: u32,
 }
 
-/// The newest part of the log, in memory, up to a bound in bytes: the oldest batches make room.
+impl Run {
+    #[inline]
+    fn has(&self, place: Place) -> bool {
+        let within = place.offset.wrapping_sub(self.offset);
+        self.segment == place.segment && within < self.len && place.len <= self.len - within
+    }
+}
+
+/// A batch, and for how many queues its messages are still there.
+#[derive(Debug)]
+struct Kept {
+    batch: Batch,
+    bytes: usize,
+    needed: u64,
+}
+
+/// The newest part of the log, in memory, up to a bound in bytes: the oldest batches make room, and before them those
+/// of which no message is needed any more.
 #[derive(Debug)]
 pub struct Recent {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<Kept>,
     /// Number of the oldest batch.
     first: u64,
     /// By segment and offset.
     runs: BTreeMap<(u32, u32), Run>,
+    /// The runs asked for last, for reading and for forgetting.
+    last: [Cell<Option<Run>>; 2],
     bytes: usize,
     bytes_max: usize,
     spares: Vec<Batch>,
@@ -36,7 +58,15 @@ impl Recent {
     /// Nothing yet, and never more than `bytes_max` and one batch.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self { batches: VecDeque::new(), first: 0, runs: BTreeMap::new(), bytes: 0, bytes_max, spares: Vec::new() }
+        Self {
+            batches: VecDeque::new(),
+            first: 0,
+            runs: BTreeMap::new(),
+            last: Default::default(),
+            bytes: 0,
+            bytes_max,
+            spares: Vec::new(),
+        }
     }
 
     /// An empty batch, one with room if there is one.
@@ -51,25 +81,36 @@ impl Recent {
         }
         let number = self.first + self.batches.len() as u64;
         for (at, len, segment, offset) in batch.laid_out() {
-            self.runs.insert((segment, offset), Run { batch: number, at, len });
+            self.runs.insert((segment, offset), Run { batch: number, segment, offset, at, len });
         }
-        self.bytes += batch.heap_bytes() + BATCH_BYTES;
-        self.batches.push_back(batch);
+        self.last = Default::default();
+        let bytes = batch.heap_bytes() + BATCH_BYTES;
+        let needed = batch.frames.iter().map(|frame| u64::from(frame.targets)).sum();
+        self.bytes += bytes;
+        self.batches.push_back(Kept { batch, bytes, needed });
         while self.bytes > self.bytes_max && self.batches.len() > 1 {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) {
-        let Some(batch) = self.batches.pop_front() else { return };
+        self.empty(0);
+        self.batches.pop_front();
+        self.first += 1;
+    }
+
+    /// Takes the messages out of the batch at an index, and keeps its room for another.
+    fn empty(&mut self, index: usize) {
+        let Some(kept) = self.batches.get_mut(index) else { return };
+        let batch = std::mem::take(&mut kept.batch);
+        self.bytes -= std::mem::take(&mut kept.bytes);
         for (_, _, segment, offset) in batch.laid_out() {
             // A recycled segment may have put another run there.
-            if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first) {
+            if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first + index as u64) {
                 self.runs.remove(&(segment, offset));
             }
         }
-        self.first += 1;
-        self.bytes -= batch.heap_bytes() + BATCH_BYTES;
+        self.last = Default::default();
         self.lay_aside(batch);
     }
 
@@ -83,15 +124,42 @@ impl Recent {
 
     /// The body of the message at a place, if it is here.
     #[must_use]
+    #[inline]
     pub fn body(&self, place: Place) -> Option<&[u8]> {
-        let (&(segment, offset), run) = self.runs.range(..=(place.segment, place.offset)).next_back()?;
-        let within = place.offset - offset;
-        if segment != place.segment || within + place.len > run.len {
-            return None;
-        }
-        let batch = self.batches.get((run.batch - self.first) as usize)?;
-        let frame = &batch.bytes.get((run.at + within) as usize..)?.get(..place.len as usize)?;
+        let run = self.run(place, &self.last[0])?;
+        let batch = &self.batches.get((run.batch - self.first) as usize)?.batch;
+        let at = run.at + (place.offset - run.offset);
+        let frame = &batch.bytes.get(at as usize..)?.get(..place.len as usize)?;
         let meta_len = u32::from_le_bytes(frame.get(8..12)?.try_into().ok()?);
         frame.get(HEAD_BYTES + meta_len as usize..)
+    }
+
+    /// One queue no longer needs the message at a place. A batch that nobody needs makes room at once: the next one is
+    /// written where memory is warm.
+    #[inline]
+    pub fn forget(&mut self, place: Place) {
+        let Some(run) = self.run(place, &self.last[1]) else { return };
+        let index = (run.batch - self.first) as usize;
+        let Some(kept) = self.batches.get_mut(index) else { return };
+        kept.needed = kept.needed.saturating_sub(1);
+        if kept.needed == 0 {
+            self.empty(index);
+            while self.batches.front().is_some_and(|kept| kept.bytes == 0) {
+                self.drop_oldest();
+            }
+        }
+    }
+
+    #[inline]
+    fn run(&self, place: Place, last: &Cell<Option<Run>>) -> Option<Run> {
+        if let Some(run) = last.get().filter(|run| run.has(place)) {
+            return Some(run);
+        }
+        let (_, run) = self.runs.range(..=(place.segment, place.offset)).next_back()?;
+        let run = *run;
+        run.has(place).then(|| {
+            last.set(Some(run));
+            run
+        })
     }
 }

@@ -150,8 +150,11 @@ impl Queue {
         const FIRST_GUESS_BYTES: u64 = 1024;
         let limits = &self.settings.limits;
         let messages = limits.messages.saturating_sub(self.len() as u64);
+        if limits.bytes == u64::MAX {
+            return messages.saturating_sub(granted);
+        }
         let mean = self.bytes.checked_div(self.len() as u64).unwrap_or(FIRST_GUESS_BYTES).max(1);
-        let by_bytes = if limits.bytes == u64::MAX { u64::MAX } else { limits.bytes.saturating_sub(self.bytes) / mean };
+        let by_bytes = limits.bytes.saturating_sub(self.bytes) / mean;
         messages.min(by_bytes).saturating_sub(granted)
     }
 }

@@ -213,6 +213,10 @@ impl Index {
         let block = &mut self.blocks[index as usize];
         let mut entries = std::mem::take(&mut block.entries);
         entries.clear();
+        if before != NEVER {
+            // Who has filled a block fills another.
+            entries.reserve_exact(BLOCK as usize);
+        }
         *block = Block { key, expiry: NEVER, entries, ..Block::default() };
         self.by_key.insert(key, index);
         index as usize

@@ -162,7 +162,11 @@ impl Queue {
     }
 
     /// A message was committed after others that were offered later: browsers that have seen those have not seen it.
+    #[inline]
     pub(super) fn tell_browsers(&mut self, at: u64) {
+        if self.consumers.walkers.is_empty() {
+            return;
+        }
         let Some(priority) = self.index.get(at).map(|entry| entry.priority()) else { return };
         for index in 0..self.consumers.walkers.len() {
             let id = self.consumers.walkers[index];

@@ -2,9 +2,10 @@
 
 use enmasse_amqp::types::Outcome;
 
-use super::address::Outgoing;
-use super::arena::Key;
+use super::address::{Address, Consumer, Outgoing};
+use super::arena::{Arena, Key};
 use super::message::{Message, Owed};
+use super::outcome::{Pending, token_of};
 use super::port::Tenant;
 use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
 
@@ -31,25 +32,37 @@ impl<'a> Part<'a> {
 /// The consumer took nothing.
 pub(super) struct NoRoom;
 
-impl Router {
-    /// Hands a consumer with room the beginning of a delivery; its token, if somebody is owed the outcome.
+/// What a handing over changes of a router: not what the payload may lie in.
+pub(super) struct Handing<'a> {
+    pub(super) shard: u16,
+    pub(super) now_ms: u64,
+    pub(super) consumers: &'a mut Arena<Consumer>,
+    pub(super) addresses: &'a mut Arena<Address>,
+    pub(super) pending: &'a mut Arena<Pending>,
+}
+
+impl Handing<'_> {
+    /// As [`Router::hand`].
     #[inline]
     pub(super) fn hand(
-        &mut self,
+        self,
         to: Key,
         owed: Owed,
         part: Part<'_>,
         links: &mut impl Links,
     ) -> Result<Option<u64>, NoRoom> {
         let Part { message_format, more, payload } = part;
-        let key = self.consumers[to].address;
-        let token = self.open_token(owed, to, key);
-        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         let consumer = &mut self.consumers[to];
+        let key = consumer.address;
+        let pending = (owed != Owed::Nobody).then(|| self.pending.insert(Pending { consumer: to, address: key, owed }));
+        let token = pending.map(|pending| token_of(self.shard, pending));
+        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         if !links.transfer(consumer.port, &delivery) {
             consumer.blocked = true;
-            self.addresses[key].set_unready(to, &mut self.consumers);
-            self.cancel_token(token);
+            self.addresses[key].set_unready(to, self.consumers);
+            if let Some(pending) = pending {
+                self.pending.remove(pending);
+            }
             return Err(NoRoom);
         }
         let unsettled = u32::from(token.is_some());
@@ -64,9 +77,24 @@ impl Router {
         address.stats.delivered += 1;
         address.stats.bytes += payload.len() as u64;
         if full {
-            address.set_unready(to, &mut self.consumers);
+            address.set_unready(to, self.consumers);
         }
         Ok(token)
+    }
+}
+
+impl Router {
+    /// Hands a consumer with room the beginning of a delivery; its token, if somebody is owed the outcome.
+    #[inline]
+    pub(super) fn hand(
+        &mut self,
+        to: Key,
+        owed: Owed,
+        part: Part<'_>,
+        links: &mut impl Links,
+    ) -> Result<Option<u64>, NoRoom> {
+        let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
+        Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending }.hand(to, owed, part, links)
     }
 
     /// Hands a consumer with room a message that waits, or what has come of it. The caller takes it out of the queue.

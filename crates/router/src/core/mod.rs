@@ -111,6 +111,8 @@ pub struct Router {
     bodies: Bodies,
     /// when to look after which address
     timers: BTreeMap<(u64, AddressKey), Key>,
+    /// addresses to look after before the turn ends
+    touched: Vec<Key>,
     /// addresses to go on with in the next turn
     later: Vec<Key>,
     /// addresses that wait for bodies from the disk
@@ -160,6 +162,7 @@ impl Router {
             journal: Journal::default(),
             bodies: Bodies::default(),
             timers: BTreeMap::new(),
+            touched: Vec::new(),
             later: Vec::new(),
             awaiting: Vec::new(),
             diverting: Vec::new(),
@@ -229,6 +232,7 @@ impl Router {
         self.turns += 1;
         self.turn_timed(links);
         self.turn_operations(links);
+        self.tend_touched(links);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_tell = false;

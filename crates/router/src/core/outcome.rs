@@ -47,6 +47,12 @@ pub(super) fn delivery_failed() -> Outcome {
     Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }))
 }
 
+/// What stands for an unsettled copy of a shard's.
+#[inline]
+pub(super) const fn token_of(shard: u16, pending: Key) -> u64 {
+    (shard as u64) << 48 | pending.pack()
+}
+
 impl Router {
     /// A consumer has said what became of a delivery. A token that is not open any more is ignored.
     #[inline]
@@ -55,27 +61,6 @@ impl Router {
         self.answer(pending.owed, pending.address, outcome, links);
         if self.consumers.get(pending.consumer).is_some_and(|consumer| consumer.reads(Some(token))) {
             self.stop_reading(pending.consumer, links);
-        }
-    }
-
-    #[inline]
-    pub(super) fn open_token(&mut self, owed: Owed, consumer: Key, address: Key) -> Option<u64> {
-        if owed == Owed::Nobody {
-            return None;
-        }
-        let key = self.pending.insert(Pending { consumer, address, owed });
-        Some(self.token(key))
-    }
-
-    #[inline]
-    pub(super) fn token(&self, pending: Key) -> u64 {
-        u64::from(self.shard) << 48 | pending.pack()
-    }
-
-    /// Takes back a token that was never handed out.
-    pub(super) fn cancel_token(&mut self, token: Option<u64>) {
-        if let Some(token) = token {
-            self.pending.remove(Key::unpack(token));
         }
     }
 

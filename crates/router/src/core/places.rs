@@ -6,7 +6,7 @@ use enmasse_journal::queue::Refused;
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
 use super::message::Owed;
-use super::outcome::delivery_failed;
+use super::outcome::{delivery_failed, token_of};
 use super::port::Tenant;
 use super::stored::Looking;
 use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
@@ -246,7 +246,7 @@ impl Router {
             return;
         }
         let mine = self.pending.iter().filter(|(_, pending)| pending.address == at);
-        let tokens: Vec<u64> = mine.map(|(key, _)| self.token(key)).collect();
+        let tokens: Vec<u64> = mine.map(|(key, _)| token_of(self.shard, key)).collect();
         let failed = delivery_failed();
         for token in tokens {
             self.outcome(token, &failed, links);

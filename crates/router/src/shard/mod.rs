@@ -368,10 +368,12 @@ impl Shard {
 
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
+        self.router.tend_touched(&mut self.fabric);
         while self.fabric.has_afterwork() {
             self.refuse_attaches();
             self.answer_for_receivers();
             self.feed_freed();
+            self.router.tend_touched(&mut self.fabric);
         }
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {

@@ -161,6 +161,12 @@ impl Bodies {
         self.fetched_bytes
     }
 
+    /// Its message has gone from a queue: nobody of it asks for the body again.
+    #[inline]
+    pub(super) fn forget(&mut self, place: Place) {
+        self.recent.forget(place);
+    }
+
     /// One less waits for that body.
     pub(super) fn unfetch(&mut self, place: Place) {
         let Some(fetched) = self.fetched.get_mut(&place) else { return };

@@ -144,7 +144,8 @@ impl Router {
             stored.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
             self.answer(owed, at, &Outcome::Accepted, links);
             self.taken(from);
-            return self.tend(at, links);
+            self.do_effects(at, links);
+            return self.touch(at);
         };
         let bytes = body.len();
         let duty = Duty { producer: from, owed, address: at, bytes, from: None };

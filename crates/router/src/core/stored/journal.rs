@@ -309,11 +309,7 @@ impl Router {
         for at in declared {
             self.subscription_declared(at, result.as_ref().err(), links);
         }
-        let mut touched: Vec<Key> = Vec::new();
         for commit in commits.drain(..) {
-            if touched.last() != Some(&commit.at) {
-                touched.push(commit.at);
-            }
             match &result {
                 Ok(()) => self.commit(&commit, batch.place(commit.number), links),
                 Err(refused) => self.uncommit(&commit, refused, links),
@@ -323,13 +319,6 @@ impl Router {
         match result {
             Ok(()) => self.bodies.recent.keep(batch),
             Err(_) => self.bodies.recent.lay_aside(batch),
-        }
-        touched.sort_unstable_by_key(|key| key.pack());
-        touched.dedup();
-        for key in touched {
-            if self.addresses.get(key).is_some() {
-                self.tend(key, links);
-            }
         }
     }
 
@@ -348,8 +337,10 @@ impl Router {
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             stored.changed.remove(&seq.0);
-            if let Some(item) = stored.shelf.queue.left(seq).filter(|_| stored.shelf.log.is_none()) {
-                self.bodies.free(item.place);
+            match stored.shelf.queue.left(seq) {
+                Some(item) if stored.shelf.log.is_none() => self.bodies.free(item.place),
+                Some(item) => self.bodies.forget(item.place),
+                None => {}
             }
         }
         if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
@@ -362,9 +353,8 @@ impl Router {
         }
         self.answer_duty(&commit.duty, &Outcome::Accepted, links);
         self.answer_echoes(commit.at, commit.seq, &Outcome::Accepted, links);
-        if !self.effects.is_empty() {
-            self.do_effects(commit.at, links);
-        }
+        self.do_effects(commit.at, links);
+        self.touch(commit.at);
     }
 
     fn uncommit(&mut self, commit: &Commit, refused: &Refused, links: &mut impl Links) {
@@ -376,6 +366,7 @@ impl Router {
         }
         if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
             stored.shelf.queue.withdraw(commit.seq);
+            self.touch(commit.at);
         }
         let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
         self.answer_duty(&commit.duty, &outcome, links);

@@ -9,6 +9,7 @@ use enmasse_journal::queue::{ConsumerId, Item, Next, Place, Seq, State, Verdict}
 
 use super::super::arena::Key;
 use super::super::{Consuming, Router};
+use super::Bodies;
 
 /// Most that is read ahead of what one consumer looks at.
 const AHEAD_MESSAGES: usize = 64;
@@ -33,6 +34,12 @@ pub(in crate::core) struct Looking {
 impl Looking {
     pub(in crate::core) fn of(consuming: Consuming) -> Self {
         Self { selector: consuming.selector, browses: consuming.browses, ..Self::default() }
+    }
+
+    /// Whether the consumer has to wait before it can look on: for a body, or for the turn after this one.
+    #[inline]
+    pub(super) fn rests(&self, turn: u64, bodies: &Bodies) -> bool {
+        self.rested == turn || self.awaits.is_some_and(|place| bodies.is_pending(place))
     }
 }
 
@@ -71,13 +78,6 @@ impl Router {
             let subject = Subject::new(message).delivery_count(u32::from(item.failures)).at(now_ms.cast_signed());
             if selector.selects(&subject) { Verdict::Yes } else { Verdict::No }
         })
-    }
-
-    /// Whether a consumer has to wait before it can look on: for a body, or for the next turn.
-    #[inline]
-    pub(super) fn rests(&self, to: Key) -> bool {
-        let Some(looking) = self.consumers.get(to).map(|consumer| &consumer.looking) else { return true };
-        looking.rested == self.turns || looking.awaits.is_some_and(|place| self.bodies.is_pending(place))
     }
 
     /// The consumer has looked at its share: it goes on in the next turn.

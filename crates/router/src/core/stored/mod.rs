@@ -64,6 +64,8 @@ pub(super) struct Stored {
     echoes: HashMap<u64, Vec<Echo>>,
     /// it is on the list of those that wait for bodies
     awaits: bool,
+    /// it is on the list of those to be looked after before the turn ends
+    touched: bool,
     /// counts choices of consumers
     turn: u32,
     /// consumers whose drain is not done
@@ -117,6 +119,7 @@ impl Stored {
             changed,
             echoes: HashMap::new(),
             awaits: false,
+            touched: false,
             turn: 0,
             draining: Vec::new(),
             armed_ms: None,
@@ -266,6 +269,30 @@ impl Router {
         }
     }
 
+    /// Something has happened to a stored address: it is looked after before the turn ends, once for all that happens
+    /// until then.
+    #[inline]
+    pub(super) fn touch(&mut self, key: Key) {
+        if let Some(stored) = self.addresses[key].stored.as_mut()
+            && !std::mem::replace(&mut stored.touched, true)
+        {
+            self.touched.push(key);
+        }
+    }
+
+    /// Looks after the stored addresses to which something has happened; to be said before the turn ends.
+    pub fn tend_touched(&mut self, links: &mut impl Links) {
+        while !self.touched.is_empty() {
+            for key in std::mem::take(&mut self.touched) {
+                let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());
+                if let Some(stored) = stored {
+                    stored.touched = false;
+                    self.tend(key, links);
+                }
+            }
+        }
+    }
+
     /// After anything that may have changed a queue: does what it said, hands out, tells producers, sets the clock.
     pub(super) fn tend(&mut self, key: Key, links: &mut impl Links) {
         self.do_effects(key, links);
@@ -294,7 +321,8 @@ impl Router {
         }
     }
 
-    fn do_effects(&mut self, key: Key, links: &mut impl Links) {
+    #[inline]
+    pub(super) fn do_effects(&mut self, key: Key, links: &mut impl Links) {
         while !self.effects.is_empty() {
             let mut effects = std::mem::take(&mut self.effects);
             for effect in effects.drain(..) {
@@ -323,9 +351,11 @@ impl Router {
     /// A message is gone from its queue: its body goes, and the log forgets it.
     fn forget_stored(&mut self, key: Key, item: &Item) {
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
-        let changed = stored.changed.remove(&item.seq.0);
+        // As a rule none is, and then not even a hash is worth its time.
+        let changed = if stored.changed.is_empty() { None } else { stored.changed.remove(&item.seq.0) };
         match stored.shelf.log {
             Some(log) => {
+                self.bodies.forget(item.place);
                 self.journal.remove(log, item);
                 if changed.is_some_and(|changed| changed.on_disk) {
                     self.journal.forget_annotations(log, item.id.0);

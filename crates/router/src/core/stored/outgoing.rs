@@ -6,7 +6,7 @@ use enmasse_amqp::codec::envelope::put_changed;
 use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
 use super::super::arena::Key;
-use super::super::flow::Part;
+use super::super::flow::{Handing, Part};
 use super::super::message::Owed;
 use super::super::{Links, Router};
 use super::Fetching;
@@ -58,16 +58,19 @@ impl Router {
     fn choose(&mut self, at: Key) -> Option<(ConsumerId, Key)> {
         let stored = self.addresses[at].stored.as_mut()?;
         stored.turn = stored.turn.wrapping_add(1);
-        let turn = stored.turn;
-        let count = stored.shelf.queue.candidates().common.len();
-        let chance = if count > SCAN_MAX { [self.random.below(count), self.random.below(count)] } else { [0, 0] };
-        let queue = &self.addresses[at].stored.as_ref()?.shelf.queue;
-        let Candidates { common, own } = queue.candidates();
+        let (turn, queue) = (stored.turn, &stored.shelf.queue);
+        let (consumers, bodies, turns) = (&self.consumers, &self.bodies, self.turns);
         let free = |id: &ConsumerId| {
-            let to = queue.key_of(*id).map(Key::unpack).filter(|to| !self.rests(*to))?;
-            Some((*id, to))
+            let to = Key::unpack(queue.key_of(*id)?);
+            (!consumers.get(to)?.looking.rests(turns, bodies)).then_some((*id, to))
         };
-        let fewest = |(_, to): &(ConsumerId, Key)| self.consumers[*to].outstanding;
+        let Candidates { common, own } = queue.candidates();
+        if let ([only], []) = (common, own) {
+            return free(only);
+        }
+        let count = common.len();
+        let chance = if count > SCAN_MAX { [self.random.below(count), self.random.below(count)] } else { [0, 0] };
+        let fewest = |(_, to): &(ConsumerId, Key)| consumers[*to].outstanding;
         let of_own = || {
             let (before, after) = own.split_at(turn as usize / 2 % own.len().max(1));
             after.iter().chain(before).find_map(free)
@@ -85,11 +88,11 @@ impl Router {
     /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.
     fn bring(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let on_disk = stored.shelf.log.is_some();
-        let here = self.bodies.get(item.place, on_disk).is_some();
-        if here && stored.fetching.is_empty() {
-            return self.hand_item(at, to, &item, links);
+        if stored.fetching.is_empty() && self.hand_item(at, to, &item, links) {
+            return;
         }
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let here = self.bodies.get(item.place, stored.shelf.log.is_some()).is_some();
         let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
         stored.fetching.push_back(Fetching { to, item, browsed, asked: !here });
         stored.fetching_bytes += u64::from(item.size_bytes);
@@ -156,18 +159,17 @@ impl Router {
         stored.shelf.queue.give_back(now_ms, item.seq, &mut |effect| effects.push(effect));
     }
 
-    fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) {
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
-        let on_disk = stored.shelf.log.is_some();
-        let changed = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
+    /// Hands a message over; `false`: its body is not here.
+    fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
+        let Some(stored) = self.addresses[at].stored.as_ref() else { return true };
+        let Some(body) = self.bodies.get(item.place, stored.shelf.log.is_some()) else { return false };
+        let changed = if stored.changed.is_empty() { None } else { stored.changed.get(&item.seq.0) };
+        let changed = changed.map(|changed| &changed.annotations);
         let browses = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let bodies = std::mem::take(&mut self.bodies);
-        let body = bodies.get(item.place, on_disk).unwrap_or_default();
         let payload = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
-            scratch.clear();
-            put_changed(&mut scratch, body, &changes(item, changed, self.now_ms));
-            &scratch[..]
+            self.scratch.clear();
+            put_changed(&mut self.scratch, body, &changes(item, changed, self.now_ms));
+            &self.scratch[..]
         } else {
             body
         };
@@ -175,11 +177,16 @@ impl Router {
         // What a browser is shown nobody holds for it: it may have gone in the meantime, and something else lies there.
         let gone = (damaged || browses) && stored.shelf.queue.get(item.seq).map(|item| item.place) != Some(item.place);
         let owed = if browses { Owed::Browsed(item.seq) } else { Owed::Queue(item.seq) };
-        let handed = !damaged && !gone && self.hand(to, owed, Part::whole(payload), links).is_ok();
-        self.bodies = bodies;
-        self.scratch = scratch;
+        let handed = !damaged && !gone && {
+            let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
+            let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            handing.hand(to, owed, Part::whole(payload), links).is_ok()
+        };
         match (gone, damaged, handed) {
-            (false, true, _) if !browses => return self.discard_damaged(at, item),
+            (false, true, _) if !browses => {
+                self.discard_damaged(at, item);
+                return true;
+            }
             (false, false, false) | (true, ..) => self.return_item(at, to, item, browses),
             _ => {}
         }
@@ -187,6 +194,7 @@ impl Router {
         if full || !handed && !gone && !damaged {
             self.tire(at, to);
         }
+        true
     }
 
     /// The disk has lost the body: the message is counted and goes.

@@ -55,7 +55,8 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
         stored.shelf.queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
-        self.tend(at, links);
+        self.do_effects(at, links);
+        self.touch(at);
     }
 
     /// A message goes to another address of this shard, which stores it before it is forgotten here.
