@@ -9,6 +9,11 @@ from typing import Any
 Report = dict[str, Any]
 """What the load tool printed for one run."""
 
+JOURNAL = "the journal alone"
+"""The limit of a stored case: commits of as many records as its syncs had, before and after."""
+STORED = 1_000_000
+"""Messages that are stored where memory and restart are measured."""
+
 FORWARDER_RATE_MIN = 4_000_000
 """Messages a second (100 B, presettled) through the bare forwarder, or no ratio counts."""
 
@@ -20,6 +25,8 @@ class Case:
     `figure` takes the number out of a report; `reach` is the least (or, with `lower_is_better`,
     the most) share of the bare forwarder's figure, or with `absolute` the figure itself.
     `server_us_max` is microseconds of server CPU a message. `rivals`: also run on the brokers.
+    `against`: the limit is not the forwarder's figure but that of another case, or `JOURNAL`: what
+    the journal alone can do. `step`: a part of what a server is put through, not a load of its own.
     """
 
     name: str
@@ -36,6 +43,7 @@ class Case:
     seconds: float | None = None
     server: str = "node"
     against: str | None = None
+    step: str | None = None
     extra: dict[str, Callable[[Report], float]] = field(default_factory=dict)
 
 
@@ -56,6 +64,16 @@ def dropped_percent(report: Report) -> float:
     return 100.0 * max(0, wanted - int(totals["received"])) / max(1, wanted)
 
 
+def accepted(quantile: str) -> Callable[[Report], float]:
+    """Microseconds from when a message was due until its producer had the outcome."""
+    return lambda report: float(report["settlement"][quantile])
+
+
+def figure(name: str, scale: float = 1) -> Callable[[Report], float]:
+    """One number of a report."""
+    return lambda report: float(report[name]) / scale
+
+
 def connections_per_s(report: Report) -> float:
     """New connections a second."""
     return float(report["connections_per_s"])
@@ -74,6 +92,105 @@ def _load(body: int, links: int = 1, presettled: bool = False) -> dict[str, str]
         "presettled": str(presettled).lower(),
     }
 
+
+def _stored(body: int, links: int = 1) -> dict[str, str]:
+    return {**_load(body, links), "durable": "true"}
+
+
+_PER_SYNC = {"messages a sync": figure("messages_per_sync")}
+
+STORED_CASES = (
+    Case(
+        "stored, 1 KiB, 1x1",
+        _stored(1024),
+        rate,
+        "msg/s",
+        0.60,
+        server_us_max=4,
+        address="queue/{run}",
+        rivals=True,
+        server="stored",
+        against=JOURNAL,
+        extra=_PER_SYNC,
+    ),
+    Case(
+        "stored, 1 KiB, 4x4",
+        _stored(1024, 4),
+        rate,
+        "msg/s",
+        0.60,
+        server_us_max=4,
+        address="queue/{run}",
+        rivals=True,
+        server="stored",
+        against=JOURNAL,
+        extra=_PER_SYNC,
+    ),
+    Case("direct, beside the queue in memory", _load(100), rate, "msg/s", 0, True, server="stored"),
+    Case(
+        "stored in memory, 100 B, 1x1, unsettled",
+        _load(100),
+        rate,
+        "msg/s",
+        0.70,
+        address="memory/{run}",
+        rivals=True,
+        server="stored",
+        against="direct, beside the queue in memory",
+    ),
+    *(
+        Case(
+            f"stored, latency to accepted {quantile} at 1000/s",
+            {**_stored(1024), "rate": "1000"},
+            accepted(f"{quantile}_us"),
+            "us",
+            reach,
+            absolute=True,
+            lower_is_better=True,
+            address="queue/{run}",
+            rivals=True,
+            seconds=10.0,
+            server="stored",
+            extra=_PER_SYNC,
+        )
+        for quantile, reach in (("p50", 350), ("p99", 3300))
+    ),
+    *(
+        Case(name, {}, of, unit, reach, True, lower, runs=1, server="depth", step=step)
+        for name, step, of, unit, reach, lower in (
+            ("enqueue only, 1 KiB stored", "enqueue", rate, "msg/s", 200_000, False),
+            ("then drain", "drain", rate, "msg/s", 400_000, False),
+            (
+                "1,000,000 x 1 KiB stored, memory",
+                "enqueue",
+                figure("server_resident_kib", 1024),
+                "MiB",
+                200,
+                True,
+            ),
+            ("the same after a restart", "restart", figure("resident_mib"), "MiB", 200, True),
+            ("restart until ready", "restart", figure("seconds"), "s", 2, True),
+        )
+    ),
+    Case(
+        "10,000 queues, 100 messages each",
+        {
+            **_stored(1024, 10_000),
+            "addresses": "10000",
+            "connections": "10",
+            "credit": "100",
+            "messages": "100",
+        },
+        rate,
+        "msg/s",
+        0.50,
+        address="queue/%d",
+        runs=1,
+        server="queues",
+        against="stored, 1 KiB, 1x1",
+        extra=_PER_SYNC,
+    ),
+)
 
 CASES = (
     Case(
@@ -162,4 +279,5 @@ CASES = (
         server="many",
         against="100 B, 1x1, unsettled",
     ),
+    *STORED_CASES,
 )

@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 START_S = 90
 """How long a broker may take to start."""
+WARM_S = 30
+"""A Java broker shows its speed after half a minute."""
+QUEUES = 40
+"""Queues of each kind beside which a run finds one of its own."""
 ARTEMIS = "2.44.0"
 PASSWORD = "bench-password"
 
@@ -32,6 +36,11 @@ class Server:
     pids: list[int]
     options: dict[str, str] = field(default_factory=dict)
     address: str | None = None
+    http: str | None = None
+    cold_s: float = 0
+    """How long it has to work before its speed is its own."""
+    stored: dict[str, str] = field(default_factory=dict)
+    """Further options for messages that are stored."""
 
 
 class Unavailable(Exception):
@@ -73,6 +82,12 @@ def _manifest(path: Path, kind: str) -> None:
     addresses = [("anycast", "anycast"), ("multicast", "multicast")]
     if kind == "many":
         addresses += [(f"many/{number}", "anycast") for number in range(10_000)]
+    if kind in ("stored", "depth", "queues"):
+        count = 10_000 if kind == "queues" else QUEUES
+        addresses += [(f"queue/{number}", "queue") for number in range(count)]
+    if kind == "stored":
+        memory = "queue, durability: memory"
+        addresses += [(f"memory/{number}", memory) for number in range(QUEUES)]
     for name, type_ in addresses:
         metadata = f"metadata: {{name: default.{name.replace('/', '-')}}}"
         spec = f"spec: {{address: {name}, type: {type_}}}"
@@ -90,7 +105,10 @@ def _manifest(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def node(folder: Path, kind: str = "node") -> Iterator[Server]:
-    """`enmasse up`; `secure` has a user and TLS, `many` has 10,000 addresses more."""
+    """`enmasse up`; `secure` has a user and TLS, `many` 10,000 addresses more, `queues` as many queues.
+
+    A second one of the same kind in the same folder finds what the first has left.
+    """
     data = folder / kind
     manifest = folder / f"{kind}.yaml"
     _manifest(manifest, kind)
@@ -120,7 +138,9 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
             url = f"amqps://bench:{PASSWORD}@localhost:{endpoints['amqps']['port']}"
             yield Server("EnMasse", url, [process.pid], {"ca": str(data / "tls" / "ca.crt")})
         else:
-            yield Server("EnMasse", f"amqp://127.0.0.1:{endpoints['amqp']['port']}", [process.pid])
+            url = f"amqp://127.0.0.1:{endpoints['amqp']['port']}"
+            http = f"http://127.0.0.1:{endpoints['http']['port']}"
+            yield Server("EnMasse", url, [process.pid], http=http)
     finally:
         _stop(process)
 
@@ -162,7 +182,7 @@ def _artemis_home() -> Path:
 
 @contextlib.contextmanager
 def artemis(folder: Path) -> Iterator[Server]:
-    """Apache Artemis with its NIO journal; messages are not durable, so the journal rests."""
+    """Apache Artemis with its NIO journal, which rests while messages are not durable."""
     home, port, instance = _artemis_home(), free_port(), folder / "artemis"
     create = [
         str(home / "bin/artemis"),
@@ -204,9 +224,8 @@ def artemis(folder: Path) -> Iterator[Server]:
     try:
         _await_port(port, process, "Artemis")
         options = {"capability": "queue", "mechanism": "ANONYMOUS"}
-        yield Server(
-            "Artemis", f"amqp://127.0.0.1:{port}", _children(process.pid), options, "bench"
-        )
+        url = f"amqp://127.0.0.1:{port}"
+        yield Server("Artemis", url, _children(process.pid), options, "bench", cold_s=WARM_S)
     finally:
         for pid in _children(process.pid):
             with contextlib.suppress(ProcessLookupError):

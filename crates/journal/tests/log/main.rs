@@ -5,4 +5,5 @@ mod crash;
 mod damage;
 mod garbage;
 mod history;
+mod recent;
 mod shard;
