@@ -81,7 +81,7 @@ prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/r
 	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)
 
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
-	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client
+	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client -p enmasse-journal-bench
 	$(BIN)/python bench/run.py $(ARGS)
 
 bench-journal: ## commits of the journal beside bare writes and syncs, and how long it takes to open

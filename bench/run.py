@@ -16,14 +16,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import servers
-from cases import CASES, FORWARDER_RATE_MIN, Case, Report
+from cases import CASES, FORWARDER_RATE_MIN, JOURNAL, Case, Report
+from stored import Beside, depth
 
 TOOL = servers.ROOT / "target/release/enmasse-load"
 TIMEOUT_S = 180
+KINDS = ("node", "stored", "queues", "fresh", "secure", "many")
+"""Nodes in the order in which they are started."""
+REST_S = 1.0
+"""Between two loads."""
 RUN = itertools.count(1)
 """Numbers the runs."""
 
@@ -32,13 +39,21 @@ Results = dict[tuple[str, str], list[Report]]
 
 
 def measure(case: Case, server: servers.Server, seconds: float) -> Report:
-    """One run of the load tool; raises `servers.Unavailable` with what the tool said."""
-    options = {**case.options, **server.options}
-    options["url"] = server.url
+    """One run of a case; raises `servers.Unavailable` with what the tool said."""
+    options = dict(case.options)
     # a queue of its own: what an earlier run left behind would be counted, or wait in front
-    options["address"] = f"{server.address}-{next(RUN)}" if server.address else case.address
+    run = next(RUN)
+    named = f"{server.address}-{run}" if server.address else case.address
+    if server.stored and "durable" in options:
+        named = server.stored
+    options["address"] = named.replace("{run}", str(run % servers.QUEUES))
     options["duration"] = str(case.seconds or seconds)
-    options["warmup"] = "1"
+    return load(server, options)
+
+
+def load(server: servers.Server, options: dict[str, str]) -> Report:
+    """One run of the load tool."""
+    options = {**options, **server.options, "url": server.url}
     options["pids"] = ",".join(map(str, server.pids))
     command = [str(TOOL)]
     for name, value in options.items():
@@ -51,7 +66,11 @@ def measure(case: Case, server: servers.Server, seconds: float) -> Report:
 
 
 def run_cases(
-    cases: list[Case], running: list[servers.Server], arguments: argparse.Namespace, into: Results
+    cases: list[Case],
+    running: list[servers.Server],
+    beside: Beside,
+    arguments: argparse.Namespace,
+    into: Results,
 ) -> None:
     """Interleaves: every round measures every case on every server."""
     seen: set[str] = set()
@@ -73,18 +92,42 @@ def run_cases(
                     continue
                 if server.name not in ("EnMasse", "forwarder") and not case.rivals:
                     continue
+                warm(case, server)
                 print(
                     f"  {case.name} on {server.name}, {turn + 1} of {rounds}",
                     file=sys.stderr,
                     flush=True,
                 )
+                # what a server says of itself after the load before is no longer so
+                time.sleep(REST_S)
                 try:
-                    report = measure(case, server, arguments.seconds)
+                    report = measured(case, server, beside, arguments.seconds)
                 except (servers.Unavailable, subprocess.TimeoutExpired) as error:
                     print(f"  {case.name} on {server.name}: {error}", file=sys.stderr)
                     continue
                 for other in same:
                     into[(other.name, server.name)].append(report)
+
+
+def measured(case: Case, server: servers.Server, beside: Beside, seconds: float) -> Report:
+    """One run, with what stands beside it where messages are stored."""
+    limit = case.against == JOURNAL and server.name == "EnMasse"
+    return beside.measure(server, limit, lambda: measure(case, server, seconds))
+
+
+def warm(case: Case, server: servers.Server) -> None:
+    """Lets a server that is slow at first work for a while, once."""
+    if server.cold_s > 0:
+        seconds, server.cold_s = server.cold_s, 0
+        with contextlib.suppress(servers.Unavailable, subprocess.TimeoutExpired):
+            measure(replace(case, seconds=None), server, seconds)
+
+
+def run_steps(cases: list[Case], folder: Path, into: Results) -> None:
+    """What one server is put through, step by step; each case is about one of them."""
+    reports = depth(folder, load)
+    for case in cases:
+        into[(case.name, "EnMasse")].append(reports[case.step or ""])
 
 
 def median(results: Results, case: Case, server: str) -> float | None:
@@ -99,16 +142,21 @@ def _cpu(results: Results, case: Case, server: str, what: str) -> float | None:
     return statistics.median(numbers) if numbers else None
 
 
+def _limit(results: Results, case: Case) -> float | None:
+    """What a case is compared with."""
+    if case.against == JOURNAL:
+        reports = results.get((case.name, "EnMasse"), [])
+        return statistics.median(float(report["journal_per_s"]) for report in reports)
+    other = next((c for c in CASES if c.name == case.against), case)
+    return median(results, other, "EnMasse" if case.against else "forwarder")
+
+
 def row(results: Results, case: Case) -> list[str]:
     """One line of the table."""
     ours = median(results, case, "EnMasse")
     if ours is None:
         return [case.name, "not run", "", "", "", "", "", ""]
-    limit = median(
-        results,
-        next((c for c in CASES if c.name == case.against), case),
-        "EnMasse" if case.against else "forwarder",
-    )
+    limit = _limit(results, case)
     figure = ours if case.absolute else ours / limit if limit else None
     met = figure is not None and (
         figure <= case.reach if case.lower_is_better else figure >= case.reach
@@ -145,7 +193,7 @@ def table(results: Results, cases: list[Case]) -> str:
     head = [
         "case",
         "EnMasse",
-        "forwarder",
+        "limit",
         "ratio",
         "server us/msg",
         "tool us/msg",
@@ -193,23 +241,24 @@ def main() -> int:
     servers.CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="enmasse-bench-") as name:
         folder = Path(name)
+        beside = Beside(folder)
         with contextlib.ExitStack() as stack:
-            running = [
-                stack.enter_context(servers.node(folder)),
-                stack.enter_context(servers.forwarder()),
-            ]
-            for start in () if arguments.no_rivals else (servers.artemis, servers.rabbitmq):
+            rivals: list[servers.Server] = []
+            wanted = any(case.rivals for case in cases) and not arguments.no_rivals
+            for start in (servers.artemis, servers.rabbitmq) if wanted else ():
                 try:
-                    running.append(stack.enter_context(start(folder)))
+                    rivals.append(stack.enter_context(start(folder)))
                 except servers.Unavailable as why:
                     print(f"left out: {why}", file=sys.stderr)
-            run_cases(
-                [case for case in cases if case.server == "node"], running, arguments, results
-            )
-        for kind in ("fresh", "secure", "many"):
-            if chosen := [case for case in cases if case.server == kind]:
-                with servers.node(folder, kind) as server:
-                    run_cases(chosen, [server], arguments, results)
+            for kind in KINDS:
+                if chosen := [case for case in cases if case.server == kind]:
+                    with contextlib.ExitStack() as own:
+                        running = [own.enter_context(servers.node(folder, kind))]
+                        if kind == "node":
+                            running.append(own.enter_context(servers.forwarder()))
+                        run_cases(chosen, running + rivals, beside, arguments, results)
+        if chosen := [case for case in cases if case.server == "depth"]:
+            run_steps(chosen, folder, results)
     print(table(results, cases))
     print("\n" + verdict(results))
     if arguments.json:

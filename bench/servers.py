@@ -36,11 +36,11 @@ class Server:
     pids: list[int]
     options: dict[str, str] = field(default_factory=dict)
     address: str | None = None
+    stored: str | None = None
+    """Address of a queue that syncs what it accepts, if another; `{run}` becomes a number."""
     http: str | None = None
     cold_s: float = 0
     """How long it has to work before its speed is its own."""
-    stored: dict[str, str] = field(default_factory=dict)
-    """Further options for messages that are stored."""
 
 
 class Unavailable(Exception):
@@ -105,7 +105,7 @@ def _manifest(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def node(folder: Path, kind: str = "node") -> Iterator[Server]:
-    """`enmasse up`; `secure` has a user and TLS, `many` 10,000 addresses more, `queues` as many queues.
+    """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues.
 
     A second one of the same kind in the same folder finds what the first has left.
     """
@@ -126,8 +126,12 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
         command += [f"--{name}-port", "0"]
     for name in ("ws", "wss"):
         command += [f"--{name}-port", "off"]
+    # as it is installed: without its bytecode a start is for the most part compiling
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with (folder / f"{kind}.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -233,6 +237,15 @@ def artemis(folder: Path) -> Iterator[Server]:
         _stop(process)
 
 
+def resident_kib(pids: list[int]) -> int:
+    """Resident memory of processes together."""
+    found = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        found += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    return found
+
+
 def _children(pid: int) -> list[int]:
     found = [pid]
     for parent in found:
@@ -244,7 +257,9 @@ def _children(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def rabbitmq(folder: Path) -> Iterator[Server]:
-    """RabbitMQ of the distribution, with its AMQP 1.0 plugin and a classic queue made on attach."""
+    """RabbitMQ of the distribution with its AMQP 1.0 plugin: classic queues, made on attach, and
+    quorum queues for what is stored, since classic ones accept before they have synced.
+    """
     programs = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
     if not programs:
         raise Unavailable(
@@ -282,9 +297,11 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
         )
     try:
         _await_port(port, process, "RabbitMQ")
+        _declare_quorum_queues(programs[-1].parent / "rabbitmqctl", environment)
         url = f"amqp://guest:guest@127.0.0.1:{port}"
+        pids, options = _children(process.pid), {"mechanism": "PLAIN"}
         yield Server(
-            "RabbitMQ", url, _children(process.pid), {"mechanism": "PLAIN"}, "/queue/bench"
+            "RabbitMQ", url, pids, options, "/queue/bench", stored="/amq/queue/quorum-{run}"
         )
     finally:
         for pid in reversed(_children(process.pid)):
@@ -293,3 +310,15 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
         _stop(process)
         # Erlang's name server outlives the node that started it
         subprocess.run(["epmd", "-port", epmd_port, "-kill"], capture_output=True)
+
+
+def _declare_quorum_queues(control: Path, environment: dict[str, str]) -> None:
+    """The plugin makes classic queues only."""
+    name = '{resource, <<"/">>, queue, iolist_to_binary(["quorum-", integer_to_list(N)])}'
+    kind = '[{<<"x-queue-type">>, longstr, <<"quorum">>}]'
+    declare = f'rabbit_amqqueue:declare({name}, true, false, {kind}, none, <<"bench">>)'
+    every = f"[{declare} || N <- lists:seq(0, {QUEUES - 1})], ok."
+    command = [str(control), "-n", environment["RABBITMQ_NODENAME"], "eval", every]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"RabbitMQ made no quorum queues: {done.stderr.strip()}")

@@ -106,7 +106,9 @@ fn a_sink_takes_what_senders_alone_can_do() {
 
 #[test]
 fn a_number_of_messages_ends_a_run() {
-    let result = load(forwarder(None), &[("messages", "700"), ("senders", "2"), ("receivers", "2")]);
+    let server = Server::open();
+    let pairs = [("messages", "700"), ("senders", "2"), ("receivers", "2")];
+    let result = load_at(&server.listen("amqp"), &server, &pairs);
     assert_whole(&result);
     assert_eq!((&result["totals"]["sent"], &result["messages"]), (&Value::from(1400), &Value::from(1400)), "{result}");
     let result = load(forwarder(Some(500)), &[("messages", "5000"), ("receivers", "0")]);

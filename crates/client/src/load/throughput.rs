@@ -81,6 +81,8 @@ impl Board {
 pub(super) fn run(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, json: &mut Json) -> Result<(), Error> {
     let board = Board::default();
     let (senders, receivers) = deal(plan);
+    // receivers alone may have their first message before the last of them is up
+    let begun = (Snapshot::take(&plan.options.pids), board.count());
     thread::scope(|scope| {
         let receiving = scope.spawn(|| guard(&board, || receive(plan, &board, receivers)));
         let outcome = (|| {
@@ -89,7 +91,7 @@ pub(super) fn run(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, 
             conductor.wait_up(&board.receivers_up)?;
             let sending = scope.spawn(|| guard(&board, || send(plan, &board, senders)));
             conductor.wait_up(&board.senders_up)?;
-            let measured = conductor.measure();
+            let measured = conductor.measure(begun);
             plan.enter(Phase::Close);
             let measured = measured?;
             Ok((measured, sending.join().unwrap_or(None)))
@@ -297,14 +299,15 @@ impl Conductor<'_> {
         }
     }
 
-    fn measure(&mut self) -> Result<Measured, Error> {
+    fn measure(&mut self, begun: (Snapshot, Count)) -> Result<Measured, Error> {
         let pids = &self.plan.options.pids;
         let counted = self.plan.options.messages > 0;
         if !counted {
             self.plan.enter(Phase::Warm);
             self.pass("warm up", self.plan.options.warmup)?;
         }
-        let (before, first) = (Snapshot::take(pids), self.board.count());
+        let (before, first) =
+            if counted && self.plan.options.senders == 0 { begun } else { (Snapshot::take(pids), self.board.count()) };
         self.plan.enter(Phase::Measure);
         if counted {
             self.await_all()?;

@@ -10,6 +10,7 @@ use super::settings::{Full, Grouping};
 impl Queue {
     /// A message has come. If it is to be stored it has its place in the order from now on, and can be had once it is
     /// [`committed`](Queue::committed).
+    #[inline]
     pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
         if let Some(refusal) = self.oversize(head) {
             self.figures.refused += 1;
@@ -40,6 +41,7 @@ impl Queue {
         Admission::Store(Stored { seq: Seq(at), record, markers: self.seen.note(now, at, head) })
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, at: u64, record: &Record) {
         let mut entry = record.entry();
         entry.set(Mark::Keyed, record.key.is_some());
@@ -85,6 +87,7 @@ impl Queue {
     /// The journal, or a transaction, has committed a message that was offered; its body lies at `place`. It can be
     /// had from now on, at the place in the order that it got when it was offered. `false`: it was not offered, or is
     /// committed already.
+    #[inline]
     pub fn committed(&mut self, seq: Seq, place: Place, sink: &mut impl FnMut(Effect)) -> bool {
         let at = seq.0;
         let Some(entry) = self.index.get_mut(at).filter(|entry| entry.state() == State::Offered) else {
@@ -143,6 +146,7 @@ impl Queue {
     ///
     /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB before there are any.
     #[must_use]
+    #[inline]
     pub fn room(&self, granted: u64) -> u64 {
         if self.settings.full != Full::Block {
             return u64::MAX;

@@ -320,6 +320,7 @@ impl Consumers {
     }
 
     /// Those of the highest priority that may be given something. `loose`: there are messages for whoever comes.
+    #[inline]
     pub(super) fn candidates(&self, loose: bool) -> Candidates<'_> {
         let nobody = Candidates { common: &[], own: &[] };
         if self.single {
@@ -353,11 +354,13 @@ impl Consumers {
     }
 
     /// Whether only the active consumer gets messages.
+    #[inline]
     pub(super) fn is_single(&self) -> bool {
         self.single
     }
 
     /// Whether a consumer may be given messages now, as far as the others are concerned.
+    #[inline]
     pub(super) fn is_eligible(&self, id: ConsumerId, loose: bool) -> bool {
         let Some(consumer) = self.get(id) else { return false };
         if consumer.browses {

@@ -29,6 +29,7 @@ impl Queue {
 
     /// The key that the consumer was attached with.
     #[must_use]
+    #[inline]
     pub fn key_of(&self, id: ConsumerId) -> Option<u64> {
         self.consumers.get(id).map(|consumer| consumer.key)
     }
@@ -43,6 +44,7 @@ impl Queue {
 
     /// Who may be given a message now: all of one priority, the highest that has any.
     #[must_use]
+    #[inline]
     pub fn candidates(&self) -> Candidates<'_> {
         self.consumers.candidates(self.has_loose())
     }
@@ -61,6 +63,7 @@ impl Queue {
 
     /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only one that attached
     /// as selecting is asked, about each message once. Those that cannot be had now answer [`Next::Nothing`].
+    #[inline]
     pub fn next(&mut self, now: u64, id: ConsumerId, mut accepts: impl FnMut(&Item) -> Verdict) -> Next {
         let Some(consumer) = self.consumers.get(id) else { return Next::Nothing };
         if !self.consumers.is_eligible(id, self.has_loose()) {

@@ -122,6 +122,7 @@ const STATES: [State; 8] = [
 impl Entry {
     pub(super) const NO_GROUP: u32 = u32::MAX;
 
+    #[inline]
     pub(super) fn new(size: u32, priority: u8, enqueued: u64, expires: Option<u64>, failures: u16) -> Self {
         let expires = expires.map_or(0, |at| at.clamp(1, TIME_MAX));
         Self {

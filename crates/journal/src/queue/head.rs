@@ -172,6 +172,7 @@ impl Record {
         })
     }
 
+    #[inline]
     pub(super) fn entry(&self) -> super::entry::Entry {
         let mut entry =
             super::entry::Entry::new(self.size_bytes, self.priority.get(), self.enqueued, self.expires, self.failures);

@@ -125,6 +125,7 @@ impl Queue {
 
     /// What was declared.
     #[must_use]
+    #[inline]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -137,6 +138,7 @@ impl Queue {
 
     /// Messages here, in whatever state.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -223,6 +225,7 @@ impl Queue {
     }
 
     /// A message waits: it is shown to those who may have it.
+    #[inline]
     fn appear(&mut self, at: u64) {
         let Some(entry) = self.index.get(at) else { return };
         let (expires, priority, group) = (entry.expires(), entry.priority(), entry.group);
@@ -258,6 +261,7 @@ impl Queue {
         self.consumers.wake(id);
     }
 
+    #[inline]
     fn item(&self, at: u64) -> Option<Item> {
         self.index.get(at).map(|entry| self.show(at, entry))
     }
@@ -281,6 +285,7 @@ impl Queue {
     }
 
     /// Forgets a message, wherever it stands: what it was.
+    #[inline]
     fn take_out(&mut self, at: u64) -> Option<Item> {
         let entry = self.index.remove(at)?;
         let item = self.show(at, &entry);

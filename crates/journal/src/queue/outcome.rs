@@ -11,6 +11,7 @@ impl Queue {
     /// Accepted: gone. Released: back at its place. Modified: a failed delivery if it says so. Rejected: to the dead
     /// letter; without one, or if the address says so, a failed delivery. Failed deliveries wait as
     /// `settings.redelivery` says and end in the dead letter, or are dropped.
+    #[inline]
     pub fn settle(&mut self, now: u64, seq: Seq, outcome: Outcome, sink: &mut impl FnMut(Effect)) -> bool {
         let at = seq.0;
         let Some(entry) = self.index.get(at) else { return false };
@@ -166,6 +167,7 @@ impl Queue {
     }
 
     /// Gone from here.
+    #[inline]
     pub(super) fn finish(&mut self, at: u64, cause: Cause, sink: &mut impl FnMut(Effect)) {
         let Some(item) = self.take_out(at) else { return };
         self.figures.removed[cause as usize] += 1;

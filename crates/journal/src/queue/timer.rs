@@ -21,6 +21,7 @@ impl Timers {
         self.heap.push(Reverse((due, at)));
     }
 
+    #[inline]
     fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((due, _))| *due)
     }
@@ -40,6 +41,7 @@ impl Timers {
 impl Queue {
     /// When [`Queue::timeout`] has something to do next; a time that has passed: at once.
     #[must_use]
+    #[inline]
     pub fn next_timeout(&self) -> Option<u64> {
         [self.timers.next(), self.index.next_expiry()].into_iter().flatten().min()
     }

@@ -54,6 +54,7 @@ impl Values {
 
 impl Queue {
     /// A message can be had for the first time: older ones make room.
+    #[inline]
     pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         if self.settings.last_value
             && let Some(older) = self.values.publish(at)

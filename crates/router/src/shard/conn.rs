@@ -1,6 +1,6 @@
 //! One connection as its shard sees it: the protocol machine, who is at the other end, and its links.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
@@ -141,6 +141,8 @@ pub(super) struct Conn {
     pub(super) congested: bool,
     /// a delivery found as many unsettled ones as a session may have: outcomes make room
     pub(super) starved: bool,
+    /// consumer ports that found no room for either reason, in the order in which they are asked again
+    pub(super) short: VecDeque<PortId>,
     /// producer ports on it that are held back
     pub(super) holds: u32,
     /// bytes that came in while it was held back
@@ -169,6 +171,7 @@ impl Conn {
             dirty: false,
             congested: false,
             starved: false,
+            short: VecDeque::new(),
             holds: 0,
             held_bytes: 0,
             unread: false,

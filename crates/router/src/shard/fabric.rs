@@ -220,6 +220,7 @@ impl Fabric {
         let Some(state) = self.conns.get_mut(conn as usize) else { return false };
         if state.machine.output().len() > OUTPUT_HIGH_BYTES && !delivery.aborted {
             state.congested = true;
+            self.fall_short(consumer);
             return false;
         }
         // A receiver that asked for settled deliveries says nothing about them: taking them is accepting them.
@@ -238,7 +239,10 @@ impl Fabric {
             Ok(()) => {}
             Err(SendError::TooLarge) => return self.give_up(consumer, delivery),
             Err(error) => {
-                state.starved |= error == SendError::Unsettled;
+                if error == SendError::Unsettled {
+                    state.starved = true;
+                    self.fall_short(consumer);
+                }
                 return false;
             }
         }
@@ -254,9 +258,21 @@ impl Fabric {
         if !rest.is_empty() {
             state.congested = true;
             self.late.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
+            self.fall_short(consumer);
         }
         self.mark(conn);
         true
+    }
+
+    /// A port found no room on its connection, which is congested or starved now.
+    #[cold]
+    fn fall_short(&mut self, consumer: PortId) {
+        let Some(port) = self.ports.get_mut(consumer) else { return };
+        if !std::mem::replace(&mut port.short, true)
+            && let Some(state) = self.conns.get_mut(port.conn as usize)
+        {
+            state.short.push_back(consumer);
+        }
     }
 
     /// A link cannot take a delivery, or the rest of it, now or ever: that is its answer, and its credit goes on.

@@ -82,10 +82,10 @@ impl Shard {
 
     /// Room for unsettled deliveries has come about.
     fn feed_starved(&mut self, id: ConnId) {
-        if let Some(conn) = self.fabric.conns.get_mut(id.key())
-            && std::mem::take(&mut conn.starved)
+        if let Some(conn) = self.fabric.conns.get(id.key())
+            && conn.starved
         {
-            self.report_credit(id);
+            self.feed_short(id);
         }
     }
 
@@ -177,17 +177,19 @@ impl Shard {
         self.port_credit(port, credit, drain);
     }
 
-    /// Tells the homes of all consumers on a connection what they may send again.
-    pub(super) fn report_credit(&mut self, id: ConnId) {
-        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-        let consumers: Vec<LinkId> = (0..conn.links.len() as u32)
-            .filter(|link| matches!(conn.links[*link as usize], Link::Consumer { .. }))
-            .map(LinkId)
-            .collect();
-        for link in consumers {
-            let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-            let credit = conn.machine.credit(link);
-            self.credit(id, link, credit, false);
+    /// There is room on a connection again: those of its ports that found none are asked in turn, until there is none.
+    pub(super) fn feed_short(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        (conn.congested, conn.starved) = (false, false);
+        while let Some(conn) = self.fabric.conns.get_mut(id.key())
+            && !conn.congested
+            && !conn.starved
+            && let Some(port) = conn.short.pop_front()
+        {
+            let Some(state) = self.fabric.ports.get_mut(port) else { continue };
+            state.short = false;
+            let credit = conn.machine.credit(LinkId(state.link));
+            self.port_credit(port, credit, false);
         }
     }
 

@@ -262,8 +262,7 @@ impl Shard {
         if !conn.congested || self.serials[id.key()] != id.serial {
             return;
         }
-        conn.congested = false;
-        self.report_credit(id);
+        self.feed_short(id);
     }
 
     /// The socket is gone, whatever was said before.

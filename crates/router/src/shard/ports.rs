@@ -31,6 +31,8 @@ pub(super) struct Port {
     pub(super) sending: bool,
     /// its home has it
     pub(super) attached: bool,
+    /// this consumer port found no room on its connection and is asked again in its turn
+    pub(super) short: bool,
     /// its home was told that nothing more comes from this producer port, and has yet to say its last word
     pub(super) parting: bool,
 }
@@ -75,6 +77,7 @@ impl Ports {
             draining: false,
             sending: false,
             attached: false,
+            short: false,
             parting: false,
         });
         PortId { shard: self.shard, generation: slot.generation, index }

@@ -117,3 +117,33 @@ fn what_is_larger_than_its_receiver_takes_stands_in_nobodys_way() {
         }
     }
 }
+
+#[test]
+fn links_that_found_no_room_on_their_connection_go_on_when_there_is_some() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        for address in ["anycast", "multicast"] {
+            net.receiver(receiver, address, 100);
+        }
+        let outs = ["anycast", "multicast"].map(|address| net.sender(sender, Some(address)));
+        for round in 0..3 {
+            net.clients[receiver].deaf = true;
+            for n in 0..20 {
+                for out in outs {
+                    net.send(sender, out, &[n; 50_000], false);
+                }
+            }
+            net.listen(receiver);
+            let messages = net.messages(receiver);
+            let mut bodies: Vec<u8> = messages.iter().map(|(_, body)| body[0]).collect();
+            bodies.sort_unstable();
+            assert_eq!(bodies, (0..40).map(|n| n / 2).collect::<Vec<u8>>(), "round {round}");
+            for (id, _) in messages {
+                // Ids are the session's: whichever link is named.
+                net.settle(receiver, enmasse_amqp::connection::LinkId(0), id, &accepted());
+            }
+        }
+        assert_eq!(net.outcomes(sender).len(), 120);
+    }
+}

@@ -97,19 +97,24 @@ impl Router {
 
     /// A whole message for the queue of its producer's address.
     fn take_in(&mut self, from: Key, owed: Owed, message_format: u32, body: &[u8], links: &mut impl Links) {
-        let at = self.producers[from].address;
-        let head = match self.head(from, message_format, body) {
-            Ok(head) => head,
-            Err(error) => return self.refuse(from, owed, error, links),
-        };
-        if self.addresses[at].topic.is_some() {
-            return self.publish(from, owed, &head, body, links);
+        // What is known of a message is looked at where it was made: it is too large to be moved about.
+        match &self.head(from, message_format, body) {
+            Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
+                self.publish(from, owed, head, body, links);
+            }
+            Ok(head) => self.offer(from, owed, head, body, links),
+            Err(error) => self.refuse(from, owed, error.clone(), links),
         }
-        let now_ms = self.now_ms;
+    }
+
+    #[inline]
+    fn offer(&mut self, from: Key, owed: Owed, head: &Head, body: &[u8], links: &mut impl Links) {
+        let (at, now_ms) = (self.producers[from].address, self.now_ms);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        match stored.shelf.queue.offer(now_ms, &head) {
-            Admission::Store(admitted) => self.keep(from, owed, &admitted, body, links),
+        match &stored.shelf.queue.offer(now_ms, head) {
+            Admission::Store(admitted) => self.keep(from, owed, admitted, body, links),
             Admission::Duplicate { of: Some(original) } if owed != Owed::Nobody => {
+                let Some(stored) = self.addresses[at].stored.as_mut() else { return };
                 // Its original may still be refused: what is accepted before could be lost.
                 stored.echoes.entry(original.0).or_default().push(Echo { producer: from, owed });
                 self.producers[from].waiting += 1;
@@ -118,7 +123,7 @@ impl Router {
                 self.answer(owed, at, &Outcome::Accepted, links);
                 self.taken(from);
             }
-            Admission::Refuse(refusal) => self.refuse(from, owed, refused(refusal), links),
+            Admission::Refuse(refusal) => self.refuse(from, owed, refused(*refusal), links),
         }
     }
 
@@ -135,6 +140,7 @@ impl Router {
         }
     }
 
+    #[inline]
     fn keep(&mut self, from: Key, owed: Owed, admitted: &Admitted, body: &[u8], links: &mut impl Links) {
         let at = self.producers[from].address;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
@@ -164,24 +170,28 @@ impl Router {
     }
 
     /// What the queue has to know of a message.
+    #[inline]
     pub(super) fn head(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
         if message_format != 0 {
             let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
-        let envelope = envelope(body).map_err(|error| {
-            let what = error.to_string();
-            Error::new(error.condition, what)
-        })?;
+        let envelope = &envelope(body);
+        let envelope = envelope.as_ref().map_err(|error| Error::new(error.condition.clone(), error.to_string()))?;
         let producer = &self.producers[from];
-        let mut head = self.head_of_envelope(&envelope, body.len(), producer.producer_name.as_deref());
+        let mut head = self.head_of_envelope(envelope, body.len(), producer.producer_name.as_deref());
         let stored = self.addresses[producer.address].stored.as_ref();
+        if stored.is_none_or(|stored| stored.shelf.queue.settings().duplicates.is_some()) {
+            head.message_id = envelope.message_id.map(|id| self.digests.long(id));
+        }
         if let Some(property) = stored.and_then(|stored| stored.shelf.last_value_key.as_deref()) {
             head.key = self.digests.property(body, property);
         }
         Ok(head)
     }
 
+    /// What an envelope says of a message, but for its id, which matters only where duplicates are looked for.
+    #[inline]
     pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {
         let due = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
         let delayed = envelope.delivery_delay_ms.map(|delay| self.now_ms.saturating_add(delay));
@@ -199,7 +209,7 @@ impl Router {
                 sequence: envelope.group_sequence.unwrap_or(0),
             }),
             key: None,
-            message_id: envelope.message_id.map(|id| self.digests.long(id)),
+            message_id: None,
             producer: numbered.map(|(name, number)| (self.digests.long(name.as_bytes()), number)),
         }
     }

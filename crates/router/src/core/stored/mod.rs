@@ -273,7 +273,7 @@ impl Router {
     /// until then.
     #[inline]
     pub(super) fn touch(&mut self, key: Key) {
-        if let Some(stored) = self.addresses[key].stored.as_mut()
+        if let Some(stored) = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut())
             && !std::mem::replace(&mut stored.touched, true)
         {
             self.touched.push(key);

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use std::collections::VecDeque;
+
 use enmasse_amqp::codec::envelope::put_changed;
 use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
+use super::super::address::Consumer;
 use super::super::arena::Key;
 use super::super::flow::{Handing, Part};
 use super::super::message::Owed;
@@ -132,15 +135,39 @@ impl Router {
             let (to, item, browsed, asked) = (*to, *item, *browsed, *asked);
             stored.fetching.pop_front();
             stored.fetching_bytes -= u64::from(item.size_bytes);
-            let has_room = self.consumers.get_mut(to).is_some_and(|consumer| {
+            let has_room = |consumer: Option<&Consumer>| consumer.is_some_and(Consumer::has_room);
+            if let Some(consumer) = self.consumers.get_mut(to) {
                 consumer.fetching -= 1;
-                consumer.has_room()
-            });
-            if has_room {
+            }
+            if has_room(self.consumers.get(to)) {
                 self.hand_item(at, to, &item, links);
             } else {
                 self.return_item(at, to, &item, browsed);
             }
+            if asked {
+                self.bodies.unfetch(item.place);
+            }
+            if !has_room(self.consumers.get(to)) {
+                self.return_fetching(at, to);
+            }
+        }
+    }
+
+    /// A consumer has no room for what is on its way to it: all of it waits again, or what comes later would overtake
+    /// what was given back.
+    fn return_fetching(&mut self, at: Key, to: Key) {
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let (back, kept) = std::mem::take(&mut stored.fetching).into_iter().partition(|fetching| fetching.to == to);
+        stored.fetching = kept;
+        let back: VecDeque<Fetching> = back;
+        for Fetching { item, browsed, asked, .. } in back {
+            if let Some(stored) = self.addresses[at].stored.as_mut() {
+                stored.fetching_bytes -= u64::from(item.size_bytes);
+            }
+            if let Some(consumer) = self.consumers.get_mut(to) {
+                consumer.fetching -= 1;
+            }
+            self.return_item(at, to, &item, browsed);
             if asked {
                 self.bodies.unfetch(item.place);
             }

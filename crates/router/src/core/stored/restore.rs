@@ -64,18 +64,18 @@ impl Shelf {
         let mut shelf = Self::new(name, settings.clone(), Some(recovered.queue));
         let failures: HashMap<u64, u16> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
-        let mut entries = Vec::with_capacity(recovered.len());
-        for message in recovered.messages() {
-            match Record::decode(message.head).filter(|_| !message.damaged) {
-                Some(mut record) => {
-                    record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
-                    entries.push(Restored { id: Seq(message.seq), place: message.place, record });
-                }
-                None => shelf.damaged.push((message.seq, message.place)),
-            }
-        }
+        let Self { damaged, effects, .. } = &mut shelf;
+        // One at a time: a list of a million would take more memory than all that is made of it.
+        let entries = recovered.messages().filter_map(|message| {
+            let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
+                damaged.push((message.seq, message.place));
+                return None;
+            };
+            record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
+            Some(Restored { id: Seq(message.seq), place: message.place, record })
+        });
         let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));
-        let (effects, next) = (&mut shelf.effects, Seq(recovered.next_seq));
+        let next = Seq(recovered.next_seq);
         // The log gives them in order.
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
             shelf.queue = queue;

@@ -139,6 +139,7 @@ impl Router {
         let from_log = stored.shelf.log;
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
+        head.message_id = envelope.message_id.map(|id| self.digests.long(id));
         // It lived as long as it was to live where it came from.
         (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
         let Some(there) = self.addresses[target].stored.as_mut() else { return };

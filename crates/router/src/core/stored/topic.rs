@@ -236,8 +236,9 @@ impl Router {
                 if let Some(stored) = self.addresses[at].stored.as_mut() {
                     stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
                 }
-                self.tend(at, links);
+                self.do_effects(at, links);
                 self.effects = before;
+                self.touch(at);
             }
         }
         disk.iter().for_each(|(at, ..)| self.tell_room(*at, links));

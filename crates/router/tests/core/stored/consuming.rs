@@ -73,6 +73,29 @@ fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
 }
 
 #[test]
+fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
+    let mut house = stored(Settings::default(), 20, 10).restarted();
+    let port = house.consumer(QUEUE, 20);
+    house.router.turn(&mut house.told);
+    let mut wanted = house.router.take_wanted();
+    assert_eq!(wanted.len(), 20, "all are on their way");
+    let reader = house.log.reader();
+    wanted.truncate(5);
+    let read = wanted.into_iter().map(|place| {
+        let mut buffer = Vec::new();
+        (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+    });
+    // Five bodies come while the consumer takes nothing, the others when it does again.
+    house.told.full = true;
+    house.router.fetched(read.collect::<Vec<_>>(), &mut house.told);
+    house.told.full = false;
+    house.router.credit(port, 20, false, &mut house.told);
+    house.pump();
+    assert_eq!(numbers(&mut house), (0..20).collect::<Vec<_>>());
+    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept for nobody");
+}
+
+#[test]
 fn others_go_on_while_a_selecting_consumer_waits_for_the_disk() {
     let mut house = stored(Settings::default(), 1000, 500).restarted();
     let picky = house.consumer_that(QUEUE, 1000, selecting("n = 999"));
