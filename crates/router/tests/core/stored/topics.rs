@@ -24,6 +24,7 @@ fn every_subscription_has_a_copy_and_the_producer_is_answered_when_it_is_on_disk
     let mut house = House::new(Settings::default());
     let ports = [house.subscriber(None, 10), house.subscriber(Some(durable("sub")), 10), house.consumer(DECLARED, 10)];
     let id = house.publish("a");
+    house.router.turn(&mut house.told);
     assert_eq!(house.texts_of(ports[0]), ["a"], "who lives from memory does not wait for the disk");
     assert!(house.told.settled.is_empty() && house.told.got.is_empty());
     house.pump();
@@ -48,6 +49,7 @@ fn what_only_lives_from_memory_writes_nothing() {
     let port = house.subscriber(None, 10);
     let id = house.publish("a");
     assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
+    house.router.turn(&mut house.told);
     assert_eq!(house.texts_of(port), ["a"]);
     assert!(house.router.take_journal().is_none());
 }
