@@ -12,7 +12,7 @@ from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
 from enmasse.cli import app
-from enmasse.control import Admission, Manager
+from enmasse.control import Admission, Events, Manager
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
@@ -29,13 +29,16 @@ class Obeying:
         self.store = MemoryStore(clock)
         self.engine = FakeEngine()
         self.admission = Admission(self.store, exposed=False, served=TYPES)
-        self.manager = Manager(self.store, self.engine, clock)
+        events = MemoryStore(clock)
+        self.manager = Manager(self.store, self.engine, clock, Events(events, clock))
         self.listener = bind("127.0.0.1", 0)
         platform = Platform(
             self.store,
+            events,
             self.admission,
             self.engine,
             Statistics(self.engine, clock),
+            clock,
             is_ready=lambda: True,
         )
         self.server = Server(create_app(platform, token=TOKEN, hosts=["127.0.0.1"]), self.listener)

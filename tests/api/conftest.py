@@ -9,7 +9,7 @@ import pytest
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
-from enmasse.control import Admission, Manager
+from enmasse.control import Admission, Events, Manager
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
 from served import TOKEN, Served
@@ -20,12 +20,15 @@ async def served() -> AsyncIterator[Served]:
     clock = TestClock()
     store = MemoryStore(clock)
     engine = FakeEngine()
-    manager = Manager(store, engine, clock)
+    events = MemoryStore(clock)
+    manager = Manager(store, engine, clock, Events(events, clock))
     platform = Platform(
         store=store,
+        events=events,
         admission=Admission(store, exposed=False, served=TYPES),
         engine=engine,
         statistics=Statistics(engine, clock),
+        clock=clock,
         is_ready=lambda: served.ready,
     )
     app = create_app(platform, token=TOKEN, hosts=["localhost", "mq.example.com"])

@@ -3,14 +3,18 @@
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from enmasse.api import Server, bind
 from enmasse.api.peers import Bounds
+from enmasse.auth.certificates import ensure_certificates
+from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Unavailable
 from served import ADDRESSES, TOKEN, Served
 
@@ -100,3 +104,28 @@ async def test_many_that_wait_make_room_for_one_more(served: Served) -> None:
             assert (await kept[0].read()).startswith(b"HTTP/1.1 200")
         for _, writer in opened:
             writer.close()
+
+
+async def test_tls_has_the_newest_certificate(served: Served, tmp_path: Path) -> None:
+    clock = SystemClock()
+    files = ensure_certificates(tmp_path, ["localhost", "127.0.0.1"], clock)
+    listener = bind("127.0.0.1", 0)
+    server = Server(served.app, listener, tls=files)
+    running = asyncio.ensure_future(server.run_until_stopped())
+    port = listener.getsockname()[1]
+    trust = ssl.create_default_context(cafile=str(files.ca))
+
+    async def seen() -> tuple[int, bytes]:
+        async with httpx2.AsyncClient(verify=trust) as http:
+            answer = await http.get(f"https://127.0.0.1:{port}/healthz")
+            stream = answer.extensions["network_stream"]
+            return answer.status_code, stream.get_extra_info("ssl_object").getpeercert(True)
+
+    first = await seen()
+    assert first[0] == 200
+    ensure_certificates(tmp_path, ["localhost", "127.0.0.1", "mq.example.com"], clock)
+    second = await seen()
+    assert (second[0], second[1] != first[1]) == (200, True)
+    server.stop()
+    async with asyncio.timeout(5):
+        await running

@@ -96,6 +96,7 @@ def test_waiting_ends_with_what_it_waits_for(server: tuple[type[Answers], str]) 
     handler, url = server
     document = {
         "kind": "Address",
+        "apiVersion": "enmasse.io/v1beta1",
         "metadata": {"name": "default.a", "namespace": "default", "uid": "u",
                      "resourceVersion": "5"},
         "status": {"isReady": False},

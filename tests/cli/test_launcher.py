@@ -22,7 +22,7 @@ from enmasse.cli import app
 from enmasse.cli.launcher import Endpoint, Ready, serve
 
 OFF: dict[str, Any] = dict.fromkeys(
-    ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"), "off"
+    ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"), "off"
 )
 FREE: dict[str, Any] = dict.fromkeys(OFF, 0)
 
@@ -81,7 +81,7 @@ async def names(data: Path, kind: str = "addresses") -> list[str]:
 
 async def test_an_empty_folder_has_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **FREE)) as ready:
-        assert list(ready.endpoints) == ["amqp", "amqps", "ws", "wss", "http"]
+        assert list(ready.endpoints) == ["amqp", "amqps", "ws", "wss", "http", "https"]
         assert ready.document()["pid"] == os.getpid()
         assert await names(tmp_path, "addressspaces") == ["default"]
         assert await names(tmp_path) == SERVED
@@ -179,7 +179,9 @@ async def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
         assert soft == hard
 
 
-@pytest.mark.parametrize("name", ["amqp_port", "amqps_port", "ws_port", "wss_port", "http_port"])
+@pytest.mark.parametrize(
+    "name", ["amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"]
+)
 def test_a_taken_port_is_named_and_everything_given_back(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -19,8 +19,8 @@ from doubles import (
 )
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
-from enmasse.control import Admission, Manager
-from enmasse.resources import Key, Resource
+from enmasse.control import Admission, Events, Manager
+from enmasse.resources import Declared, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
 from enmasse.store import MemoryStore
@@ -35,9 +35,12 @@ class Platform:
     def __init__(self) -> None:
         clock = TestClock()
         self.store = MemoryStore(clock)
+        self.events = MemoryStore(clock)
         self.engine = FakeEngine()
         self.admission = Admission(self.store, exposed=False, served=TYPES)
-        self.manager = Manager(self.store, self.engine, clock, Backoff(0.001, 0.01))
+        self.manager = Manager(
+            self.store, self.engine, clock, Events(self.events, clock), Backoff(0.001, 0.01)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Platform"]:
@@ -54,7 +57,7 @@ class Platform:
 
     def phase(self, key: Key = ORDERS) -> Phase:
         resource = self.store.get(key)
-        assert resource is not None
+        assert isinstance(resource, Declared)
         return resource.status.phase
 
     def planned(self) -> dict[str, list[str]]:
@@ -127,7 +130,11 @@ async def test_a_refused_plan_is_said_and_tried_again(platform: Platform) -> Non
 
 async def test_a_new_change_does_not_wait_for_the_next_try(platform: Platform) -> None:
     platform.manager = Manager(
-        platform.store, platform.engine, TestClock(), Backoff(first_s=3600, limit_s=3600)
+        platform.store,
+        platform.engine,
+        TestClock(),
+        Events(MemoryStore(TestClock()), TestClock()),
+        Backoff(first_s=3600, limit_s=3600),
     )
     async with platform.running():
         await platform.apply(space())
@@ -242,7 +249,9 @@ async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform)
         await platform.apply(space())
         await platform.apply(*(address(f"default.a{number}") for number in range(CAPACITY + 1)))
         assert len(platform.planned()["default"]) == CAPACITY + 1
-        assert all(resource.status.is_ready for resource in platform.store.list())
+        assert all(
+            one.status.is_ready for one in platform.store.list() if isinstance(one, Declared)
+        )
 
 
 async def test_changes_that_come_together_are_one_plan(platform: Platform) -> None:

@@ -216,3 +216,40 @@ async def test_writers_take_turns(store: Store) -> None:
 
 async def test_a_key_reads_as_kind_and_name() -> None:
     assert str(Key("Address", "default", "default.orders")) == "Address default.orders"
+
+
+async def test_what_is_tried_is_not_written(store: Store) -> None:
+    (tried,) = await store.put([address()], dry_run=True)
+    assert tried.metadata.uid
+    assert store.list() == []
+    (made,) = await store.put([address()])
+    (gone,) = await store.delete([made.key], dry_run=True)
+    assert gone.metadata.uid == made.metadata.uid
+    assert store.get(made.key) == made
+    assert store.version == 1
+
+
+async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
+    (made,) = await store.put([address(finalizers=("example.com/a", "example.com/b"))])
+    (marked,) = await store.delete([made.key])
+    assert marked.is_terminating
+    assert store.get(made.key) == marked
+    (again,) = await store.delete([made.key])
+    assert again == marked
+    assert store.version == 2
+    (one_left,) = await store.put([address(finalizers=("example.com/b",))])
+    assert one_left.is_terminating
+    events = store.watch(store.version)
+    await store.put([address()])
+    event = await anext(events)
+    assert (event.type, event.before) == (EventType.DELETED, one_left)
+    assert store.get(made.key) is None
+
+
+async def test_an_event_says_what_was_before(store: Store) -> None:
+    events = store.watch(0)
+    (made,) = await store.put([address()])
+    (changed,) = await store.put([address(labels={"a": "b"})])
+    await store.delete([made.key])
+    seen = await take(events, 3)
+    assert [event.before for event in seen] == [None, made, changed]

@@ -1,16 +1,18 @@
 """The HTTP API: resources in the conventions of Kubernetes, health, metrics, connections.
 
-    GET                            /healthz /readyz /metrics
-    GET                            /apis /apis/enmasse.io/v1beta1
-    GET (?watch=true)              /apis/enmasse.io/v1beta1/KINDS
-    GET (?watch=true) POST         /apis/enmasse.io/v1beta1/namespaces/NS/KINDS
-    GET PUT PATCH DELETE           /apis/enmasse.io/v1beta1/namespaces/NS/KINDS/NAME
-    POST                           /apis/enmasse.io/v1beta1/namespaces/NS/addresses/NAME/OPERATION
-    GET                            /apis/enmasse.io/v1beta1/connections
-    POST DELETE                    /apis/enmasse.io/v1beta1/connections/ID/trace
+    GET                            /healthz /livez /readyz /metrics /version
+    GET                            /api /apis /apis/GROUP /api/v1 /apis/GROUP/VERSION /openapi/v3
+    GET (?watch=true)              BASE/KINDS
+    GET (?watch=true) POST DELETE  BASE/namespaces/NS/KINDS
+    GET PUT PATCH DELETE           BASE/namespaces/NS/KINDS/NAME
+    GET                            BASE/namespaces/NS/KINDS/NAME/status
+    POST                           BASE/namespaces/NS/addresses/NAME/OPERATION
+    GET                            BASE/connections
+    POST DELETE                    BASE/connections/ID/trace
 
-KINDS is addressspaces, addresses or messagingusers; OPERATION is purge, peek, move, copy or
-redrive. Everything but the health pages wants the token
+BASE is /api/v1 or /apis/GROUP/VERSION; which kinds are under which is in `enmasse.api.kinds`.
+OPERATION, of addresses of enmasse.io, is purge, peek, move, copy or redrive.
+Everything but the health pages wants the token
 of the data folder; `/metrics` wants it from other machines only.
 """
 

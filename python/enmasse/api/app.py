@@ -1,6 +1,7 @@
 """The application: which path goes where."""
 
 from collections.abc import Collection
+from functools import partial
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -11,11 +12,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from enmasse.api import metrics
+from enmasse.api.access import AccessReviews
+from enmasse.api.discovery import (
+    ACCESS_VERSION,
+    IDENTITY_VERSION,
+    DiscoveryPages,
+    group_versions,
+    named_groups,
+)
 from enmasse.api.errors import error_response, handle_error
 from enmasse.api.guard import Guard
+from enmasse.api.kinds import SERVED, of_group_version
+from enmasse.api.openapi import OpenApiPages
 from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
-from enmasse.api.resources import PLURALS, ResourceHandlers
+from enmasse.api.resources import ResourceHandlers
 from enmasse.base.errors import (
     Code,
     Denied,
@@ -27,9 +38,7 @@ from enmasse.base.errors import (
 from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 
-GROUP, VERSION = API_VERSION.split("/")
 BASE = f"/apis/{API_VERSION}"
-_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 __all__ = ["Platform", "create_app"]
 
@@ -40,38 +49,8 @@ def create_app(platform: Platform, *, token: str, hosts: Collection[str]) -> ASG
     `token` is what a client must know; `hosts` are the names under which the server may be asked,
     beside plain addresses.
     """
-    handlers = ResourceHandlers(platform)
-    operations = OperationHandlers(platform)
-    pages = _Pages(platform)
     app = Starlette(
-        routes=[
-            Route("/healthz", pages.healthz),
-            Route("/readyz", pages.readyz),
-            Route("/metrics", pages.metrics),
-            Route("/apis", pages.groups),
-            Route(BASE, pages.kinds),
-            Route(f"{BASE}/connections", pages.connections),
-            Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
-            Route(f"{BASE}/{{plural}}", handlers.collection),
-            Route(
-                f"{BASE}/namespaces/{{namespace}}/{{plural}}",
-                handlers.collection,
-                methods=["GET", "POST"],
-            ),
-            Route(
-                f"{BASE}/namespaces/{{namespace}}/{{plural}}/{{name}}",
-                handlers.one,
-                methods=["GET", "PUT", "PATCH", "DELETE"],
-            ),
-            *(
-                Route(
-                    f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}/{operation}",
-                    operations.handler(operation),
-                    methods=["POST"],
-                )
-                for operation in Operation
-            ),
-        ],
+        routes=[*_pages(platform), *_discovery(), *_operations(platform), *_kinds(platform)],
         exception_handlers={
             EnMasseError: handle_error,
             HTTPException: _handle_http,
@@ -79,6 +58,70 @@ def create_app(platform: Platform, *, token: str, hosts: Collection[str]) -> ASG
         },
     )
     return Guard(app, token=token, hosts=hosts)
+
+
+def _pages(platform: Platform) -> list[Route]:
+    pages = _Pages(platform)
+    return [
+        Route("/healthz", pages.healthz),
+        Route("/livez", pages.healthz),
+        Route("/readyz", pages.readyz),
+        Route("/metrics", pages.metrics),
+        Route(f"{BASE}/connections", pages.connections),
+        Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
+    ]
+
+
+def _discovery() -> list[Route]:
+    pages, schemas, reviews = DiscoveryPages(), OpenApiPages(), AccessReviews()
+    access, identity = f"/apis/{ACCESS_VERSION}", f"/apis/{IDENTITY_VERSION}"
+    return [
+        Route("/version", pages.version),
+        Route("/api", pages.core),
+        Route("/apis", pages.groups),
+        *(Route(f"/apis/{group}", pages.group) for group in named_groups()),
+        *(
+            Route(f"/apis/{one}" if "/" in one else f"/api/{one}", pages.kinds)
+            for one in group_versions()
+        ),
+        Route("/openapi/v3", schemas.index),
+        Route("/openapi/v3/{path:path}", schemas.document),
+        Route(f"{access}/selfsubjectaccessreviews", reviews.access, methods=["POST"]),
+        Route(f"{access}/selfsubjectrulesreviews", reviews.rules, methods=["POST"]),
+        Route(f"{identity}/selfsubjectreviews", reviews.identity, methods=["POST"]),
+    ]
+
+
+def _operations(platform: Platform) -> list[Route]:
+    operations = OperationHandlers(platform)
+    return [
+        Route(
+            f"{BASE}/namespaces/{{namespace}}/addresses/{{name}}/{operation}",
+            operations.handler(operation),
+            methods=["POST"],
+        )
+        for operation in Operation
+    ]
+
+
+def _kinds(platform: Platform) -> list[Route]:
+    handlers = ResourceHandlers(platform)
+    routes = []
+    for kind in SERVED:
+        plural = kind.model.plural
+        inside = f"{kind.base}/namespaces/{{namespace}}" if kind.model.namespaced else kind.base
+        collection, one = partial(handlers.collection, kind), partial(handlers.one, kind)
+        many = ["GET", "POST", "DELETE"] if "create" in kind.verbs else ["GET"]
+        each = ["GET", "PUT", "PATCH", "DELETE"] if "create" in kind.verbs else ["GET"]
+        routes += [
+            Route(f"{inside}/{plural}", collection, methods=many),
+            Route(f"{inside}/{plural}/{{name}}", one, methods=each),
+        ]
+        if kind.model.namespaced:
+            routes.append(Route(f"{kind.base}/{plural}", collection))
+        if kind.has_status:
+            routes.append(Route(f"{inside}/{plural}/{{name}}/status", one, methods=["GET"]))
+    return routes
 
 
 class _Pages:
@@ -111,42 +154,6 @@ class _Pages:
         )
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    async def groups(self, _request: Request) -> Response:
-        """The API groups, for discovery."""
-        version = {"groupVersion": API_VERSION, "version": VERSION}
-        group = {"name": GROUP, "versions": [version], "preferredVersion": version}
-        return JSONResponse({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]})
-
-    async def kinds(self, _request: Request) -> Response:
-        """The kinds and their verbs, for discovery."""
-        resources = [
-            {
-                "name": plural,
-                "singularName": model.__name__.lower(),
-                "namespaced": True,
-                "kind": model.__name__,
-                "verbs": _VERBS,
-            }
-            for plural, model in PLURALS.items()
-        ] + [
-            {
-                "name": f"addresses/{operation}",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "MessageOperation",
-                "verbs": ["create"],
-            }
-            for operation in Operation
-        ]
-        return JSONResponse(
-            {
-                "kind": "APIResourceList",
-                "apiVersion": "v1",
-                "groupVersion": API_VERSION,
-                "resources": resources,
-            }
-        )
-
     async def connections(self, _request: Request) -> Response:
         """The open connections."""
         connections = await self._platform.engine.connections()
@@ -165,7 +172,14 @@ async def _handle_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
-        return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}"))
+        known = [kind for kind in SERVED if path.startswith(f"{kind.base}/")]
+        hint = ""
+        if known:
+            plurals = ", ".join(
+                one.model.plural for one in of_group_version(known[0].group_version)
+            )
+            hint = f"; in {known[0].group_version} there are {plurals}"
+        return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}{hint}"))
     if error.status_code == 405:
         return error_response(
             Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")

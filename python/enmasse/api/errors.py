@@ -1,10 +1,12 @@
 """The edge's table: from our errors to HTTP statuses and Kubernetes `Status` objects."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from enmasse.api.kinds import SERVED, Kind
 from enmasse.base import errors
 from enmasse.base.errors import Code, EnMasseError
 
@@ -36,6 +38,10 @@ BY_CODE: dict[str, Answer] = {
     Code.SPACE_EXPOSED: Answer(422, "Invalid"),
     Code.REFERENCE_INVALID: Answer(422, "Invalid"),
     Code.OPERATION_UNFIT: Answer(422, "Invalid"),
+    Code.PARAMETER_INVALID: Answer(422, "Invalid"),
+    Code.PATCH_UNFIT: Answer(422, "Invalid"),
+    Code.FORM_UNSUPPORTED: Answer(406, "NotAcceptable"),
+    Code.VERSION_AHEAD: Answer(504, "Timeout"),
     Code.PATCH_UNSUPPORTED: Answer(415, "UnsupportedMediaType"),
     Code.TOKEN_REQUIRED: Answer(401, "Unauthorized"),
     Code.VERB_REFUSED: Answer(405, "MethodNotAllowed"),
@@ -47,20 +53,30 @@ BY_CODE: dict[str, Answer] = {
 """Where Kubernetes has a word of its own for one of our codes."""
 
 
+REASONS: dict[str, str] = {Code.FIELD_OWNED: "FieldManagerConflict"}
+"""What the cause of an error is called, where it is not a field with a wrong value."""
+
+
 def answer_to(error: EnMasseError) -> Answer:
     """Return the HTTP status and reason of an error."""
     return BY_CODE.get(error.code) or BY_KIND[type(error)]
 
 
-def status_object(error: EnMasseError) -> dict[str, Any]:
-    """Return the Kubernetes `Status` of an error, with a cause for each field at fault."""
+def status_object(error: EnMasseError, about: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the Kubernetes `Status` of an error, with a cause for each field at fault.
+
+    `about` says which resource the request was about: its name, kind and group.
+    """
     answer = answer_to(error)
-    details: dict[str, Any] = {"code": str(error.code)}
+    details: dict[str, Any] = {**(about or {}), "code": str(error.code)}
     if error.faults:
+        reason = REASONS.get(error.code, "FieldValueInvalid")
         details["causes"] = [
-            {"reason": "FieldValueInvalid", "field": fault.field, "message": fault.message}
+            {"reason": reason, "field": fault.field, "message": fault.message}
             for fault in error.faults
         ]
+    if error.code == Code.VERSION_AHEAD:
+        details["causes"] = [{"reason": "ResourceVersionTooLarge", "message": error.message}]
     if error.retry_after_s is not None:
         details["retryAfterSeconds"] = round(error.retry_after_s)
     return {
@@ -75,16 +91,39 @@ def status_object(error: EnMasseError) -> dict[str, Any]:
     }
 
 
-def error_response(error: EnMasseError) -> Response:
-    """Return the response that tells an error."""
+def error_response(error: EnMasseError, about: Mapping[str, str] | None = None) -> Response:
+    """Return the response that tells an error; `about` as in `status_object`."""
     status = answer_to(error).status
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(round(error.retry_after_s))
-    return JSONResponse(status_object(error), status, headers)
+    return JSONResponse(status_object(error, about), status, headers)
 
 
-async def handle_error(_request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """Answer with an error that a handler raised on purpose."""
     assert isinstance(error, EnMasseError)
-    return error_response(error)
+    return error_response(error, _about(request, error))
+
+
+def _about(request: Request, error: EnMasseError) -> dict[str, str]:
+    """Return which resource a request was about, as far as its path says."""
+    kind = next((kind for kind in SERVED if _is_about(kind, request.url.path)), None)
+    if kind is None:
+        return {}
+    # Kubernetes names the kind where a resource is invalid, and its plural everywhere else.
+    invalid = answer_to(error).reason == "Invalid"
+    about = {"kind": kind.name if invalid else kind.model.plural}
+    if name := request.path_params.get("name") or error.context.get("name"):
+        about["name"] = name
+    return about | ({"group": kind.group} if kind.group else {})
+
+
+def _is_about(kind: Kind, path: str) -> bool:
+    rest = path.removeprefix(f"{kind.base}/")
+    if rest == path:
+        return False
+    parts = rest.split("/")
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] == kind.model.plural

@@ -5,12 +5,16 @@ a request, would keep it for ever.
 """
 
 import asyncio
+import contextlib
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from enmasse.auth.certificates import TlsFiles
 
 _WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
@@ -32,9 +36,51 @@ class Bounds:
 class BoundedConfig(uvicorn.Config):
     """uvicorn's settings, and our bounds beside them."""
 
-    def __init__(self, app: Any, bounds: Bounds, **options: Any) -> None:
+    def __init__(self, app: Any, bounds: Bounds, tls: TlsFiles | None, **options: Any) -> None:
         super().__init__(app, http=BoundedProtocol, **options)
         self.bounds = bounds
+        self._tls = tls
+
+    def load(self) -> None:
+        """Load the application, and the certificate if there is one."""
+        super().load()
+        if self._tls is not None:
+            self.ssl = Renewed(self._tls).context()
+
+
+class Renewed:
+    """TLS by files that may be replaced while the server runs: each handshake has the newest."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._changed: tuple[int, int] | None = None
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a listener.
+
+        Raises: OSError if the files cannot be read.
+        """
+        self._look()
+        return self._context
+
+    def _look(self) -> None:
+        files = (self._files.certificate, self._files.key)
+        changed = (files[0].stat().st_mtime_ns, files[1].stat().st_mtime_ns)
+        if changed == self._changed:
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*files)
+        context.set_alpn_protocols(["http/1.1"])
+        context.sni_callback = self._greeted
+        self._context, self._changed = context, changed
+
+    def _greeted(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        with contextlib.suppress(OSError):
+            # Half-written files: the certificate from before is as good for this handshake.
+            self._look()
+        connection.context = self._context
 
 
 class BoundedProtocol(H11Protocol):

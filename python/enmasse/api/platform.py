@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enmasse.api.statistics import Statistics
+from enmasse.base.clock import Clock
 from enmasse.control import Admission
 from enmasse.engines import Engine
+from enmasse.resources import Event, Resource
 from enmasse.store import Store
 
 
@@ -14,8 +16,16 @@ class Platform:
     """The parts of the running process that requests are about."""
 
     store: Store
+    events: Store
+    """What has happened lately; it is kept in memory."""
+
     admission: Admission
     engine: Engine
     statistics: Statistics
+    clock: Clock
     is_ready: Callable[[], bool]
     """Whether everything declared at start is served."""
+
+    def store_of(self, model: type[Resource]) -> Store:
+        """Return where resources of a kind are."""
+        return self.events if model is Event else self.store

@@ -1,23 +1,40 @@
 """One set of handlers for all kinds: list, watch, create, get, replace, patch, delete."""
 
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+import secrets
+import string
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from enmasse.api.merge import merge_patch
+from enmasse.api import forms, patches
+from enmasse.api.accept import WHOLE, form_of
+from enmasse.api.kinds import Kind
 from enmasse.api.platform import Platform
-from enmasse.api.requests import object_body
-from enmasse.api.watch import watch_lines
+from enmasse.api.queries import ListQuery, WriteQuery
+from enmasse.api.requests import json_body, media_type, object_body
+from enmasse.api.snapshots import Page, Snapshots
+from enmasse.api.watch import Watched, check_version, watch_lines
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
-from enmasse.resources import API_VERSION, KINDS, Key, Resource, invalid, parse
+from enmasse.resources import Key, Resource, invalid, parse, pruned
 
 PATCH_ATTEMPTS = 5
 """How often a patch without a version is tried on a resource that others change meanwhile."""
 
-PLURALS: dict[str, type[Resource]] = {model.plural: model for model in KINDS.values()}
+WARNINGS_MAX = 20
+"""Fields that one answer warns of."""
+
+_LETTERS = string.ascii_lowercase + string.digits
+Document = dict[str, Any]
+
+
+class Read(NamedTuple):
+    """What a body says, and which fields of it are passed over."""
+
+    resource: Resource
+    unknown: list[Fault]
 
 
 class ResourceHandlers:
@@ -25,146 +42,267 @@ class ResourceHandlers:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
+        self._snapshots = Snapshots()
 
-    async def collection(self, request: Request) -> Response:
-        """Answer GET and POST on all resources of a kind."""
-        model = _model(request)
+    async def collection(self, kind: Kind, request: Request) -> Response:
+        """Answer GET, POST and DELETE on all resources of a kind."""
         namespace = request.path_params.get("namespace")
         if request.method == "POST":
-            resource = _addressed(await object_body(request), model, namespace, name=None)
-            created = await self._platform.admission.create(resource)
-            return JSONResponse(self._shown(created), 201)
-        _refuse_selectors(request)
-        if request.query_params.get("watch") in ("true", "1"):
-            lines = watch_lines(self._platform.store, model, namespace, request.query_params)
+            return await self._create(kind, request, namespace)
+        form = form_of(request.headers.get("accept"))
+        query = ListQuery.of(request.query_params, kind.model)
+        if request.method == "DELETE":
+            return await self._delete_all(kind, request, namespace, query)
+        store = self._platform.store_of(kind.model)
+        if query.watch:
+            watched = Watched(store, kind, namespace, form, _shown(kind, {}), self._platform.clock)
+            lines = watch_lines(watched, query)
             return StreamingResponse(_encoded(lines), media_type="application/json")
-        return JSONResponse(await self._list(request, model, namespace))
+        page = self._page(kind, namespace, query)
+        metadata: Document = {"resourceVersion": str(page.version)}
+        if page.continue_:
+            metadata["continue"] = page.continue_
+            if not query.is_selective:
+                metadata["remainingItemCount"] = page.remaining
+        shown = _shown(kind, await self._figures(request, kind))
+        now = self._platform.clock.now()
+        return JSONResponse(
+            forms.several(kind, form, page.resources, shown, now, metadata, query.include)
+        )
 
-    async def one(self, request: Request) -> Response:
+    async def one(self, kind: Kind, request: Request) -> Response:
         """Answer GET, PUT, PATCH and DELETE on one resource."""
-        model = _model(request)
-        key = Key(model.__name__, request.path_params["namespace"], request.path_params["name"])
-        match request.method:
-            case "PUT":
-                resource = _addressed(await object_body(request), model, key.namespace, key.name)
-                return JSONResponse(self._shown(await self._platform.admission.replace(resource)))
-            case "PATCH":
-                return JSONResponse(self._shown(await self._patch(request, key)))
-            case "DELETE":
-                return JSONResponse(await self._delete(request, key))
-        figures = await self._figures(request, model)
-        return JSONResponse(self._shown(self._get(key), figures))
+        key = _key(kind, request)
+        form = form_of(request.headers.get("accept"))
+        if request.method == "DELETE":
+            return await self._delete(kind, request, key)
+        if request.method == "GET":
+            shown = _shown(kind, await self._figures(request, kind))
+            found = self._get(kind, key)
+            return JSONResponse(forms.one(kind, form, found, shown, self._platform.clock.now()))
+        query = WriteQuery.of(request.query_params, request.headers.get("user-agent", ""))
+        if request.method == "PUT":
+            data = await object_body(request)
+            read = _read(data, kind, key.namespace, key.name, query.validation)
+            done = await self._platform.admission.replace(read.resource, dry_run=query.dry_run)
+        else:
+            done, read = await self._patch(kind, request, key, query)
+        return self._written(kind, request, done, read.unknown, query)
 
-    async def _list(
-        self, request: Request, model: type[Resource], namespace: str | None
-    ) -> dict[str, Any]:
-        figures = await self._figures(request, model)
-        store = self._platform.store
-        return {
-            "kind": f"{model.__name__}List",
-            "apiVersion": API_VERSION,
-            "metadata": {"resourceVersion": str(store.version)},
-            "items": [
-                self._shown(resource, figures) for resource in store.list(model.__name__, namespace)
-            ],
-        }
+    async def _create(self, kind: Kind, request: Request, namespace: str | None) -> Response:
+        form_of(request.headers.get("accept"))
+        query = WriteQuery.of(request.query_params, request.headers.get("user-agent", ""))
+        data = _named(await object_body(request))
+        read = _read(data, kind, namespace, None, query.validation)
+        created = await self._platform.admission.create(read.resource, dry_run=query.dry_run)
+        return self._written(kind, request, created, read.unknown, query, 201)
 
-    async def _patch(self, request: Request, key: Key) -> Resource:
-        media = request.headers.get("content-type", "").partition(";")[0].strip()
-        if media != "application/merge-patch+json":
-            raise Invalid(
-                Code.PATCH_UNSUPPORTED,
-                f"a patch of type {media!r} is not applied here; send a JSON merge patch as"
-                " application/merge-patch+json",
+    def _written(
+        self,
+        kind: Kind,
+        request: Request,
+        resource: Resource,
+        unknown: list[Fault],
+        query: WriteQuery,
+        status: int = 200,
+    ) -> Response:
+        form = form_of(request.headers.get("accept"))
+        now = self._platform.clock.now()
+        document = forms.one(kind, form, resource, _shown(kind, {}), now)
+        answer = JSONResponse(document, status)
+        if query.validation == "Warn":
+            for fault in unknown[:WARNINGS_MAX]:
+                answer.headers.append("Warning", _warning(fault))
+        return answer
+
+    def _page(self, kind: Kind, namespace: str | None, query: ListQuery) -> Page:
+        if query.continue_:
+            return self._snapshots.next(query.continue_, query.limit)
+        store = self._platform.store_of(kind.model)
+        check_version(store, query.resource_version)
+        if query.match == "Exact" and query.resource_version != store.version:
+            raise Conflict(
+                Code.VERSION_EXPIRED,
+                f"how things were at version {query.resource_version} is no longer kept; it is"
+                f" {store.version} now",
             )
-        patch = await object_body(request)
-        has_version = bool(_member(patch, "metadata").get("resourceVersion"))
+        found = [one for one in store.list(kind.name, namespace) if query.selects(one)]
+        return self._snapshots.first(store.version, found, query.limit)
+
+    async def _patch(
+        self, kind: Kind, request: Request, key: Key, query: WriteQuery
+    ) -> tuple[Resource, Read]:
+        patch = _patcher(kind, media_type(request), await json_body(request))
         for attempt in range(1, PATCH_ATTEMPTS + 1):
             # The present version is part of what is patched, so a change meanwhile is noticed.
-            patched = merge_patch(self._get(key).public().document(), patch)
-            resource = _addressed(patched, KINDS[key.kind], key.namespace, key.name)
+            before = _shown(kind, {})(self._get(kind, key))
+            patched = patch(before)
+            if not isinstance(patched, dict):
+                raise Invalid(Code.PATCH_UNFIT, "what the patch leaves is not a resource")
+            read = _read(patched, kind, key.namespace, key.name, query.validation)
+            named = _member(patched, "metadata").get("resourceVersion")
+            has_version = named != before["metadata"]["resourceVersion"]
             try:
-                return await self._platform.admission.replace(resource)
+                done = await self._platform.admission.replace(read.resource, dry_run=query.dry_run)
+                return done, read
             except Conflict as error:
                 last = has_version or attempt == PATCH_ATTEMPTS
                 if last or error.code != Code.VERSION_CONFLICT:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _delete(self, request: Request, key: Key) -> dict[str, Any]:
-        options = await object_body(request) if await request.body() else {}
-        uid = _member(options, "preconditions").get("uid")
-        deleted = await self._platform.admission.delete(key, uid=uid)
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {"kind": deleted.plural, "name": key.name, "uid": deleted.metadata.uid},
-        }
+    async def _delete(self, kind: Kind, request: Request, key: Key) -> Response:
+        options, dry_run = await _delete_options(request)
+        conditions = _member(options, "preconditions")
+        deleted = await self._platform.admission.delete(
+            key,
+            uid=conditions.get("uid"),
+            version=conditions.get("resourceVersion"),
+            dry_run=dry_run,
+        )
+        if deleted.metadata.finalizers:
+            return JSONResponse(_shown(kind, {})(deleted))
+        details = {"kind": deleted.plural, "name": key.name, "uid": deleted.metadata.uid}
+        return JSONResponse(
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details | ({"group": kind.group} if kind.group else {}),
+            }
+        )
 
-    def _get(self, key: Key) -> Resource:
-        resource = self._platform.store.get(key)
+    async def _delete_all(
+        self, kind: Kind, request: Request, namespace: str | None, query: ListQuery
+    ) -> Response:
+        """Delete what a list would show; what somebody else deletes meanwhile is passed over."""
+        _, dry_run = await _delete_options(request)
+        store = self._platform.store_of(kind.model)
+        deleted = []
+        for resource in store.list(kind.name, namespace):
+            if not query.selects(resource):
+                continue
+            try:
+                deleted.append(
+                    await self._platform.admission.delete(
+                        resource.key, uid=resource.metadata.uid, dry_run=dry_run
+                    )
+                )
+            except (Missing, Conflict) as error:
+                if error.code not in (Code.RESOURCE_MISSING, Code.VERSION_CONFLICT):
+                    raise
+        now = self._platform.clock.now()
+        metadata: Document = {"resourceVersion": str(store.version)}
+        shown = _shown(kind, {})
+        return JSONResponse(forms.several(kind, WHOLE, deleted, shown, now, metadata))
+
+    def _get(self, kind: Kind, key: Key) -> Resource:
+        resource = self._platform.store_of(kind.model).get(key)
         if resource is None:
-            raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
+            raise Missing(Code.RESOURCE_MISSING, f'{kind.qualified} "{key.name}" not found')
         return resource
 
-    async def _figures(self, request: Request, model: type[Resource]) -> dict[str, dict[str, Any]]:
+    async def _figures(self, request: Request, kind: Kind) -> dict[str, dict[str, Any]]:
         """Return live figures by uid if they are asked for: they cost up to half a second."""
         wanted = request.query_params.get("statistics") in ("true", "1")
-        if not wanted or model.plural != "addresses":
+        if not wanted or kind.model.plural != "addresses":
             return {}
         return await self._platform.statistics.by_uid()
 
-    def _shown(
-        self, resource: Resource, figures: dict[str, dict[str, Any]] | None = None
-    ) -> dict[str, Any]:
-        document = resource.public().document()
-        if figures and (found := figures.get(resource.metadata.uid or "")):
+
+def _shown(kind: Kind, figures: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
+    """Return what writes a resource as clients of a group and version see it."""
+
+    def shown(resource: Resource) -> Document:
+        document = resource.public().document() | {"apiVersion": kind.group_version}
+        if found := figures.get(resource.metadata.uid or ""):
             document["status"]["statistics"] = found
         return document
 
-
-def _model(request: Request) -> type[Resource]:
-    plural = request.path_params["plural"]
-    if plural not in PLURALS:
-        raise Missing(
-            Code.PATH_MISSING,
-            f"there is no kind {plural!r} in {API_VERSION}; there are {', '.join(PLURALS)}",
-        )
-    return PLURALS[plural]
+    return shown
 
 
-def _addressed(
-    data: dict[str, Any], model: type[Resource], namespace: str | None, name: str | None
-) -> Resource:
+def _key(kind: Kind, request: Request) -> Key:
+    namespace = request.path_params["namespace"] if kind.model.namespaced else ""
+    return Key(kind.name, namespace, request.path_params["name"])
+
+
+def _named(data: Document) -> Document:
+    """Return a body with a name, made from `generateName` if it has none."""
+    metadata = _member(data, "metadata")
+    begin = metadata.get("generateName")
+    if metadata.get("name") or not isinstance(begin, str):
+        return data
+    name = begin + "".join(secrets.choice(_LETTERS) for _ in range(5))
+    return data | {"metadata": metadata | {"name": name}}
+
+
+def _read(
+    data: Document, kind: Kind, namespace: str | None, name: str | None, validation: str
+) -> Read:
     """Return the resource of a body, which must fit the path it was sent to."""
-    kind = model.__name__
-    data = {"kind": kind, "apiVersion": API_VERSION} | data
-    if data["kind"] != kind:
-        raise invalid(kind, name or "", [Fault("kind", f"must be {kind} on this path")])
+    head: Document = {"kind": kind.name, "apiVersion": kind.group_version}
+    data = head | data
+    if data["kind"] != kind.name:
+        raise invalid(kind.name, name or "", [Fault("kind", f"must be {kind.name} on this path")])
     if isinstance(data.get("metadata", {}), dict):
-        data["metadata"] = metadata = _member(data, "metadata")
-        for field, wanted in (("namespace", namespace), ("name", name)):
-            if wanted is not None and metadata.setdefault(field, wanted) != wanted:
-                fault = Fault(f"metadata.{field}", f"must be {wanted!r}, as in the path")
-                raise invalid(kind, name or "", [fault])
-    return parse(data)
+        metadata = _member(data, "metadata")
+        data = data | {"metadata": metadata}
+        wanted = {"namespace": namespace if kind.model.namespaced else None, "name": name}
+        for field, value in wanted.items():
+            if value is not None and metadata.setdefault(field, value) != value:
+                fault = Fault(f"metadata.{field}", f"must be {value!r}, as in the path")
+                raise invalid(kind.name, name or "", [fault])
+    if validation == "Strict":
+        return Read(parse(data), [])
+    known, unknown = pruned(data)
+    return Read(parse(known), unknown)
 
 
-def _member(data: dict[str, Any], name: str) -> dict[str, Any]:
+def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
+    """Return what applies a patch of a media type.
+
+    Raises: Invalid if patches of that type are not applied to the kind.
+    """
+    known = [patches.MERGE, patches.JSON]
+    if media == patches.JSON:
+        return lambda document: patches.json_patch(document, patch)
+    if media == patches.MERGE and isinstance(patch, dict):
+        return lambda document: patches.merge_patch(document, patch)
+    if media == patches.STRATEGIC and not kind.group and isinstance(patch, dict):
+        return lambda document: patches.strategic_merge_patch(document, patch)
+    if media in (patches.MERGE, patches.STRATEGIC) and not isinstance(patch, dict):
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be a JSON object")
+    raise Invalid(
+        Code.PATCH_UNSUPPORTED,
+        f"a patch of type {media!r} is not applied here; send {' or '.join(known)}",
+    )
+
+
+async def _delete_options(request: Request) -> tuple[Document, bool]:
+    """Return the options of a delete, and whether it is only tried."""
+    options = await object_body(request) if await request.body() else {}
+    query = WriteQuery.of(request.query_params, "")
+    asked = options.get("dryRun") or []
+    if asked not in ([], ["All"]):
+        fault = Fault("dryRun", "can only be All")
+        raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+    return options, query.dry_run or bool(asked)
+
+
+def _member(data: Document, name: str) -> Document:
     value = data.get(name)
     return dict(value) if isinstance(value, dict) else {}
 
 
-def _refuse_selectors(request: Request) -> None:
-    for name in ("labelSelector", "fieldSelector"):
-        if request.query_params.get(name):
-            raise Invalid(
-                Code.SELECTOR_UNSUPPORTED, f"{name} is not supported: leave it out and filter"
-            )
+def _warning(fault: Fault) -> str:
+    """Write a fault as a Warning header (RFC 9111, 5.5)."""
+    text = f'unknown field "{fault.field}"'.encode("ascii", "backslashreplace").decode()
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{"".join(one for one in escaped if one.isprintable())}"'
 
 
-async def _encoded(lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _encoded(lines: AsyncIterator[Document]) -> AsyncIterator[bytes]:
     async for line in lines:
         yield json.dumps(line, separators=(",", ":")).encode() + b"\n"

@@ -8,6 +8,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from enmasse.api.peers import BoundedConfig, Bounds
+from enmasse.auth.certificates import TlsFiles
 from enmasse.base.errors import Code, Unavailable
 
 BACKLOG = 128
@@ -46,11 +47,19 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """An HTTP server that runs as one task of the process and leaves signals to it."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        bounds: Bounds | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        """Serve `app` on `listener`, over TLS with these files if there are any."""
         super().__init__(
             BoundedConfig(
                 app,
                 bounds or Bounds(),
+                tls,
                 lifespan="off",
                 ws="none",
                 log_config=None,

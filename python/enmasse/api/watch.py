@@ -1,60 +1,121 @@
 """Watching: every change as one JSON object, one a line, until the client goes or time is up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
+from enmasse.api import forms
+from enmasse.api.accept import Form
 from enmasse.api.errors import status_object
-from enmasse.base.errors import Code, Conflict, Fault, Invalid
+from enmasse.api.forms import Shown
+from enmasse.api.kinds import Kind
+from enmasse.api.queries import ListQuery
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Conflict, Unavailable
 from enmasse.resources import Resource
-from enmasse.store import EventType, Store
+from enmasse.store import Event, EventType, Store
 
-TIMEOUT_S = 3600.0
+TIMEOUT_S = 3600
 """Longest watch. A client lists and watches again, and a dead one is noticed in the end."""
 
+UNSEEN_MAX = 1000
+"""Changes that a watcher is not shown before it gets a bookmark, if it takes any: so it never falls
+behind what is kept because others are busy."""
 
-def watch_lines(
-    store: Store, model: type[Resource], namespace: str | None, parameters: Mapping[str, str]
-) -> AsyncIterator[dict[str, Any]]:
-    """Return what a watch sends, by the query parameters `resourceVersion` and `timeoutSeconds`.
+BOOKMARK = "BOOKMARK"
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+Line = dict[str, Any]
+
+
+class Watched(NamedTuple):
+    """What a watch is about, and how it is told."""
+
+    store: Store
+    kind: Kind
+    namespace: str | None
+    form: Form
+    shown: Shown
+    clock: Clock
+
+
+def watch_lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
+    """Return what a watch sends.
 
     Without a version, or with 0, all that is there comes first, as added. A version that is no
     longer kept ends the watch with an ERROR event of code 410.
 
-    Raises: Invalid if a parameter is not a number.
+    Raises: Unavailable if the version is newer than any there is.
     """
-    since = _number(parameters, "resourceVersion", 0)
-    timeout_s = min(_number(parameters, "timeoutSeconds", int(TIMEOUT_S)), TIMEOUT_S)
-    return _lines(store, model, namespace, since, timeout_s)
+    check_version(watched.store, query.resource_version)
+    return _lines(watched, query)
 
 
-async def _lines(
-    store: Store, model: type[Resource], namespace: str | None, since: int, timeout_s: float
-) -> AsyncIterator[dict[str, Any]]:
-    kind = model.__name__
-    if since == 0:
+def check_version(store: Store, version: int | None) -> None:
+    """See that a version exists.
+
+    Raises: Unavailable if it is newer than any there is.
+    """
+    if version is not None and version > store.version:
+        raise Unavailable(
+            Code.VERSION_AHEAD,
+            f"Too large resource version: {version}, current: {store.version}; list again",
+            retry_after_s=1.0,
+        )
+
+
+async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
+    store, namespace = watched.store, watched.namespace
+    since = query.resource_version or 0
+    initial = query.initial_events
+    if initial or (initial is None and since == 0):
         since = store.version
-        for resource in store.list(kind, namespace):
-            yield _line(EventType.ADDED, resource)
+        for resource in store.list(watched.kind.name, namespace):
+            if query.selects(resource):
+                yield _line(watched, EventType.ADDED, resource)
+        if initial and query.bookmarks:
+            yield _bookmark(watched, since, INITIAL_EVENTS_END)
+    elif since == 0:
+        since = store.version
+    position = told = since
+    timeout_s = min(TIMEOUT_S if query.timeout_s is None else query.timeout_s, TIMEOUT_S)
     try:
         async with asyncio.timeout(timeout_s):
             async for event in store.watch(since):
-                key = event.resource.key
-                if key.kind == kind and namespace in (None, key.namespace):
-                    yield _line(event.type, event.resource)
+                position = event.version
+                if (line := _seen(watched, query, event)) is not None:
+                    told = position
+                    yield line
+                elif query.bookmarks and position - told >= UNSEEN_MAX:
+                    told = position
+                    yield _bookmark(watched, position)
     except TimeoutError:
-        return
+        if query.bookmarks and position > told:
+            yield _bookmark(watched, position)
     except Conflict as error:
         yield {"type": "ERROR", "object": status_object(error)}
 
 
-def _line(type_: EventType, resource: Resource) -> dict[str, Any]:
-    return {"type": str(type_), "object": resource.public().document()}
+def _seen(watched: Watched, query: ListQuery, event: Event) -> Line | None:
+    """Return how a change looks to who sees only what is selected."""
+    key = event.resource.key
+    if key.kind != watched.kind.name or watched.namespace not in (None, key.namespace):
+        return None
+    was = event.before is not None and query.selects(event.before)
+    if event.type is EventType.DELETED:
+        return _line(watched, EventType.DELETED, event.resource) if was else None
+    if query.selects(event.resource):
+        type_ = EventType.MODIFIED if was else EventType.ADDED
+        return _line(watched, type_, event.resource)
+    return _line(watched, EventType.DELETED, event.resource) if was else None
 
 
-def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
-    text = parameters.get(name) or str(default)
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        fault = Fault(name, f"must be a whole number, not {text!r}")
-        raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
-    return int(text)
+def _line(watched: Watched, type_: EventType, resource: Resource) -> Line:
+    now = watched.clock.now()
+    shown = forms.one(watched.kind, watched.form, resource, watched.shown, now)
+    return {"type": str(type_), "object": shown}
+
+
+def _bookmark(watched: Watched, version: int, annotations: dict[str, str] | None = None) -> Line:
+    marked = forms.bookmark(watched.kind, watched.form, version, annotations or {})
+    return {"type": BOOKMARK, "object": marked}

@@ -8,6 +8,7 @@
       tls/            the CA and the server's certificate
       token           what a client of the API must know
       decoy           what users that do not exist are made up from, alike at every start
+      kubeconfig      how kubectl finds the running process; it holds no secret
       endpoint.json   where the running process listens; gone when it stops
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
@@ -43,6 +44,7 @@ class DataDir:
         self.tls = path / "tls"
         self.token = path / "token"
         self.decoy = path / "decoy"
+        self.kubeconfig = path / "kubeconfig"
         self.endpoint = path / "endpoint.json"
         self._lock: int | None = None
 

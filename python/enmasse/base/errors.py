@@ -44,11 +44,14 @@ class Code(StrEnum):
     SETTING_INVALID = "E1006", "a setting is unknown or has a value that is not allowed"
     SPACE_EXPOSED = "E1007", "a space without authentication would be open to the network"
     DATA_TOO_NEW = "E1008", "the data folder was written by a newer version"
-    SELECTOR_UNSUPPORTED = "E1009", "selectors are not supported by this server"
     URL_INVALID = "E1010", "the URL does not name an AMQP server"
     PATCH_UNSUPPORTED = "E1011", "the patch is of a kind this server does not apply"
     REFERENCE_INVALID = "E1012", "an address it refers to does not exist or is of another type"
     OPERATION_UNFIT = "E1013", "the operation does not fit the type of the address"
+    SELECTOR_UNREADABLE = "E1014", "a selector cannot be read, or asks for a field it cannot"
+    PARAMETER_INVALID = "E1015", "a query parameter has a value that is not allowed"
+    FORM_UNSUPPORTED = "E1016", "there is no answer in a form that the client accepts"
+    PATCH_UNFIT = "E1017", "the patch does not fit what it is applied to"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
@@ -68,6 +71,7 @@ class Code(StrEnum):
     DATA_LOCKED = "E4004", "another process uses the data folder"
     VERSION_EXPIRED = "E4005", "the watch begins before the oldest change that is kept"
     MESSAGES_STORED = "E4006", "the address holds messages"
+    FIELD_OWNED = "E4007", "another manager has set the field"
 
     LIMIT_REACHED = "E5000", "a stated limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
@@ -78,6 +82,7 @@ class Code(StrEnum):
     SHUTTING_DOWN = "E6003", "the process is stopping"
     DATA_UNUSABLE = "E6004", "the data folder or a file in it cannot be read or written"
     OPERATION_UNSUPPORTED = "E6005", "the node that serves the address cannot do that"
+    VERSION_AHEAD = "E6006", "the version asked for is newer than any there is"
 
     PROTOCOL_BROKEN = "E7000", "the remote broke the protocol"
 

@@ -63,6 +63,9 @@ class Settings(BaseModel):
     http_port: Port = 8080
     """The HTTP API, `/metrics` and the health pages."""
 
+    https_port: Port = 6443
+    """The HTTP API over TLS: kubectl sends its token over nothing else."""
+
     workers: int = Field(default=0, ge=0, le=256)
     """Threads that carry messages. 0 is one for each core the process may use."""
 

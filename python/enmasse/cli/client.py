@@ -13,6 +13,7 @@ from enmasse.base.errors import KINDS, Code, Fault, Missing, PeerError, Unavaila
 from enmasse.cli import network
 from enmasse.resources import API_VERSION
 
+BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 30
 
@@ -24,7 +25,7 @@ class Api:
 
     def __init__(self, url: str, token: str) -> None:
         self._http = httpx2.Client(
-            base_url=f"{url}/apis/{API_VERSION}",
+            base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=TIMEOUT_S,
             trust_env=False,
@@ -68,17 +69,16 @@ class Api:
 
     def list(self, plural: str, namespace: str | None, *, statistics: bool = False) -> Document:
         """Return the list of a kind, of one namespace or of all."""
-        path = f"/namespaces/{namespace}/{plural}" if namespace else f"/{plural}"
+        path = f"{BASE}/namespaces/{namespace}/{plural}" if namespace else f"{BASE}/{plural}"
         return self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
 
     def create(self, plural: str, document: Document) -> Document:
         """Create a resource and return it as it is now."""
-        namespace = document["metadata"]["namespace"]
-        return self._ask("POST", f"/namespaces/{namespace}/{plural}", document)
+        return self._ask("POST", _collection(plural, document), document)
 
     def apply(self, plural: str, document: Document) -> tuple[Document, str]:
         """Create or replace a resource; return it and what became of it."""
-        path = _path(plural, document["metadata"]["namespace"], document["metadata"]["name"])
+        path = f"{_collection(plural, document)}/{document['metadata']['name']}"
         try:
             before = self._ask("GET", path)
         except Missing:
@@ -112,11 +112,11 @@ class Api:
 
     def connections(self) -> Document:
         """Return the open connections."""
-        return self._ask("GET", "/connections")
+        return self._ask("GET", f"{BASE}/connections")
 
     def trace(self, connection: int, *, on: bool) -> None:
         """Switch the protocol trace of a connection."""
-        self._ask("POST" if on else "DELETE", f"/connections/{connection}/trace")
+        self._ask("POST" if on else "DELETE", f"{BASE}/connections/{connection}/trace")
 
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
@@ -147,7 +147,7 @@ class Api:
             "resourceVersion": metadata["resourceVersion"],
             "timeoutSeconds": str(READY_TIMEOUT_S),
         }
-        path = f"/namespaces/{metadata['namespace']}/{plural}"
+        path = _collection(plural, document)
         with self._reached(), self._http.stream("GET", path, params=parameters) as answer:
             if answer.status_code != 200:
                 answer.read()
@@ -169,7 +169,7 @@ class Api:
         return document
 
     def _reached(self) -> "_Reached":
-        return _Reached(str(self._http.base_url).partition("/apis/")[0])
+        return _Reached(str(self._http.base_url))
 
 
 class _Reached:
@@ -218,4 +218,12 @@ def _is_ready(document: Document) -> bool:
 
 
 def _path(plural: str, namespace: str, name: str) -> str:
-    return f"/namespaces/{namespace}/{plural}/{name}"
+    return f"{BASE}/namespaces/{namespace}/{plural}/{name}"
+
+
+def _collection(plural: str, document: Document) -> str:
+    """Return the path of all resources beside a document's."""
+    version = document["apiVersion"]
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    namespace = document["metadata"].get("namespace")
+    return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"

@@ -16,24 +16,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
+import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock, SystemClock
-from enmasse.base.data_dir import DataDir
+from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
-from enmasse.cli.network import check_host, is_loopback, names_of
-from enmasse.control import Admission, Manager
+from enmasse.cli.network import check_host, is_loopback, names_of, url
+from enmasse.control import Admission, Events, Manager
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.plan import Plan
-from enmasse.store import Store
+from enmasse.resources import Declared
+from enmasse.store import MemoryStore, Store
 from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)
@@ -99,6 +101,7 @@ async def serve(
         admission = Admission(store, exposed=exposed)
         await declare(admission, store, files)
         await admission.check()
+        await admission.ensure_namespaces()
         node = Node(
             workers=settings.workers,
             insecure=settings.insecure,
@@ -108,20 +111,23 @@ async def serve(
         stack.callback(node.stop, 0.0)
         certificates = Certificates(data.tls, names_of(settings.host), clock)
         engine = NativeEngine(node, certificates.name_spaces, clock)
-        manager = Manager(store, engine, clock)
+        events = MemoryStore(clock)
+        manager = Manager(store, engine, clock, Events(events, clock))
         await manager.catch_up()
-        endpoints = listen(settings, node, certificates.ensure())
+        tls = certificates.ensure()
+        endpoints = listen(settings, node, tls)
         process = _Process(node, engine, manager, certificates, stopping)
-        if settings.http_port is not None:
-            listener = stack.enter_context(bind(settings.host, settings.http_port))
-            endpoints["http"] = Endpoint(settings.host, listener.getsockname()[1])
-            platform = Platform(
-                store, admission, engine, Statistics(engine, clock), process.is_ready
-            )
-            app = create_app(
-                platform, token=ensure_token(data.token), hosts=names_of(settings.host)
-            )
-            process.server = Server(app, listener)
+        platform = Platform(
+            store, events, admission, engine, Statistics(engine, clock), clock, process.is_ready
+        )
+        app = create_app(platform, token=ensure_token(data.token), hosts=names_of(settings.host))
+        for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
+            if port is not None:
+                listener = stack.enter_context(bind(settings.host, port))
+                endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
+                secured = tls if kind == "https" else None
+                process.servers.append(Server(app, listener, tls=secured))
+        write_kubeconfig(data, endpoints.get("https"), tls)
         ready = Ready(os.getpid(), endpoints, meeting(store.list()))
         data.write_endpoint(ready.document())
         await process.run(lambda: announce(ready))
@@ -132,7 +138,7 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
 
     All files are one request: if one document is bad, nothing is changed.
     """
-    if not files and not store.list():
+    if not files and not any(isinstance(one, Declared) for one in store.list()):
         await admission.apply(default_resources())
     declared = with_default_space(load_files(files), store)
     try:
@@ -156,6 +162,27 @@ def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]
             bound = node.listen(kind, settings.host, port, files if secure else None)
             endpoints[kind] = Endpoint(settings.host, bound)
     return endpoints
+
+
+def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles) -> None:
+    """Say how kubectl finds this process: the server, and the files of its CA and of the token."""
+    if https is None:
+        data.kubeconfig.unlink(missing_ok=True)
+        return
+    name = "enmasse"
+    cluster = {
+        "server": url("https", *https),
+        "certificate-authority": str(tls.ca.resolve()),
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"tokenFile": str(data.token.resolve())}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    write_private(data.kubeconfig, yaml.safe_dump(document, sort_keys=False))
 
 
 def raise_open_files_limit() -> None:
@@ -213,7 +240,7 @@ class _Process:
         certificates: Certificates,
         stopping: asyncio.Event,
     ) -> None:
-        self.server: Server | None = None
+        self.servers: list[Server] = []
         self._node = node
         self._engine = engine
         self._manager = manager
@@ -233,14 +260,14 @@ class _Process:
                 tasks.create_task(self._engine.watch_journal(), name="journal"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
             ]
-            if self.server is not None:
-                tasks.create_task(self.server.run_until_stopped(), name="http")
+            for server in self.servers:
+                tasks.create_task(server.run_until_stopped(), name="http")
             announce()
             log.info("ready")
             await self._stopping.wait()
             log.info("stopping")
-            if self.server is not None:
-                self.server.stop()
+            for server in self.servers:
+                server.stop()
             await asyncio.to_thread(self._node.stop, STOP_TIMEOUT_S)
             for task in background:
                 task.cancel()

@@ -5,6 +5,7 @@ the store, keeps the engine's Plan equal to it, and writes what the engine has p
 """
 
 from enmasse.control.admission import Admission, Change
+from enmasse.control.events import Events
 from enmasse.control.manager import Manager
 
-__all__ = ["Admission", "Change", "Manager"]
+__all__ = ["Admission", "Change", "Events", "Manager"]

@@ -6,6 +6,7 @@ from enmasse.control.status import (
     not_proven,
     plan_not_applied,
     plan_refused,
+    terminating,
     waiting_for_another,
 )
 from enmasse.plan import PlannedAddress
@@ -13,6 +14,7 @@ from enmasse.resources import Address
 from enmasse.resources.address import NO_LIMIT, MessageRedelivery, MessageTtl, Subscription
 
 CHAIN: tuple[Check, ...] = (
+    terminating,
     left_out_of_the_plan,
     plan_refused,
     plan_not_applied,

@@ -12,8 +12,18 @@ from typing import NamedTuple
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.control import policies
-from enmasse.resources import AddressSpace, Key, MessagingUser, Resource, in_order
+from enmasse.resources import (
+    DEFAULT_NAMESPACE,
+    AddressSpace,
+    Declared,
+    Key,
+    MessagingUser,
+    Namespace,
+    Resource,
+    in_order,
+)
 from enmasse.resources.address import SERVED_TYPES
+from enmasse.resources.core import NamespaceMetadata
 from enmasse.store import Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 
@@ -57,16 +67,16 @@ class Admission:
         async with self._deciding:
             return await self._put(in_order(resources))
 
-    async def create(self, resource: Resource) -> Resource:
+    async def create(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Create a resource that must not exist yet.
 
         Raises: Conflict if it exists; Invalid or Conflict if it cannot be.
         """
         async with self._deciding:
             demanded = resource.with_metadata(resource_version=MUST_NOT_EXIST)
-            return (await self._put([demanded]))[0].resource
+            return (await self._put([demanded], dry_run=dry_run))[0].resource
 
-    async def replace(self, resource: Resource) -> Resource:
+    async def replace(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Change a resource that must exist, at the version it carries if it carries one.
 
         Raises: Missing if it does not exist; Conflict if it has changed; Invalid or Conflict if it
@@ -75,29 +85,41 @@ class Admission:
         async with self._deciding:
             if self._store.get(resource.key) is None:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {resource.key}")
-            return (await self._put([resource]))[0].resource
+            return (await self._put([resource], dry_run=dry_run))[0].resource
 
-    async def delete(self, key: Key, *, uid: str | None = None) -> Resource:
-        """Delete a resource, the one with `uid` if given; with a space goes all that belongs to it.
+    async def delete(
+        self,
+        key: Key,
+        *,
+        uid: str | None = None,
+        version: str | None = None,
+        dry_run: bool = False,
+    ) -> Resource:
+        """Delete a resource, the one with `uid` and at `version` if given.
 
-        Raises: Missing if it does not exist; Conflict if it is another one; Invalid if it may not
-            go.
+        With a space goes all that belongs to it, with a namespace all that is in it. What has
+        finalizers is marked, and goes when it has none.
+
+        Raises: Missing if it does not exist; Conflict if it is another one, has changed, or holds
+            what finalizers keep; Invalid or Denied if it may not go.
         """
         async with self._deciding:
             resource = self._store.get(key)
             if resource is None:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
-            if uid is not None and uid != resource.metadata.uid:
-                raise Conflict(
-                    Code.VERSION_CONFLICT,
-                    f"{key} is another one than the request means: its uid is"
-                    f" {resource.metadata.uid}",
-                )
-            keys = [key, *self._members(resource)]
+            _check_preconditions(resource, uid, version)
+            members = self._members(resource)
+            policies.check_members(resource, members)
+            keys = [key, *(member.key for member in members)]
             world = self._world([], gone=keys)
             if (error := policies.space_exposed(world)) is not None:
                 raise error
-            return (await self._store.delete(keys))[0]
+            return (await self._store.delete(keys, dry_run=dry_run))[0]
+
+    async def ensure_namespaces(self) -> None:
+        """Make the namespace `default`, and those of all that is in the store."""
+        async with self._deciding:
+            await self._store.put(self._new_namespaces([*self._store.list()]))
 
     async def check(self) -> None:
         """Check what is already in the store against where this process listens.
@@ -107,7 +129,7 @@ class Admission:
         if (error := policies.space_exposed(self._world([]))) is not None:
             raise error
 
-    async def _put(self, resources: Sequence[Resource]) -> list[Applied]:
+    async def _put(self, resources: Sequence[Resource], *, dry_run: bool = False) -> list[Applied]:
         changed = [(resource, self._store.get(resource.key)) for resource in resources]
         error = policies.first_fault(changed, self._world(resources))
         # An existing name is told before anything else about a resource that must be new.
@@ -118,10 +140,21 @@ class Admission:
         if error is not None and not exists:
             raise error
         storable = [await _storable(resource, before) for resource, before in changed]
-        written = await self._store.put(storable)
+        namespaces = self._new_namespaces(storable)
+        written = await self._store.put([*namespaces, *storable], dry_run=dry_run)
         return [
             Applied(now, _change(before, now))
-            for (_, before), now in zip(changed, written, strict=True)
+            for (_, before), now in zip(changed, written[len(namespaces) :], strict=True)
+        ]
+
+    def _new_namespaces(self, resources: Sequence[Resource]) -> list[Resource]:
+        """Return the namespaces that resources need and that are not there yet."""
+        declared = {one.metadata.name for one in resources if isinstance(one, Namespace)}
+        needed = {one.metadata.namespace for one in resources if one.namespaced}
+        return [
+            Namespace(metadata=NamespaceMetadata(name=name))
+            for name in sorted((needed | {DEFAULT_NAMESPACE}) - declared)
+            if self._store.get(Key("Namespace", "", name)) is None
         ]
 
     def _world(self, resources: Sequence[Resource], gone: Sequence[Key] = ()) -> policies.World:
@@ -131,14 +164,32 @@ class Admission:
         after |= {resource.key: resource for resource in resources}
         return policies.World(after, self._exposed, self._served)
 
-    def _members(self, resource: Resource) -> list[Key]:
+    def _members(self, resource: Resource) -> list[Resource]:
+        """Return what goes with a resource."""
+        if isinstance(resource, Namespace):
+            return list(self._store.list(namespace=resource.metadata.name))
         if not isinstance(resource, AddressSpace):
             return []
         return [
-            other.key
+            other
             for other in self._store.list(namespace=resource.metadata.namespace)
-            if other.space == resource.space and other.key != resource.key
+            if isinstance(other, Declared)
+            and other.space == resource.space
+            and other.key != resource.key
         ]
+
+
+def _check_preconditions(resource: Resource, uid: str | None, version: str | None) -> None:
+    metadata = resource.metadata
+    for what, wanted, found in (
+        ("uid", uid, metadata.uid),
+        ("resourceVersion", version, metadata.resource_version),
+    ):
+        if wanted is not None and wanted != found:
+            raise Conflict(
+                Code.VERSION_CONFLICT,
+                f"{resource.key} is another one than the request means: its {what} is {found}",
+            )
 
 
 async def _storable(resource: Resource, before: Resource | None) -> Resource:

@@ -17,10 +17,11 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
 from enmasse.control import address, address_space, messaging_user
+from enmasse.control.events import Events, happened
 from enmasse.control.status import Check, Seen, decide
 from enmasse.engines import Engine, Proof
 from enmasse.plan import LeftOut, Plan, PlannedAddress, compile
-from enmasse.resources import Address, Key, Resource
+from enmasse.resources import Address, Declared, Key, Resource
 from enmasse.store import EventType, Store
 
 log = structlog.get_logger(__name__)
@@ -41,11 +42,17 @@ class Manager:
     """Keeps an engine equal to a store, and the statuses in the store equal to the engine."""
 
     def __init__(
-        self, store: Store, engine: Engine, clock: Clock, backoff: Backoff | None = None
+        self,
+        store: Store,
+        engine: Engine,
+        clock: Clock,
+        events: Events,
+        backoff: Backoff | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
+        self._events = events
         self._backoff = backoff or Backoff()
         self._due = asyncio.Event()
         self._looked_at: dict[Key, _Identity] = {}
@@ -86,6 +93,8 @@ class Manager:
             self._due.set()
             try:
                 async for event in self._store.watch(since):
+                    if not isinstance(event.resource, Declared):
+                        continue
                     known = self._looked_at.get(event.resource.key)
                     if event.type is EventType.DELETED or known != _identity(event.resource):
                         self._due.set()
@@ -129,7 +138,11 @@ class Manager:
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
-        resources = {resource.key: resource for resource in self._store.list()}
+        resources = {
+            resource.key: resource
+            for resource in self._store.list()
+            if isinstance(resource, Declared)
+        }
         identities = {key: _identity(resource) for key, resource in resources.items()}
         compiled = compile(resources.values(), version)
         touched = _differing(self._looked_at, identities)
@@ -167,11 +180,14 @@ class Manager:
             self._looked_at = {key: identities[key] for key in identities.keys() - touched}
             raise refusal
 
-    async def _write_statuses(self, resources: Iterable[Resource], seen: Seen) -> None:
+    async def _write_statuses(self, resources: Iterable[Declared], seen: Seen) -> None:
         ordered = sorted(resources, key=lambda resource: resource.key)
-        await self._store.put_status([self._decided(resource, seen) for resource in ordered])
+        decided = [self._decided(resource, seen) for resource in ordered]
+        await self._store.put_status(decided)
+        news = [happened(before, after) for before, after in zip(ordered, decided, strict=True)]
+        await self._events.record(one for one in news if one is not None)
 
-    def _decided(self, resource: Resource, seen: Seen) -> Resource:
+    def _decided(self, resource: Declared, seen: Seen) -> Declared:
         decided = resource.with_status(decide(resource, seen, CHAINS[resource.kind]))
         if isinstance(decided, Address):
             return address.with_effective(decided, self._planned.get(decided.metadata.uid or ""))

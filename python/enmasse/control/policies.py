@@ -7,9 +7,18 @@ returns None, or the error that refuses the request.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from enmasse.base.errors import Code, Conflict, EnMasseError, Fault, Invalid
+from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Fault, Invalid
 from enmasse.plan import dangling, is_open
-from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
+from enmasse.resources import (
+    DEFAULT_NAMESPACE,
+    Address,
+    AddressSpace,
+    Declared,
+    Key,
+    MessagingUser,
+    Namespace,
+    Resource,
+)
 from enmasse.resources.address import SERVED_TYPES
 
 
@@ -77,9 +86,11 @@ def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnM
     return _invalid(Code.FIELD_INVALID, resource, [Fault("spec.type", message)])
 
 
-def space_absent(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
+def space_absent(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
     """The address space it belongs to does not exist."""
-    if isinstance(resource, AddressSpace) or world.space_of(resource):
+    if not isinstance(resource, Declared) or isinstance(resource, AddressSpace):
+        return None
+    if world.space_of(resource) or (before is not None and before.is_terminating):
         return None
     message = (
         f"there is no address space {resource.space!r} in namespace"
@@ -112,7 +123,7 @@ def reference_dangling(
     faults = [
         Fault(f"spec.{reference.field}", reference.problem)
         for reference in dangling(resource, lambda name: world.address_named(resource, name))
-        if before is None
+        if not isinstance(before, Address)
         or getattr(before.spec, reference.field) != getattr(resource.spec, reference.field)
     ]
     return _invalid(Code.REFERENCE_INVALID, resource, faults) if faults else None
@@ -141,6 +152,22 @@ def space_exposed(world: World) -> EnMasseError | None:
     )
 
 
+def check_members(resource: Resource, members: Sequence[Resource]) -> None:
+    """See that a resource may go together with what belongs to it.
+
+    Raises: Denied for the namespace `default`; Conflict if finalizers keep one of the members.
+    """
+    if isinstance(resource, Namespace) and resource.metadata.name == DEFAULT_NAMESPACE:
+        raise Denied(Code.ACCESS_DENIED, f"namespace {DEFAULT_NAMESPACE!r} cannot be deleted")
+    for member in members:
+        if member.metadata.finalizers:
+            raise Conflict(
+                Code.STATE_CONFLICT,
+                f"{resource.key} holds {member.key}, which waits for its finalizers"
+                f" ({', '.join(member.metadata.finalizers)}); delete that one first",
+            )
+
+
 def first_fault(
     changed: Iterable[tuple[Resource, Resource | None]], world: World
 ) -> EnMasseError | None:
@@ -155,7 +182,7 @@ def first_fault(
 def _unique_names(resource: Resource) -> list[tuple[str, str, str, str]]:
     """Names that only one resource may have."""
     if isinstance(resource, Address):
-        names = resource.names
+        names: tuple[str, ...] = resource.names
     elif isinstance(resource, MessagingUser):
         names = (resource.spec.username,)
     else:
@@ -165,4 +192,5 @@ def _unique_names(resource: Resource) -> list[tuple[str, str, str, str]]:
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:
     summary = "; ".join(str(fault) for fault in faults)
-    return Invalid(code, f"{resource.key}: {summary}", faults=faults)
+    name = resource.metadata.name
+    return Invalid(code, f"{resource.key}: {summary}", faults=faults, name=name)

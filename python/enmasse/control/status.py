@@ -13,7 +13,7 @@ from typing import NamedTuple
 from enmasse.base.errors import EnMasseError
 from enmasse.engines import Proof
 from enmasse.plan import LeftOut
-from enmasse.resources import Key, Resource, Status
+from enmasse.resources import Declared, Key, Status
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Phase
 
@@ -48,16 +48,24 @@ class Seen:
     now: datetime
 
 
-Check = Callable[[Resource, Seen], Finding | None]
+Check = Callable[[Declared, Seen], Finding | None]
 
 
-def left_out_of_the_plan(resource: Resource, seen: Seen) -> Finding | None:
+def terminating(resource: Declared, _: Seen) -> Finding | None:
+    """It was asked to go and is served until its finalizers are done."""
+    if not resource.is_terminating:
+        return None
+    names = ", ".join(resource.metadata.finalizers)
+    return Finding("Terminating", "Deleted", f"goes when its finalizers are done: {names}")
+
+
+def left_out_of_the_plan(resource: Declared, seen: Seen) -> Finding | None:
     """It cannot be served beside the rest."""
     left_out = seen.left_out.get(resource.key)
     return Finding("Pending", left_out.reason, left_out.message) if left_out else None
 
 
-def plan_refused(resource: Resource, seen: Seen) -> Finding | None:
+def plan_refused(resource: Declared, seen: Seen) -> Finding | None:
     """The engine does not serve the Plan that the resource is in."""
     if seen.refusal is None:
         return None
@@ -65,27 +73,27 @@ def plan_refused(resource: Resource, seen: Seen) -> Finding | None:
     return Finding(phase, "PlanRefused", f"the node does not serve it yet: {seen.refusal.message}")
 
 
-def plan_not_applied(_: Resource, seen: Seen) -> Finding | None:
+def plan_not_applied(_: Declared, seen: Seen) -> Finding | None:
     """The engine has not yet said that it serves the Plan."""
     if seen.proof is not None and seen.proof.version >= seen.version:
         return None
     return Finding("Configuring", "PlanNotApplied", "waiting for the node to take the Plan")
 
 
-def not_proven(resource: Resource, seen: Seen) -> Finding | None:
+def not_proven(resource: Declared, seen: Seen) -> Finding | None:
     """The engine serves the Plan and does not name the resource among what is active."""
     if seen.proof is not None and resource.metadata.uid in seen.proof.active:
         return None
     return Finding("Configuring", "NotActive", "the node does not report it as active")
 
 
-def waiting_for_another(resource: Resource, seen: Seen) -> Finding | None:
+def waiting_for_another(resource: Declared, seen: Seen) -> Finding | None:
     """It is served as far as that goes without another resource, which is gone."""
     waiting = seen.waiting.get(resource.key)
     return Finding("Pending", waiting.reason, waiting.message) if waiting else None
 
 
-def decide(resource: Resource, seen: Seen, chain: tuple[Check, ...]) -> Status:
+def decide(resource: Declared, seen: Seen, chain: tuple[Check, ...]) -> Status:
     """Return the status of a resource: the first finding of the chain, or Active."""
     generation = resource.metadata.generation or 0
     for check in chain:

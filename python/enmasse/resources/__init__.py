@@ -7,12 +7,14 @@ the address taken) is decided in `enmasse.control`, not here.
 
 from enmasse.resources.address import Address, AddressSpec
 from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
-from enmasse.resources.documents import KINDS, in_order, invalid, load, parse
+from enmasse.resources.core import ConfigMap, Event, Namespace, Secret
+from enmasse.resources.documents import KINDS, in_order, invalid, load, parse, pruned
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
     API_VERSION,
     DEFAULT_NAMESPACE,
     Condition,
+    Declared,
     Key,
     Metadata,
     Resource,
@@ -28,15 +30,21 @@ __all__ = [
     "AddressSpaceSpec",
     "AddressSpec",
     "Condition",
+    "ConfigMap",
+    "Declared",
+    "Event",
     "Key",
     "MessagingUser",
     "MessagingUserSpec",
     "Metadata",
+    "Namespace",
     "Resource",
+    "Secret",
     "Status",
     "Verifier",
     "in_order",
     "invalid",
     "load",
     "parse",
+    "pruned",
 ]

@@ -6,7 +6,15 @@ from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.resources import address_rules
-from enmasse.resources.model import Metadata, Model, Resource, Status, name_in_space
+from enmasse.resources.model import (
+    AGE,
+    Column,
+    Declared,
+    Metadata,
+    Model,
+    Status,
+    name_in_space,
+)
 from enmasse.resources.quantities import Count, Delay, Duration, LinkCount, MessageSize, Size
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
@@ -219,10 +227,26 @@ class AddressStatus(Status):
     """Consumers of a subscription."""
 
 
-class Address(Resource):
+class Address(Declared):
     """A declared address."""
 
     plural: ClassVar[str] = "addresses"
+    short_names: ClassVar[tuple[str, ...]] = ("addr",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Address", "spec.address"),
+        Column("Type", "spec.type"),
+        Column("Plan", "spec.plan"),
+        Column("Ready", "status.isReady", "boolean"),
+        Column("Phase", "status.phase"),
+        Column("Status", "status.messages"),
+        Column("Topic", "spec.topic", priority=1),
+        Column("Dead letter", "spec.deadletter", priority=1),
+        AGE,
+    )
+    selectable: ClassVar[tuple[str, ...]] = (
+        *("spec.address", "spec.type", "spec.plan", "spec.topic"),
+        *("status.phase", "status.isReady"),
+    )
     immutable: ClassVar[tuple[str, ...]] = ("type", "address", "topic")
 
     kind: Literal["Address"] = Field(default="Address")

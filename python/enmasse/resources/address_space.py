@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from enmasse.resources.model import Metadata, Model, Resource, label
+from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, label
 
 TYPES = ("standard", "brokered")
 """Every type there is."""
@@ -80,10 +80,22 @@ class AddressSpaceSpec(Model):
     """Who checks users. Left out: nobody while the space has no user, else `standard`."""
 
 
-class AddressSpace(Resource):
+class AddressSpace(Declared):
     """A declared address space."""
 
     plural: ClassVar[str] = "addressspaces"
+    short_names: ClassVar[tuple[str, ...]] = ("as",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Type", "spec.type"),
+        Column("Plan", "spec.plan"),
+        Column("Ready", "status.isReady", "boolean"),
+        Column("Phase", "status.phase"),
+        Column("Status", "status.messages"),
+        AGE,
+    )
+    selectable: ClassVar[tuple[str, ...]] = (
+        *("spec.type", "spec.plan", "status.phase", "status.isReady"),
+    )
     immutable: ClassVar[tuple[str, ...]] = ("type",)
 
     kind: Literal["AddressSpace"] = Field(default="AddressSpace")

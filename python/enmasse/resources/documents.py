@@ -1,8 +1,9 @@
 """From text to resources: YAML or JSON, several documents in one text, `kind: List` unfolded."""
 
 import contextlib
+import copy
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -12,13 +13,23 @@ from enmasse.base.errors import Code, EnMasseError, Fault, Invalid
 from enmasse.resources import faults
 from enmasse.resources.address import Address
 from enmasse.resources.address_space import AddressSpace
+from enmasse.resources.core import ConfigMap, Namespace, Secret
 from enmasse.resources.messaging_user import STORED, MessagingUser
-from enmasse.resources.model import API_VERSION, Key, Resource
+from enmasse.resources.model import Key, Resource
 
 KINDS: dict[str, type[Resource]] = {
-    model.__name__: model for model in (AddressSpace, Address, MessagingUser)
+    model.__name__: model
+    for model in (Namespace, Secret, ConfigMap, AddressSpace, Address, MessagingUser)
 }
 """Every kind, in the order in which resources of a file are applied."""
+
+_SERVER_METADATA = (
+    "managedFields",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+"""Metadata that a request may carry and does not say."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -87,6 +98,37 @@ def parse(data: object, *, stored: bool = False) -> Resource:
     return resource
 
 
+def pruned(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
+    """Return plain data without the fields that its kind does not have, and a fault for each.
+
+    Raises: Invalid if the kind is not known.
+    """
+    model = _model(data)
+    data = _without_server_fields(data)
+    try:
+        model.model_validate(data, by_alias=True, by_name=False, context={STORED: False})
+    except ValidationError as error:
+        unknown = [
+            detail["loc"]
+            for detail in error.errors(include_url=False)
+            if detail["type"] == "extra_forbidden"
+        ]
+        if unknown:
+            named = {fault.field: fault for fault in faults.of(error, model)}
+            data = copy.deepcopy(data)
+            for location in unknown:
+                _remove(data, location)
+            return data, [named[faults.path(location)] for location in unknown]
+    return data, []
+
+
+def _remove(data: Any, location: Sequence[int | str]) -> None:
+    *above, last = location
+    for part in above:
+        data = data[part]
+    del data[last]
+
+
 def in_order(resources: Iterable[Resource]) -> list[Resource]:
     """Return resources so that each comes after those it needs: spaces first, then addresses that
     others refer to."""
@@ -98,7 +140,7 @@ def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
     """Return the error for a resource with faults, said in one line."""
     subject = f"{kind} {name}" if name else kind
     summary = "; ".join(str(fault) for fault in found)
-    return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found)
+    return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found, name=name)
 
 
 def _declared_twice(resource: Resource, first: int) -> Invalid:
@@ -152,7 +194,7 @@ def _model(data: Mapping[Any, Any]) -> type[Resource]:
     version = data.get("apiVersion")
     if version not in model.api_versions:
         problem = "is required" if version is None else f"{version!r} is not served"
-        fault = Fault("apiVersion", f"{problem}; write {API_VERSION}")
+        fault = Fault("apiVersion", f"{problem}; write {model.api_versions[0]}")
         raise Invalid(Code.KIND_UNKNOWN, f"{kind} {_name(data)}: {fault}", faults=[fault])
     return model
 
@@ -165,11 +207,9 @@ def _name(data: Mapping[Any, Any]) -> str:
 def _without_server_fields(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """Drop what a document read from a server carries and a request cannot say."""
     kept = {name: value for name, value in data.items() if name != "status"}
-    kept["apiVersion"] = API_VERSION
+    kept["apiVersion"] = _model(data).api_versions[0]
     if isinstance(metadata := kept.get("metadata"), Mapping):
         kept["metadata"] = {
-            name: value
-            for name, value in metadata.items()
-            if name not in ("managedFields", "selfLink")
+            name: value for name, value in metadata.items() if name not in _SERVER_METADATA
         }
     return kept

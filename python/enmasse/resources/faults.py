@@ -29,7 +29,7 @@ def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     # Of a list whose items are refused the validator also says that too few are left.
     inner = {detail["loc"][:-1] for detail in found}
     return [
-        Fault(_path(detail["loc"]), _message(detail, model))
+        Fault(path(detail["loc"]), _message(detail, model))
         for detail in found
         if not (detail["type"] == "too_short" and detail["loc"] in inner)
     ]
@@ -41,14 +41,15 @@ def nearest(name: str, known: Sequence[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
 
 
-def _path(location: Sequence[int | str]) -> str:
-    path = ""
+def path(location: Sequence[int | str]) -> str:
+    """Return the path of a field as faults name it."""
+    text = ""
     for part in location:
         if isinstance(part, int):
-            path += f"[{part}]"
+            text += f"[{part}]"
         else:
-            path += f".{part}" if path else part
-    return path
+            text += f".{part}" if text else part
+    return text
 
 
 def _message(detail: Mapping[str, Any], model: type[BaseModel]) -> str:

@@ -6,12 +6,21 @@ verifiers, and `public()` leaves those out of everything a client can read.
 
 import base64
 import binascii
+import json
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from enmasse.resources.model import API_VERSION, Metadata, Model, Resource, name_in_space
+from enmasse.resources.model import (
+    AGE,
+    API_VERSION,
+    Column,
+    Declared,
+    Metadata,
+    Model,
+    name_in_space,
+)
 
 STORED = "stored"
 """Validation context under which a document may carry what only the server writes."""
@@ -139,10 +148,35 @@ class MessagingUserSpec(Model):
     """What the user may do. None: nothing."""
 
 
-class MessagingUser(Resource):
+def _without_password(annotations: dict[str, str]) -> dict[str, str]:
+    """Return annotations with the password taken out of kubectl's copy; a copy that cannot be read
+    is left out."""
+    if LAST_APPLIED not in annotations:
+        return annotations
+    kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
+    try:
+        document = json.loads(annotations[LAST_APPLIED])
+        document["spec"]["authentication"].pop("password", None)
+        document["spec"]["authentication"].pop("verifiers", None)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return kept
+    return kept | {LAST_APPLIED: json.dumps(document, separators=(",", ":")) + "\n"}
+
+
+class MessagingUser(Declared):
     """A declared user of one address space."""
 
     plural: ClassVar[str] = "messagingusers"
+    short_names: ClassVar[tuple[str, ...]] = ("mu",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Username", "spec.username"),
+        Column("Type", "spec.authentication.type"),
+        Column("Ready", "status.isReady", "boolean"),
+        Column("Phase", "status.phase"),
+        Column("Status", "status.messages"),
+        AGE,
+    )
+    selectable: ClassVar[tuple[str, ...]] = ("spec.username", "status.phase", "status.isReady")
     immutable: ClassVar[tuple[str, ...]] = ("username",)
     api_versions: ClassVar[tuple[str, ...]] = (API_VERSION, "user.enmasse.io/v1beta1")
 
@@ -156,8 +190,7 @@ class MessagingUser(Resource):
             update={"password": None, "verifiers": verifiers}
         )
         spec = self.spec.model_copy(update={"authentication": authentication})
-        annotations = dict(self.metadata.annotations)
-        annotations.pop(LAST_APPLIED, None)
+        annotations = _without_password(self.metadata.annotations)
         return self.model_copy(update={"spec": spec}).with_metadata(annotations=annotations)
 
     def public(self) -> Self:

@@ -79,11 +79,66 @@ def name_in_space(value: str) -> str:
 Label = Annotated[str, AfterValidator(label)]
 
 
+_LABEL_NAME = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
+ANNOTATIONS_BYTES_MAX = 256 * 1024
+"""Bytes of all annotations of a resource together, as in Kubernetes."""
+
+FINALIZERS_MAX = 32
+"""Finalizers of one resource."""
+
+
+def _qualified(value: str) -> str:
+    prefix, _, name = value.rpartition("/")
+    if not _LABEL_NAME.fullmatch(name) or ("/" in value and not prefix):
+        raise ValueError(
+            f"{value!r} is not allowed as a key: use at most 63 letters, digits and - _ .,"
+            " beginning and ending with a letter or digit, after a DNS name and `/` if you like"
+        )
+    if prefix:
+        dotted_name(prefix)
+    return value
+
+
+def _labels(value: dict[str, str]) -> dict[str, str]:
+    for key, text in value.items():
+        _qualified(key)
+        if text and not _LABEL_NAME.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is not allowed as the value of {key}: use at most 63 letters, digits and"
+                " - _ ., beginning and ending with a letter or digit"
+            )
+    return value
+
+
+def _annotations(value: dict[str, str]) -> dict[str, str]:
+    for key in value:
+        _qualified(key.lower())
+    if sum(len(key.encode()) + len(text.encode()) for key, text in value.items()) > (
+        ANNOTATIONS_BYTES_MAX
+    ):
+        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes together")
+    return value
+
+
+class OwnerReference(Model):
+    """A resource that this one belongs to, for the owner's own use: nothing is deleted by it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
 class Metadata(Model):
-    """Who a resource is. The server sets uid, generation, resourceVersion and creationTimestamp."""
+    """Who a resource is. The server sets uid, generation, resourceVersion and all timestamps."""
 
     name: str
     """Name of the resource, unique among its kind in its namespace."""
+
+    generate_name: str | None = None
+    """What a new resource without a name is named after; five letters are added."""
 
     namespace: Label = DEFAULT_NAMESPACE
     """Namespace the resource lives in."""
@@ -100,11 +155,30 @@ class Metadata(Model):
     creation_timestamp: str | None = None
     """When the resource was made."""
 
-    labels: dict[str, str] = Field(default_factory=dict)
-    """Marks for the owner's own use."""
+    deletion_timestamp: str | None = None
+    """When it was asked to go. It goes once it has no finalizers."""
 
-    annotations: dict[str, str] = Field(default_factory=dict)
+    deletion_grace_period_seconds: int | None = None
+    """Always 0: nothing waits for a time."""
+
+    labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
+    """Marks that selectors can ask for."""
+
+    annotations: Annotated[dict[str, str], AfterValidator(_annotations)] = Field(
+        default_factory=dict
+    )
     """Remarks for the owner's own use."""
+
+    finalizers: Annotated[
+        tuple[Annotated[str, AfterValidator(_qualified)], ...], Field(max_length=FINALIZERS_MAX)
+    ] = ()
+    """Who has something to do before it goes, and takes itself off the list then."""
+
+    owner_references: tuple[OwnerReference, ...] = ()
+    """What it belongs to, for the owner's own use."""
+
+    managed_fields: tuple[dict[str, Any], ...] = Field(default=(), repr=False)
+    """Who has set which fields. Written by the server."""
 
 
 Phase = Literal["Pending", "Configuring", "Active", "Terminating", "Failed"]
@@ -130,23 +204,50 @@ class Status(Model):
     conditions: tuple[Condition, ...] = ()
 
 
+class Column(NamedTuple):
+    """One column of the table in which clients show resources of a kind."""
+
+    name: str
+    path: str
+    """Where its value is: names from the top, with dots between."""
+
+    type: str = "string"
+    """string, integer, boolean or date; a date is shown as the time that has passed since."""
+
+    priority: int = 0
+    """Above 0 it is shown only where there is room: `kubectl get -o wide`."""
+
+
+AGE = Column("Age", "metadata.creationTimestamp", "date")
+
+
 class Resource(Model):
-    """One declared thing: what is wanted (`spec`) and what is so (`status`)."""
+    """One thing that the API knows."""
 
     plural: ClassVar[str]
     """The kind as it stands in HTTP paths."""
 
-    immutable: ClassVar[tuple[str, ...]] = ()
-    """Fields of spec, as named in Python and in documents alike, that cannot change."""
+    short_names: ClassVar[tuple[str, ...]] = ()
+    """What people may type for it."""
+
+    categories: ClassVar[tuple[str, ...]] = ()
+    """What people may type for it and for other kinds together."""
+
+    namespaced: ClassVar[bool] = True
+    """Whether it lives in a namespace."""
+
+    columns: ClassVar[tuple[Column, ...]] = (AGE,)
+    """How it is shown in a table, after its name."""
+
+    selectable: ClassVar[tuple[str, ...]] = ()
+    """Paths that a field selector may name, beside the name and the namespace."""
 
     api_versions: ClassVar[tuple[str, ...]] = (API_VERSION,)
-    """What a document may say; the first is what the server answers."""
+    """What a document may say; it is served under each, and the first one is stored."""
 
     api_version: str = API_VERSION
     kind: str
     metadata: Metadata
-    spec: Model
-    status: Status = Status()
 
     @property
     def key(self) -> Key:
@@ -163,21 +264,64 @@ class Resource(Model):
         """How late it comes among resources of its kind: after those it refers to."""
         return 0
 
+    @property
+    def is_terminating(self) -> bool:
+        """Whether it was asked to go and only its finalizers keep it."""
+        return self.metadata.deletion_timestamp is not None
+
     def with_metadata(self, **changes: Any) -> Self:
         """Return the resource with some metadata replaced."""
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=changes)})
 
-    def with_status(self, status: Status) -> Self:
-        """Return the resource with another status."""
-        return self.model_copy(update={"status": status})
+    def with_status_of(self, _other: "Resource | None") -> Self:
+        """Return the resource with the status another one has; with None, that of a new one."""
+        return self
+
+    def content(self) -> tuple[object, ...]:
+        """What counts as a new generation when it changes: all but metadata and status."""
+        fields = [name for name in type(self).model_fields if name not in ("metadata", "status")]
+        return tuple(getattr(self, name) for name in fields)
 
     def public(self) -> Self:
         """Return the resource as clients may see it: without secrets."""
         return self
 
+    def document(self) -> dict[str, Any]:
+        """Return the resource as plain data; of metadata, what says nothing is left out."""
+        data = super().document()
+        metadata = data["metadata"]
+        data["metadata"] = {name: one for name, one in metadata.items() if one not in ({}, [], "")}
+        return data
+
     def faults(self) -> list[Fault]:
         """Return what is wrong with fields that are each right by themselves."""
         return []
+
+    def refused_changes(self, _before: Self) -> list[Fault]:
+        """Return the faults of changing `before` into this."""
+        return []
+
+
+class Declared(Resource):
+    """One declared thing: what is wanted (`spec`) and what is so (`status`)."""
+
+    immutable: ClassVar[tuple[str, ...]] = ()
+    """Fields of spec, as named in Python and in documents alike, that cannot change."""
+
+    categories: ClassVar[tuple[str, ...]] = ("enmasse",)
+
+    spec: Model
+    status: Status = Status()
+
+    def with_status(self, status: Status) -> Self:
+        """Return the resource with another status."""
+        return self.model_copy(update={"status": status})
+
+    def with_status_of(self, other: Resource | None) -> Self:
+        """Return the resource with the status another one has; with None, that of a new one."""
+        if isinstance(other, Declared):
+            return self.with_status(other.status)
+        return self.with_status(type(self).model_fields["status"].default)
 
     def refused_changes(self, before: Self) -> list[Fault]:
         """Return the faults of changing `before` into this."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 DURATION_MS_MAX = 100 * 365 * 24 * 3600 * 1000
 """Longest duration: a hundred years."""
@@ -50,19 +50,43 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
     return read
 
 
+def _shown(least: int, most: int, units: Mapping[str, int]) -> WithJsonSchema:
+    """Return what OpenAPI says of a quantity: a number or a text."""
+    pattern = rf"^[0-9]{{1,15}}({'|'.join(units)})?$"
+    number = {"type": "integer", "minimum": least, "maximum": most}
+    return WithJsonSchema(
+        {
+            "anyOf": [number, {"type": "string", "pattern": pattern}],
+            "x-kubernetes-int-or-string": True,
+        }
+    )
+
+
 _duration = BeforeValidator(_reader(MILLISECONDS, "milliseconds"))
 _size = BeforeValidator(_reader(BYTES, "bytes"))
 
-Duration = Annotated[int, Field(strict=True, ge=1, le=DURATION_MS_MAX), _duration]
+Duration = Annotated[
+    int,
+    Field(strict=True, ge=1, le=DURATION_MS_MAX),
+    _duration,
+    _shown(1, DURATION_MS_MAX, MILLISECONDS),
+]
 """Some time, in milliseconds."""
 
-Delay = Annotated[int, Field(strict=True, ge=0, le=DURATION_MS_MAX), _duration]
+Delay = Annotated[
+    int,
+    Field(strict=True, ge=0, le=DURATION_MS_MAX),
+    _duration,
+    _shown(0, DURATION_MS_MAX, MILLISECONDS),
+]
 """Some time or none, in milliseconds."""
 
-Size = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX), _size]
+Size = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX), _size, _shown(1, EXACT_MAX, BYTES)]
 """Some bytes."""
 
-MessageSize = Annotated[int, Field(strict=True, ge=1, le=2**32 - 1), _size]
+MessageSize = Annotated[
+    int, Field(strict=True, ge=1, le=2**32 - 1), _size, _shown(1, 2**32 - 1, BYTES)
+]
 """Bytes of one message."""
 
 Count = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX)]

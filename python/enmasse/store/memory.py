@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.base.ids import new_uid
-from enmasse.resources import Key, Resource
+from enmasse.resources import Declared, Key, Resource
 from enmasse.store.history import History
 from enmasse.store.protocol import MUST_NOT_EXIST, Event, EventType
 
@@ -41,22 +41,30 @@ class MemoryStore:
             if kind in (None, key.kind) and namespace in (None, key.namespace)
         ]
 
-    async def put(self, resources: Sequence[Resource]) -> Sequence[Resource]:
+    async def put(
+        self, resources: Sequence[Resource], *, dry_run: bool = False
+    ) -> Sequence[Resource]:
         """Create or replace resources and return them as they are now."""
         async with self._writing:
             change = _Change(self._version)
             now = rfc3339(self._clock.now())
+            written = []
             for resource in resources:
                 current = self._resources.get(resource.key)
                 _check_demands(resource, current)
                 if current is None:
-                    change.add(EventType.ADDED, _new(resource, now))
-                elif (replaced := _replaced(resource, current)) is not None:
-                    change.add(EventType.MODIFIED, replaced)
-            await self._finish(change)
-            return [self._resources[resource.key] for resource in resources]
+                    written.append(change.add(EventType.ADDED, _new(resource, now)))
+                elif (replaced := _replaced(resource, current)) is None:
+                    written.append(current)
+                elif replaced.is_terminating and not replaced.metadata.finalizers:
+                    written.append(change.add(EventType.DELETED, replaced, current))
+                else:
+                    written.append(change.add(EventType.MODIFIED, replaced, current))
+            if not dry_run:
+                await self._finish(change)
+            return written
 
-    async def put_status(self, resources: Sequence[Resource]) -> None:
+    async def put_status(self, resources: Sequence[Declared]) -> None:
         """Write the status of resources; one that has gone or been made again is passed over."""
         async with self._writing:
             change = _Change(self._version)
@@ -64,21 +72,31 @@ class MemoryStore:
                 current = self._resources.get(resource.key)
                 if current is None or current.metadata.uid != resource.metadata.uid:
                     continue
-                if current.status != resource.status:
-                    change.add(EventType.MODIFIED, current.with_status(resource.status))
+                now = current.with_status_of(resource)
+                if now != current:
+                    change.add(EventType.MODIFIED, now, current)
             await self._finish(change)
 
-    async def delete(self, keys: Sequence[Key]) -> Sequence[Resource]:
-        """Delete resources and return them as they were last."""
+    async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
+        """Delete resources, or mark those with finalizers, and return them as they were last."""
         async with self._writing:
             change = _Change(self._version)
+            now = rfc3339(self._clock.now())
+            written = []
             for key in keys:
                 current = self._resources.get(key)
                 if current is None:
                     raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
-                change.add(EventType.DELETED, current)
-            await self._finish(change)
-            return [event.resource for event in change.events]
+                if not current.metadata.finalizers:
+                    written.append(change.add(EventType.DELETED, current, current))
+                elif current.is_terminating:
+                    written.append(current)
+                else:
+                    marked = _marked(current, now)
+                    written.append(change.add(EventType.MODIFIED, marked, current))
+            if not dry_run:
+                await self._finish(change)
+            return written
 
     def watch(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after version `since`, in order, for ever."""
@@ -112,10 +130,12 @@ class _Change:
         self.version = version
         self.events: list[Event] = []
 
-    def add(self, type_: EventType, resource: Resource) -> None:
+    def add(self, type_: EventType, resource: Resource, before: Resource | None = None) -> Resource:
+        """Add an event and return the resource with the version it has by it."""
         self.version += 1
         stamped = resource.with_metadata(resource_version=str(self.version))
-        self.events.append(Event(type_, stamped, self.version))
+        self.events.append(Event(type_, stamped, self.version, before))
+        return stamped
 
 
 def _check_demands(resource: Resource, current: Resource | None) -> None:
@@ -141,22 +161,37 @@ def _check_demands(resource: Resource, current: Resource | None) -> None:
 
 
 def _new(resource: Resource, now: str) -> Resource:
-    return resource.with_status(type(resource).model_fields["status"].default).with_metadata(
-        uid=new_uid(), generation=1, creation_timestamp=now
+    return resource.with_status_of(None).with_metadata(
+        uid=new_uid(),
+        generation=1,
+        creation_timestamp=now,
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
     )
 
 
 def _replaced(resource: Resource, current: Resource) -> Resource | None:
     """Return the current resource with what a client may change; None if nothing changed."""
-    before, after = current.metadata, resource.metadata
-    spec_changed = resource.spec != current.spec
-    if not spec_changed and (before.labels, before.annotations) == (
-        after.labels,
-        after.annotations,
-    ):
+    before = current.metadata
+    content_changed = resource.content() != current.content()
+    after = resource.metadata.model_copy(
+        update={
+            "uid": before.uid,
+            "resource_version": before.resource_version,
+            "generation": (before.generation or 0) + content_changed,
+            "creation_timestamp": before.creation_timestamp,
+            "deletion_timestamp": before.deletion_timestamp,
+            "deletion_grace_period_seconds": before.deletion_grace_period_seconds,
+        }
+    )
+    if not content_changed and after == before:
         return None
-    return resource.with_status(current.status).with_metadata(
-        uid=before.uid,
-        generation=(before.generation or 0) + spec_changed,
-        creation_timestamp=before.creation_timestamp,
+    return resource.with_status_of(current).model_copy(update={"metadata": after})
+
+
+def _marked(resource: Resource, now: str) -> Resource:
+    return resource.with_metadata(
+        deletion_timestamp=now,
+        deletion_grace_period_seconds=0,
+        generation=(resource.metadata.generation or 0) + 1,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from enmasse.resources import Key, Resource
+from enmasse.resources import Declared, Key, Resource
 
 MUST_NOT_EXIST = "0"
 """As a resource's version in `put`: there must be no resource of that key yet."""
@@ -21,11 +21,13 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. `resource` is as it is now, or as it was last if it is deleted."""
+    """One change. `resource` is as it is now, or as it was last if it is deleted; `before` is as it
+    was, unless it is new."""
 
     type: EventType
     resource: Resource
     version: int
+    before: Resource | None = None
 
 
 class Store(Protocol):
@@ -47,25 +49,32 @@ class Store(Protocol):
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
         """Return all resources, or those of a kind or a namespace, in order of their keys."""
 
-    async def put(self, resources: Sequence[Resource]) -> Sequence[Resource]:
+    async def put(
+        self, resources: Sequence[Resource], *, dry_run: bool = False
+    ) -> Sequence[Resource]:
         """Create or replace resources and return them as they are now.
 
         uid, generation, version, time of creation and status are the store's; a resource that is
         as it was is not written. With a version a resource must still be at that version;
-        `MUST_NOT_EXIST` demands a new one; None demands nothing. A uid given must match.
+        `MUST_NOT_EXIST` demands a new one; None demands nothing. A uid given must match. What was
+        asked to go goes with the write that leaves it no finalizers. With `dry_run` nothing is
+        written, and what is returned is as it would be.
 
         Raises: Conflict if a demand is not met; Unavailable if the disk refuses. Nothing is
             written then.
         """
 
-    async def put_status(self, resources: Sequence[Resource]) -> None:
+    async def put_status(self, resources: Sequence[Declared]) -> None:
         """Write the status of resources; nothing else of them is looked at but key and uid.
 
         A resource that has gone, or has been made again since, is passed over.
         """
 
-    async def delete(self, keys: Sequence[Key]) -> Sequence[Resource]:
+    async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
         """Delete resources and return them as they were last.
+
+        One with finalizers stays, marked with the time, until a `put` leaves it none. With
+        `dry_run` nothing is deleted.
 
         Raises: Missing if one is not there; nothing is deleted then.
         """

@@ -38,4 +38,5 @@ def apply(
             applied.append((resource.plural, now))
         if wait:
             for plural, document in applied:
-                api.wait_ready(plural, document)
+                if "isReady" in document.get("status", {}):
+                    api.wait_ready(plural, document)

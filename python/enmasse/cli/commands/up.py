@@ -66,6 +66,7 @@ AmqpsPort = Annotated[str | None, _listener("AMQP over TLS.", 5671)]
 WsPort = Annotated[str | None, _listener("AMQP over WebSocket.", 8081)]
 WssPort = Annotated[str | None, _listener("AMQP over WebSocket over TLS.", 8443)]
 HttpPort = Annotated[str | None, _listener("HTTP API, metrics, health.", 8080)]
+HttpsPort = Annotated[str | None, _listener("HTTP API over TLS, for kubectl.", 6443)]
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
 ]
@@ -87,6 +88,7 @@ def up(
     ws_port: WsPort = None,
     wss_port: WssPort = None,
     http_port: HttpPort = None,
+    https_port: HttpsPort = None,
     workers: Workers = None,
     log_level: LogLevel = None,
 ) -> None:
@@ -111,6 +113,7 @@ def up(
         "ws_port": ws_port,
         "wss_port": wss_port,
         "http_port": http_port,
+        "https_port": https_port,
         "workers": workers,
         "log_level": log_level,
     }

@@ -1,0 +1,202 @@
+"""Discovery: which groups, versions and kinds there are, in both forms that clients ask for."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from enmasse import __version__
+from enmasse.api.accept import accepted
+from enmasse.api.kinds import SERVED, Kind, of_group_version
+from enmasse.engines import Operation
+from enmasse.resources import API_VERSION
+
+KUBERNETES_VERSION = (1, 36)
+"""The Kubernetes whose conventions are kept."""
+
+AGGREGATED = "APIGroupDiscoveryList"
+"""The newer form: all groups, versions and kinds in one document."""
+
+ACCESS_VERSION = "authorization.k8s.io/v1"
+IDENTITY_VERSION = "authentication.k8s.io/v1"
+REVIEWS = {
+    ACCESS_VERSION: {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
+    IDENTITY_VERSION: {"selfsubjectreviews": "SelfSubjectReview"},
+}
+"""Questions about the caller's own rights, which are answered and never stored."""
+
+Document = dict[str, Any]
+
+
+class DiscoveryPages:
+    """The paths from which clients learn what there is."""
+
+    async def version(self, _request: Request) -> Response:
+        """Which Kubernetes this is like, and which EnMasse it is."""
+        major, minor = KUBERNETES_VERSION
+        text = f"v{major}.{minor}.0+enmasse-{__version__}"
+        return JSONResponse({"major": str(major), "minor": str(minor), "gitVersion": text})
+
+    async def core(self, request: Request) -> Response:
+        """The versions of the group without a name."""
+        if _wants_aggregated(request):
+            return _aggregated([""])
+        return JSONResponse(
+            {
+                "kind": "APIVersions",
+                "apiVersion": "v1",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [],
+            }
+        )
+
+    async def groups(self, request: Request) -> Response:
+        """The groups with a name."""
+        if _wants_aggregated(request):
+            return _aggregated(_groups())
+        return JSONResponse(
+            {
+                "kind": "APIGroupList",
+                "apiVersion": "v1",
+                "groups": [_group(name) for name in _groups()],
+            }
+        )
+
+    async def group(self, request: Request) -> Response:
+        """One group."""
+        name = request.url.path.rpartition("/")[2]
+        return JSONResponse({"kind": "APIGroup", "apiVersion": "v1"} | _group(name))
+
+    async def kinds(self, request: Request) -> Response:
+        """The kinds of one group and version, and their verbs."""
+        group_version = request.url.path.split("/", 2)[2]
+        return JSONResponse(
+            {
+                "kind": "APIResourceList",
+                "apiVersion": "v1",
+                "groupVersion": group_version,
+                "resources": _resources(group_version),
+            }
+        )
+
+
+def named_groups() -> list[str]:
+    """Return the groups that have a name and a page."""
+    return _groups()
+
+
+def group_versions() -> list[str]:
+    """Return every group and version, the most important one first."""
+    return [*dict.fromkeys([API_VERSION, *(kind.group_version for kind in SERVED), *REVIEWS])]
+
+
+def _groups() -> list[str]:
+    return [*dict.fromkeys(one.rpartition("/")[0] for one in group_versions() if "/" in one)]
+
+
+def _group(name: str) -> Document:
+    versions = [
+        {"groupVersion": one, "version": one.rpartition("/")[2]}
+        for one in group_versions()
+        if one.rpartition("/")[0] == name
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resources(group_version: str) -> list[Document]:
+    if group_version in REVIEWS:
+        return [
+            _resource(plural, kind, ["create"], namespaced=False)
+            for plural, kind in REVIEWS[group_version].items()
+        ]
+    listed = [one for kind in of_group_version(group_version) for one in _of_kind(kind)]
+    if group_version == API_VERSION:
+        listed += [
+            _resource(f"addresses/{operation}", "MessageOperation", ["create"], namespaced=True)
+            for operation in Operation
+        ]
+    return listed
+
+
+def _of_kind(kind: Kind) -> list[Document]:
+    model = kind.model
+    whole = _resource(model.plural, kind.name, kind.verbs, namespaced=model.namespaced)
+    whole["singularName"] = kind.name.lower()
+    if kind.group_version == model.api_versions[0]:  # else people would name two kinds at once
+        whole |= {"shortNames": list(model.short_names)} if model.short_names else {}
+        whole |= {"categories": list(model.categories)} if model.categories else {}
+    status = _resource(f"{model.plural}/status", kind.name, ["get"], namespaced=model.namespaced)
+    return [whole, status] if kind.has_status else [whole]
+
+
+def _resource(name: str, kind: str, verbs: list[str], *, namespaced: bool) -> Document:
+    return {
+        "name": name,
+        "singularName": "",
+        "namespaced": namespaced,
+        "kind": kind,
+        "verbs": verbs,
+    }
+
+
+def _wants_aggregated(request: Request) -> bool:
+    for media in accepted(request.headers.get("accept")):
+        if media.type != "application/json":
+            continue
+        if media.options.get("as") == AGGREGATED and media.options.get("v") == "v2":
+            return True
+        if "as" not in media.options:
+            return False
+    return False
+
+
+def _aggregated(groups: list[str]) -> Response:
+    document = {
+        "kind": AGGREGATED,
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [_aggregated_group(name) for name in groups],
+    }
+    media = f"application/json;g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
+    return JSONResponse(document, media_type=media)
+
+
+def _aggregated_group(name: str) -> Document:
+    group_versions_ = [one for one in group_versions() if one.rpartition("/")[0] == name]
+    return {
+        "metadata": {"name": name} if name else {},
+        "versions": [
+            {
+                "version": one.rpartition("/")[2],
+                "resources": _aggregated_resources(one),
+                "freshness": "Current",
+            }
+            for one in group_versions_
+        ],
+    }
+
+
+def _aggregated_resources(group_version: str) -> list[Document]:
+    group, _, version = group_version.rpartition("/")
+    found: dict[str, Document] = {}
+    for resource in _resources(group_version):
+        plural, _, below = resource["name"].partition("/")
+        kind = {"group": group, "version": version, "kind": resource["kind"]}
+        if below:
+            part = {"subresource": below, "responseKind": kind, "verbs": resource["verbs"]}
+            found[plural].setdefault("subresources", []).append(part)
+            continue
+        found[plural] = {
+            "resource": plural,
+            "responseKind": kind,
+            "scope": "Namespaced" if resource["namespaced"] else "Cluster",
+            "singularResource": resource["singularName"],
+            "verbs": resource["verbs"],
+        }
+        for optional in ("shortNames", "categories"):
+            if optional in resource:
+                found[plural][optional] = resource[optional]
+    return list(found.values())

@@ -1,0 +1,71 @@
+"""What is served where: each kind under each group and version that its documents may name."""
+
+from typing import NamedTuple
+
+from enmasse.resources import KINDS, Event, Resource
+
+READING = ("get", "list", "watch")
+WRITING = ("create", "delete", "deletecollection", "patch", "update")
+
+
+class Kind(NamedTuple):
+    """One kind in one group and version."""
+
+    group: str
+    """Empty for the kinds of Kubernetes' own."""
+
+    version: str
+    model: type[Resource]
+
+    @property
+    def name(self) -> str:
+        """The kind, as documents name it."""
+        return self.model.__name__
+
+    @property
+    def group_version(self) -> str:
+        """What documents have as `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def base(self) -> str:
+        """Where the paths of its group and version begin."""
+        return f"/apis/{self.group_version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def qualified(self) -> str:
+        """The plural as messages name it: `addresses.enmasse.io`."""
+        return f"{self.model.plural}.{self.group}" if self.group else self.model.plural
+
+    @property
+    def verbs(self) -> list[str]:
+        """What can be done; what happened cannot be declared."""
+        return sorted(READING if self.model is Event else READING + WRITING)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether its status can be read by itself."""
+        return "status" in self.model.model_fields
+
+    @property
+    def group_version_kind(self) -> dict[str, str]:
+        """How OpenAPI names it."""
+        return {"group": self.group, "kind": self.name, "version": self.version}
+
+
+def _served(model: type[Resource], group_version: str) -> Kind:
+    group, _, version = group_version.rpartition("/")
+    return Kind(group, version, model)
+
+
+_MODELS: tuple[type[Resource], ...] = (*KINDS.values(), Event)
+
+SERVED: tuple[Kind, ...] = tuple(
+    _served(model, group_version) for model in _MODELS for group_version in model.api_versions
+)
+"""All of them; the first version of a kind is the one it is stored in."""
+
+
+def of_group_version(group_version: str) -> list[Kind]:
+    """Return the kinds of one group and version."""
+    return [kind for kind in SERVED if kind.group_version == group_version]

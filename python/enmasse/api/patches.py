@@ -1,0 +1,195 @@
+"""Patches of a document: JSON merge patch (RFC 7396), JSON patch (RFC 6902), and of the kinds of
+Kubernetes' own its strategic merge patch, as far as those kinds give it meaning."""
+
+import copy
+import json
+from typing import Any
+
+from enmasse.base.errors import Code, Fault, Invalid
+
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+OPERATIONS_MAX = 10_000
+"""Operations of one JSON patch, as in Kubernetes."""
+
+COPIED_BYTES_MAX = 1 << 20
+"""Bytes that the copies of one JSON patch may add; else a short one could fill the memory."""
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return `target` with `patch` applied: null removes a member, objects are merged."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+def json_patch(target: dict[str, Any], patch: Any) -> Any:
+    """Return `target` with the operations of `patch` applied, all or none.
+
+    Raises: Invalid naming the operation that is none, does not fit, or whose test fails.
+    """
+    if not isinstance(patch, list) or len(patch) > OPERATIONS_MAX:
+        raise _refused("", f"a JSON patch is a list of at most {OPERATIONS_MAX} operations")
+    operations = _Operations(copy.deepcopy(target))
+    for number, operation in enumerate(patch):
+        try:
+            operations.apply(operation)
+        except _Unfit as error:
+            raise _refused(f"[{number}]", str(error)) from None
+    return operations.document
+
+
+class _Unfit(Exception):
+    """Why an operation cannot be done."""
+
+
+class _Operations:
+    """A document that operations of a JSON patch are applied to (RFC 6902, 4)."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._copied = 0
+
+    def apply(self, operation: Any) -> None:
+        if not isinstance(operation, dict):
+            raise _Unfit("is not an operation: an object with op and path is wanted")
+        match operation.get("op"):
+            case "add":
+                self._add(_pointer(operation, "path"), _value(operation))
+            case "remove":
+                self._remove(_pointer(operation, "path"))
+            case "replace":
+                at = _pointer(operation, "path")
+                self._remove(at)
+                self._add(at, _value(operation))
+            case "move":
+                source, at = _pointer(operation, "from"), _pointer(operation, "path")
+                if at[: len(source)] == source and at != source:
+                    raise _Unfit("moves something into itself")
+                value = self._at(source)
+                self._remove(source)
+                self._add(at, value)
+            case "copy":
+                value = self._at(_pointer(operation, "from"))
+                self._copied += len(json.dumps(value))
+                if self._copied > COPIED_BYTES_MAX:
+                    raise _Unfit(f"copies more than {COPIED_BYTES_MAX} bytes")
+                self._add(_pointer(operation, "path"), copy.deepcopy(value))
+            case "test":
+                if not _same(self._at(_pointer(operation, "path")), _value(operation)):
+                    raise _Unfit(f"the test of {operation['path']!r} fails")
+            case other:
+                raise _Unfit(f"{other!r} is none of add, remove, replace, move, copy, test")
+
+    def _at(self, pointer: list[str]) -> Any:
+        found = self.document
+        for part in pointer:
+            if isinstance(found, dict) and part in found:
+                found = found[part]
+            elif isinstance(found, list):
+                found = found[_index(part, len(found) - 1)]
+            else:
+                raise _Unfit(f"there is no {part!r} on the path")
+        return found
+
+    def _add(self, pointer: list[str], value: Any) -> None:
+        if not pointer:
+            self.document = value
+            return
+        parent, last = self._at(pointer[:-1]), pointer[-1]
+        if isinstance(parent, dict):
+            parent[last] = value
+        elif isinstance(parent, list):
+            parent.insert(len(parent) if last == "-" else _index(last, len(parent)), value)
+        else:
+            raise _Unfit(f"there can be no {last!r} in what is neither object nor list")
+
+    def _remove(self, pointer: list[str]) -> None:
+        self._at(pointer)
+        if not pointer:
+            self.document = None
+            return
+        parent, last = self._at(pointer[:-1]), pointer[-1]
+        del parent[int(last) if isinstance(parent, list) else last]
+
+
+def _pointer(operation: dict[str, Any], name: str) -> list[str]:
+    """Return the parts of a JSON pointer (RFC 6901)."""
+    text = operation.get(name)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise _Unfit(f"{name} must be a JSON pointer, such as /spec/plan")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _value(operation: dict[str, Any]) -> Any:
+    if "value" not in operation:
+        raise _Unfit("has no value")
+    return copy.deepcopy(operation["value"])
+
+
+def _index(part: str, last: int) -> int:
+    if not part.isascii() or not part.isdecimal() or (part[0] == "0" and part != "0"):
+        raise _Unfit(f"{part!r} is no place in a list")
+    if len(part) > 9 or int(part) > last:
+        raise _Unfit(f"the list has no place {part}")
+    return int(part)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON has it: true is not 1."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True) or (
+        _is_number(one) and _is_number(other) and one == other
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def strategic_merge_patch(target: dict[str, Any], patch: Any) -> Any:
+    """Return `target` with a strategic merge patch applied.
+
+    No list of these kinds has a key to merge by, but for metadata.finalizers, which is a set.
+
+    Raises: Invalid for a directive that is not known here.
+    """
+    finalizers = target.get("metadata", {}).get("finalizers", [])
+    merged = merge_patch(target, _without_directives(patch))
+    if not isinstance(patch, dict) or not isinstance(metadata := patch.get("metadata"), dict):
+        return merged
+    added = metadata.get("finalizers") or []
+    removed = metadata.get("$deleteFromPrimitiveList/finalizers") or []
+    if "finalizers" in metadata or removed:
+        kept = [one for one in dict.fromkeys([*finalizers, *added]) if one not in removed]
+        merged["metadata"]["finalizers"] = kept
+    return merged
+
+
+def _without_directives(patch: Any, path: str = "") -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    plain = {}
+    for name, value in patch.items():
+        below = f"{path}.{name}" if path else name
+        if name.startswith("$setElementOrder/") or below == (
+            "metadata.$deleteFromPrimitiveList/finalizers"
+        ):
+            continue
+        if name.startswith("$"):
+            raise _refused(below, "is not known here; send a JSON merge patch")
+        plain[name] = _without_directives(value, below)
+    return plain
+
+
+def _refused(field: str, problem: str) -> Invalid:
+    fault = Fault(field, problem)
+    return Invalid(Code.PATCH_UNFIT, str(fault), faults=[fault])

@@ -1,0 +1,101 @@
+"""What happens to resources, written down as Kubernetes events: `kubectl describe` shows them.
+
+They are kept in memory, the newest ones. What happens again is counted instead of written twice. A
+message of a status never holds a secret, and nothing else gets into an event.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from enmasse.base.clock import Clock, rfc3339
+from enmasse.base.ids import new_uid
+from enmasse.resources import API_VERSION, Declared, Event, Key
+from enmasse.resources.conditions import READY, find
+from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
+from enmasse.store import Store
+
+EVENTS_MAX = 4096
+"""Events that are kept; of more the oldest goes."""
+
+COMPONENT = "enmasse"
+_QUIET = ("Active", "Configuring", "Terminating")
+"""Phases that nobody need look at."""
+
+_NAME_LENGTH_MAX = 200
+
+
+class Happened(NamedTuple):
+    """One thing that happened to a resource: a reason for programs, a message for people."""
+
+    resource: Declared
+    reason: str
+    message: str
+    is_warning: bool
+
+
+def happened(before: Declared, after: Declared) -> Happened | None:
+    """Return what a new status means, if it says anything new."""
+    was, now = (find(one.status.conditions, READY) for one in (before, after))
+    if now is None or (was and (was.reason, was.message) == (now.reason, now.message)):
+        return None
+    message = now.message or "the node serves it"
+    return Happened(after, now.reason, message, after.status.phase not in _QUIET)
+
+
+class Events:
+    """Writes down what happens."""
+
+    def __init__(self, store: Store, clock: Clock, maximum: int = EVENTS_MAX) -> None:
+        """Write into `store`, which nobody else writes into."""
+        self._store = store
+        self._clock = clock
+        self._maximum = maximum
+        self._written: OrderedDict[tuple[str, str, str], Key] = OrderedDict()
+
+    async def record(self, news: Iterable[Happened]) -> None:
+        """Write down what happened, all at one moment."""
+        now = rfc3339(self._clock.now())
+        events: dict[Key, Event] = {}
+        for one in news:
+            identity = (one.resource.metadata.uid or "", one.reason, one.message)
+            known = self._written.pop(identity, None)
+            before = (events.get(known) or self._store.get(known)) if known else None
+            event = _again(before, now) if isinstance(before, Event) else _event(one, now)
+            self._written[identity] = event.key
+            events[event.key] = event
+        await self._store.put(list(events.values()))
+        gone = []
+        while len(self._written) > self._maximum:
+            gone.append(self._written.popitem(last=False)[1])
+        if gone:
+            await self._store.delete(gone)
+
+
+def _again(event: Event, now: str) -> Event:
+    return event.model_copy(update={"count": event.count + 1, "last_timestamp": now})
+
+
+def _event(one: Happened, now: str) -> Event:
+    metadata = one.resource.metadata
+    begin = metadata.name[:_NAME_LENGTH_MAX].rstrip("-.")
+    return Event(
+        metadata=NamedMetadata(
+            name=f"{begin}.{new_uid().replace('-', '')[:16]}", namespace=metadata.namespace
+        ),
+        involved_object=ObjectReference(
+            api_version=API_VERSION,
+            kind=one.resource.kind,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        ),
+        type="Warning" if one.is_warning else "Normal",
+        reason=one.reason,
+        message=one.message,
+        source=EventSource(component=COMPONENT),
+        first_timestamp=now,
+        last_timestamp=now,
+        reporting_component=COMPONENT,
+    )

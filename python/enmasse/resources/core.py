@@ -1,0 +1,251 @@
+"""The kinds of Kubernetes' own that clients count on: Namespace, ConfigMap, Secret, Event.
+
+They have no controller: what is declared is all there is to them.
+"""
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from enmasse.base.errors import Fault
+from enmasse.resources.model import AGE, Column, Label, Metadata, Model, Resource, dotted_name
+
+CORE_VERSION = "v1"
+
+DATA_BYTES_MAX = 1 << 20
+"""Bytes of all values of a ConfigMap or a Secret together, as in Kubernetes."""
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+
+
+class NamespaceMetadata(Metadata):
+    """Metadata of a namespace, which lives in none."""
+
+    name: Label
+    """Name of the namespace: one part, without dots."""
+
+    namespace: Literal[""] = ""
+    """Always empty."""
+
+
+class NamespaceStatus(Model):
+    """Whether a namespace can be used."""
+
+    phase: Literal["Active"] = "Active"
+    """A namespace that is there is active."""
+
+
+class Namespace(Resource):
+    """A part of the resources, with names of its own. It is made with the first resource in it."""
+
+    plural: ClassVar[str] = "namespaces"
+    short_names: ClassVar[tuple[str, ...]] = ("ns",)
+    namespaced: ClassVar[bool] = False
+    columns: ClassVar[tuple[Column, ...]] = (Column("Status", "status.phase"), AGE)
+    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
+
+    api_version: str = CORE_VERSION
+    kind: Literal["Namespace"] = Field(default="Namespace")
+    metadata: NamespaceMetadata
+    spec: dict[str, Any] = Field(default_factory=dict)
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class NamedMetadata(Metadata):
+    """Metadata of what has any name."""
+
+    name: Annotated[str, AfterValidator(dotted_name)]
+    """Parts divided by dots."""
+
+
+class ConfigMap(Resource):
+    """Texts by name."""
+
+    plural: ClassVar[str] = "configmaps"
+    short_names: ClassVar[tuple[str, ...]] = ("cm",)
+    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
+
+    api_version: str = CORE_VERSION
+    kind: Literal["ConfigMap"] = Field(default="ConfigMap")
+    metadata: NamedMetadata
+    immutable: bool | None = None
+    """Data cannot change any more."""
+
+    data: dict[str, str] = Field(default_factory=dict)
+    """Texts by name."""
+
+    binary_data: dict[str, str] = Field(default_factory=dict)
+    """Bytes by name, in base64."""
+
+    def faults(self) -> list[Fault]:
+        """Return what is wrong with names and values."""
+        both = sorted(self.data.keys() & self.binary_data.keys())
+        return [
+            *_data_faults("data", self.data, encoded=False),
+            *_data_faults("binaryData", self.binary_data, encoded=True),
+            *(Fault(f"binaryData.{name}", "is in data too; keep one") for name in both),
+        ]
+
+    def refused_changes(self, before: Self) -> list[Fault]:
+        """Return the faults of changing `before` into this."""
+        same = (self.data, self.binary_data) == (before.data, before.binary_data)
+        return _immutable_faults(before.immutable, self.immutable, same=same)
+
+
+class Secret(Resource):
+    """Bytes by name that are nobody else's business."""
+
+    plural: ClassVar[str] = "secrets"
+    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
+    columns: ClassVar[tuple[Column, ...]] = (Column("Type", "type"), AGE)
+    selectable: ClassVar[tuple[str, ...]] = ("type",)
+
+    api_version: str = CORE_VERSION
+    kind: Literal["Secret"] = Field(default="Secret")
+    metadata: NamedMetadata
+    type: str = "Opaque"
+    """What it is for; `kubernetes.io/tls` and the like, or `Opaque`."""
+
+    immutable: bool | None = None
+    """Data cannot change any more."""
+
+    data: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Bytes by name, in base64."""
+
+    string_data: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+    """Texts by name, only ever written: they become data."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_texts(cls, value: Any) -> Any:
+        """Move `stringData`, which is only ever written, into `data`."""
+        if not isinstance(value, dict) or not isinstance(value.get("stringData"), dict):
+            return value
+        rest = {name: one for name, one in value.items() if name != "stringData"}
+        texts = {
+            name: base64.b64encode(one.encode()).decode() if isinstance(one, str) else one
+            for name, one in value["stringData"].items()
+        }
+        return rest | {"data": (rest.get("data") or {}) | texts}
+
+    def faults(self) -> list[Fault]:
+        """Return what is wrong with names and values."""
+        return _data_faults("data", self.data, encoded=True)
+
+    def refused_changes(self, before: Self) -> list[Fault]:
+        """Return the faults of changing `before` into this."""
+        found = _immutable_faults(before.immutable, self.immutable, same=self.data == before.data)
+        if self.type != before.type:
+            found.append(Fault("type", f"cannot change (it is {before.type!r})"))
+        return found
+
+
+class ObjectReference(Model):
+    """Another resource."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    field_path: str | None = None
+
+
+class EventSource(Model):
+    """Who saw it."""
+
+    component: str | None = None
+    host: str | None = None
+
+
+class Event(Resource):
+    """Something that happened to a resource."""
+
+    plural: ClassVar[str] = "events"
+    short_names: ClassVar[tuple[str, ...]] = ("ev",)
+    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Last Seen", "lastTimestamp", "date"),
+        Column("Type", "type"),
+        Column("Reason", "reason"),
+        Column("Kind", "involvedObject.kind"),
+        Column("Object", "involvedObject.name"),
+        Column("Message", "message"),
+        Column("Count", "count", "integer", 1),
+    )
+    selectable: ClassVar[tuple[str, ...]] = (
+        *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid")),
+        *("involvedObject.apiVersion", "involvedObject.resourceVersion"),
+        *("involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"),
+    )
+
+    api_version: str = CORE_VERSION
+    kind: Literal["Event"] = Field(default="Event")
+    metadata: NamedMetadata
+    involved_object: ObjectReference
+    """What it happened to."""
+
+    type: Literal["Normal", "Warning"] = "Normal"
+    """Warning: somebody should look."""
+
+    reason: str = ""
+    """One word for programs."""
+
+    message: str = ""
+    """A sentence for people."""
+
+    source: EventSource = EventSource()
+    """Who saw it."""
+
+    first_timestamp: str | None = None
+    """When it happened first."""
+
+    last_timestamp: str | None = None
+    """When it happened last."""
+
+    count: int = 1
+    """How often it happened."""
+
+    reporting_component: str = ""
+    """Who saw it."""
+
+    reporting_instance: str = ""
+    """Which of them."""
+
+
+def _data_faults(field: str, data: dict[str, str], *, encoded: bool) -> list[Fault]:
+    found = [
+        Fault(f"{field}.{name}", "is not a name: use at most 253 letters, digits and - _ .")
+        for name in data
+        if not _KEY.fullmatch(name)
+    ]
+    if encoded:
+        found += [
+            Fault(f"{field}.{name}", "must be base64") for name, one in data.items() if _bad(one)
+        ]
+    if sum(len(one.encode()) for one in data.values()) > DATA_BYTES_MAX:
+        found.append(Fault(field, f"must have at most {DATA_BYTES_MAX} bytes together"))
+    return found
+
+
+def _bad(value: str) -> bool:
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return True
+    return False
+
+
+def _immutable_faults(before: bool | None, now: bool | None, *, same: bool) -> list[Fault]:
+    if not before:
+        return []
+    found = (
+        [] if now else [Fault("immutable", "cannot be taken back; delete it and create it anew")]
+    )
+    if not same:
+        found.append(Fault("data", "cannot change: it is immutable; delete it and create it anew"))
+    return found

@@ -1,0 +1,56 @@
+"""The schema of a kind as OpenAPI v3 has it, made from the model that validates it."""
+
+from functools import cache
+from typing import Any
+
+from enmasse.resources.model import Model
+
+Schema = dict[str, Any]
+
+_SAYS_NOTHING = {"title", "additionalProperties", "const", "$defs"}
+
+
+@cache
+def schema(model: type[Model]) -> Schema:
+    """Return the structural schema of a model, with nothing in it to look up elsewhere.
+
+    Fields that a document need not have may be left out; null is as good as left out, and is not
+    said. Every description is the model's own docstring. Do not change what is returned.
+    """
+    raw = model.model_json_schema(by_alias=True, mode="validation")
+    return _plain(raw, raw.get("$defs", {}))
+
+
+def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
+    if "$ref" in raw:
+        target = definitions[raw["$ref"].rpartition("/")[2]]
+        return _plain(target | {key: one for key, one in raw.items() if key != "$ref"}, definitions)
+    if (choice := _only_choice(raw)) is not None:
+        return _plain(
+            choice | {key: one for key, one in raw.items() if key != "anyOf"}, definitions
+        )
+    plain: Schema = {}
+    for key, value in raw.items():
+        if key == "properties":
+            plain[key] = {name: _plain(one, definitions) for name, one in value.items()}
+        elif key == "items":
+            plain[key] = _plain(value, definitions)
+        elif key == "additionalProperties" and isinstance(value, dict):
+            plain[key] = _plain(value, definitions)
+        elif key == "default":
+            plain |= {key: value} if value not in (None, {}, []) else {}
+        elif key == "description":
+            plain[key] = " ".join(value.split())
+        elif key not in _SAYS_NOTHING:
+            plain[key] = value
+    if "const" in raw:
+        plain["enum"] = [raw["const"]]
+    if raw.get("additionalProperties") is True:
+        plain["x-kubernetes-preserve-unknown-fields"] = True
+    return plain
+
+
+def _only_choice(raw: Schema) -> Schema | None:
+    """Return what a field is that may also be null."""
+    choices = [one for one in raw.get("anyOf", ()) if one.get("type") != "null"]
+    return choices[0] if len(choices) == 1 else None

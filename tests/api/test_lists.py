@@ -1,0 +1,120 @@
+"""Lists: in pages, narrowed, of a version."""
+
+from typing import Any
+
+import pytest
+
+from doubles import address, space
+from enmasse.api.snapshots import Snapshots
+from enmasse.base.errors import Code, Conflict, Invalid
+from enmasse.control import Admission
+from served import ADDRESSES, Served
+
+
+@pytest.fixture
+async def with_five(served: Served) -> Served:
+    addresses = [
+        address(f"default.a{number}", labels={"parity": ("even", "odd")[number % 2]})
+        for number in range(5)
+    ]
+    await Admission(served.store, exposed=False).apply([space(), *addresses])
+    await served.settle()
+    return served
+
+
+async def page(served: Served, **parameters: Any) -> dict[str, Any]:
+    answer = await served.http.get(ADDRESSES, params=parameters)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def names(listed: dict[str, Any]) -> list[str]:
+    return [item["spec"]["address"] for item in listed["items"]]
+
+
+async def test_a_list_comes_in_pages_as_it_was_at_the_first(with_five: Served) -> None:
+    first = await page(with_five, limit=2)
+    assert names(first) == ["a0", "a1"]
+    assert first["metadata"]["remainingItemCount"] == 3
+    admission = Admission(with_five.store, exposed=False)
+    await admission.delete(address("default.a3").key)
+    await admission.apply([address("default.a9")])
+    token = first["metadata"]["continue"]
+    second = await page(with_five, limit=2, **{"continue": token})
+    assert names(second) == ["a2", "a3"]
+    assert names(await page(with_five, limit=2, **{"continue": token})) == ["a2", "a3"]
+    last = await page(with_five, limit=2, **{"continue": second["metadata"]["continue"]})
+    assert names(last) == ["a4"]
+    assert "continue" not in last["metadata"]
+    versions = {one["metadata"]["resourceVersion"] for one in (first, second, last)}
+    assert len(versions) == 1
+
+
+async def test_a_page_that_is_no_longer_kept_is_expired(with_five: Served) -> None:
+    for token, status in (("2.gone", 410), ("nonsense", 400)):
+        answer = await with_five.http.get(ADDRESSES, params={"limit": 2, "continue": token})
+        assert answer.status_code == status
+
+
+async def test_a_list_is_narrowed_by_labels_and_fields(with_five: Served) -> None:
+    assert names(await page(with_five, labelSelector="parity=odd")) == ["a1", "a3"]
+    assert names(await page(with_five, fieldSelector="spec.address=a2")) == ["a2"]
+    narrowed = await page(with_five, labelSelector="parity", limit=1)
+    assert "remainingItemCount" not in narrowed["metadata"]
+    for name in ("labelSelector", "fieldSelector"):
+        answer = await with_five.http.get(ADDRESSES, params={name: "a=b=c"})
+        assert answer.status_code == 400
+        assert name in answer.json()["message"]
+
+
+async def test_a_list_may_be_of_a_version(with_five: Served) -> None:
+    now = with_five.store.version
+    assert len((await page(with_five, resourceVersion=0))["items"]) == 5
+    exact = {"resourceVersion": now, "resourceVersionMatch": "Exact"}
+    assert len((await page(with_five, **exact))["items"]) == 5
+    older = exact | {"resourceVersion": now - 1}
+    answer = await with_five.http.get(ADDRESSES, params=older)
+    assert (answer.status_code, answer.json()["reason"]) == (410, "Expired")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"resourceVersionMatch": "Exact"},
+        {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+        {"resourceVersionMatch": "Newer", "resourceVersion": "1"},
+        {"sendInitialEvents": "true"},
+        {"continue": "2.x", "resourceVersion": "1"},
+    ],
+)
+async def test_parameters_that_make_no_sense_are_refused(
+    served: Served, parameters: dict[str, str]
+) -> None:
+    answer = await served.http.get(ADDRESSES, params=parameters)
+    assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")
+
+
+async def test_all_that_a_list_shows_can_be_deleted_together(with_five: Served) -> None:
+    tried = await with_five.http.request(
+        "DELETE", ADDRESSES, params={"labelSelector": "parity=odd", "dryRun": "All"}
+    )
+    assert names(tried.json()) == ["a1", "a3"]
+    assert len(with_five.store.list("Address")) == 5
+    gone = await with_five.http.request("DELETE", ADDRESSES, params={"labelSelector": "parity=odd"})
+    assert names(gone.json()) == ["a1", "a3"]
+    assert len(with_five.store.list("Address")) == 3
+
+
+def test_the_snapshot_read_longest_ago_goes() -> None:
+    resources = [address(f"default.a{number}") for number in range(4)]
+    snapshots = Snapshots(maximum=2)
+    first, second = (snapshots.first(version, resources, 1) for version in (1, 2))
+    assert snapshots.next(first.continue_, 1).version == 1
+    snapshots.first(3, resources, 1)
+    assert snapshots.next(first.continue_, 0).remaining == 0
+    with pytest.raises(Conflict) as refusal:
+        snapshots.next(second.continue_, 1)
+    assert refusal.value.code == Code.VERSION_EXPIRED
+    with pytest.raises(Invalid, match="continue"):
+        snapshots.next("x", 1)
