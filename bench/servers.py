@@ -124,7 +124,7 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
     ]
     for name in ("amqp", "amqps", "http"):
         command += [f"--{name}-port", "0"]
-    for name in ("ws", "wss"):
+    for name in ("ws", "wss", "https"):
         command += [f"--{name}-port", "off"]
     # as it is installed: without its bytecode a start is for the most part compiling
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}

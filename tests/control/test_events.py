@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from doubles import TestClock, address
 from enmasse.control import Events
-from enmasse.control.events import Happened, happened
+from enmasse.control.events import AT_ONCE_MAX, Happened, happened
 from enmasse.resources import Address, Event
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Phase
@@ -57,6 +57,16 @@ async def test_the_oldest_goes_when_there_are_too_many() -> None:
         await events.record([Happened(address(uid="u"), f"R{number}", "", True)])
     kept = [one.reason for one in store.list() if isinstance(one, Event)]
     assert sorted(kept) == ["R2", "R3"]
+
+
+async def test_of_what_happens_at_one_moment_warnings_are_written_first() -> None:
+    clock = TestClock()
+    store = MemoryStore(clock)
+    news = [Happened(address(uid="u"), f"R{number}", "", False) for number in range(AT_ONCE_MAX)]
+    await Events(store, clock).record([*news, Happened(address(uid="u"), "Bad", "", True)])
+    kept = [one.reason for one in store.list() if isinstance(one, Event)]
+    assert len(kept) == AT_ONCE_MAX
+    assert "Bad" in kept
 
 
 async def test_the_longest_name_still_has_room() -> None:

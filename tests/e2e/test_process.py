@@ -56,7 +56,8 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> Non
 
 
 def test_only_the_listeners_asked_for_are_on(tmp_path: Path) -> None:
-    with running(tmp_path, "--ws-port", "off", "--wss-port", "off", "--amqps-port", "off") as up:
+    off = [part for name in ("amqps", "ws", "wss", "https") for part in (f"--{name}-port", "off")]
+    with running(tmp_path, *off) as up:
         assert set(up.endpoints) == {"amqp", "http"}
 
 

@@ -18,6 +18,10 @@ from enmasse.store import Store
 EVENTS_MAX = 4096
 """Events that are kept; of more the oldest goes."""
 
+AT_ONCE_MAX = 256
+"""Events of one moment that are written, warnings first: when thousands of addresses become active
+together, nobody reads an event of each, and they would drive out all others."""
+
 COMPONENT = "enmasse"
 _QUIET = ("Active", "Configuring", "Terminating")
 """Phases that nobody need look at."""
@@ -57,7 +61,7 @@ class Events:
         """Write down what happened, all at one moment."""
         now = rfc3339(self._clock.now())
         events: dict[Key, Event] = {}
-        for one in news:
+        for one in sorted(news, key=lambda one: not one.is_warning)[:AT_ONCE_MAX]:
             identity = (one.resource.metadata.uid or "", one.reason, one.message)
             known = self._written.pop(identity, None)
             before = (events.get(known) or self._store.get(known)) if known else None
