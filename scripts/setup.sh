@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|dev|interop
 #   run      Python environment and build tools: enough for `make run`
-#   dev      run + linters, pytest and its clients, Node.js: enough for `make test` and `make check`
+#   dev      run + linters, pytest and its clients, Node.js, Java and Spark: enough for `make test` and `make check`
 #   interop  dev + JDK, Maven and Go: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
@@ -40,6 +40,8 @@ system() {
     need pkg-config pkg-config
     need node nodejs
     need npm npm
+    # Spark runs on it
+    need java default-jre-headless
     [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
     [ -e /usr/include/sasl/sasl.h ] || packages+=(libsasl2-dev)
     ls /usr/lib/*/sasl2/libscram.so >/dev/null 2>&1 || packages+=(libsasl2-modules)

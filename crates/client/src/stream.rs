@@ -425,3 +425,6 @@ fn offset(message: &[u8]) -> Option<u64> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

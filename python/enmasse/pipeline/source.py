@@ -1,0 +1,248 @@
+"""The format `enmasse` as Spark calls it. Readers travel by pickle: they connect when asked."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from enmasse.base.errors import Invalid
+from enmasse.native import declare_columns
+from enmasse.pipeline import options as option_table
+from enmasse.pipeline import ranges, reading
+from enmasse.pipeline.options import Options, Start
+from enmasse.pipeline.ranges import Offsets, Slice, State
+
+log = logging.getLogger("enmasse.pipeline")
+
+SAMPLE_ROWS = 256
+"""Messages by whose size a limit in bytes becomes one in messages."""
+MS = 1000
+
+
+class Task(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Slice) -> None:
+        """Read this slice."""
+        super().__init__(part)
+
+
+def task_rows(options: Options, task: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of a task. Spark makes a task of its own where a batch has none."""
+    return reading.batches(options, task.value) if task.value is not None else iter(())
+
+
+class Source(DataSource):
+    """`spark.readStream.format("enmasse")` and `spark.read.format("enmasse")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "enmasse"
+
+    def schema(self) -> str:
+        """Return the columns that the options declare."""
+        return declare_columns(option_table.read(self.options).columns)
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """Return what reads from one place to another."""
+        return BatchReader(self._declared(schema))
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        """Return what reads on and on."""
+        return StreamReader(self._declared(schema))
+
+    def _declared(self, schema: StructType) -> Options:
+        """The options with the columns of a schema, which is the user's own where there is one."""
+        options = option_table.read(self.options)
+        columns = ", ".join(
+            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema
+        )
+        options.columns["columns"] = columns
+        declare_columns(options.columns)
+        return options
+
+
+def placed(options: Options, place: Start, state: State) -> dict[int, int]:
+    """The offset of a place in each partition."""
+    parts = state.partitions
+    if place == "earliest":
+        return {number: part.first for number, part in parts.items()}
+    if place == "latest":
+        return {number: part.next for number, part in parts.items()}
+    if isinstance(place, datetime):
+        time_ms = round(place.timestamp() * MS)
+        found = {number: reading.offset_at(options, number, time_ms) for number in parts}
+        return {
+            number: parts[number].next if offset is None else offset
+            for number, offset in found.items()
+        }
+    unknown = set(place) - set(parts)
+    if unknown:
+        raise Invalid(
+            "E1003",
+            f"partition {min(unknown)} does not exist: there are {', '.join(map(str, parts))}",
+        )
+    return {number: place.get(number, part.first) for number, part in parts.items()}
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query. Its planner lives as long as the query; `read` runs on executors."""
+
+    def __init__(self, options: Options) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._last: State | None = None
+        self._ends: State | None = None
+
+    def initialOffset(self) -> Offsets:
+        """Return where a query without a checkpoint begins."""
+        state = self._state()
+        return state.offsets(placed(self._options, self._options.start, state))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what there is now, and no further."""
+        self._ends = self._state()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the most of one batch."""
+        return ReadMaxRows(self._options.rows_max)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """Return the end of the next batch, which is its start if there is nothing."""
+        state = self._ends or self._state()
+        missing = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
+        if missing:
+            log.warning(
+                "%s: %d messages that were not read yet are no longer kept",
+                self._options.address,
+                missing,
+            )
+        end = ranges.limited(start, state, self._rows_max(start, state, limit))
+        return end if ranges.slices(start, end, self._options.task_rows) else start
+
+    def reportLatestOffset(self) -> Offsets | None:
+        """Return the end of the stream as it was last seen, by which Spark tells the lag."""
+        state = self._last
+        return state.offsets(placed(self._options, "latest", state)) if state else None
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return the tasks of a batch: the same for the same two places, for ever."""
+        return [Task(part) for part in ranges.slices(start, end, self._options.task_rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a task."""
+        return task_rows(self._options, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Do nothing: a stream keeps its messages by its own rules."""
+
+    def _state(self) -> State:
+        self._last = reading.state(self._options)
+        return self._last
+
+    def _rows_max(self, start: Offsets, state: State, limit: ReadLimit) -> int | None:
+        rows = None if isinstance(limit, ReadAllAvailable) else self._options.rows_max
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        size_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
+        if size_max is None:
+            return rows
+        size = self._message_size(start, state)
+        by_size = max(1, int(size_max / size)) if size else None
+        return min((count for count in (rows, by_size) if count is not None), default=None)
+
+    def _message_size(self, start: Offsets, state: State) -> float:
+        """The mean size of messages at the beginning of the largest backlog, in bytes."""
+        parts = ranges.backlog(start, state)
+        number = max(parts, key=lambda number: parts[number].next - parts[number].first)
+        part = parts[number]
+        end = min(part.next, part.first + SAMPLE_ROWS)
+        return reading.message_size(self._options, Slice(number, part.first, end, state.uid))
+
+
+class BatchReader(DataSourceReader):
+    """Reads from `start` to `end` once."""
+
+    def __init__(self, options: Options) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of filters that spare reading; Spark applies all of them again."""
+        self._filters = filters
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        options = self._options
+        state = reading.state(options)
+        begins = placed(options, options.start, state)
+        ends = placed(options, options.end, state)
+        for number in list(ends):
+            begin, end = self._narrowed(number, begins[number], ends[number])
+            begins[number], ends[number] = begin, max(begin, end)
+        parts = ranges.slices(state.offsets(begins), state.offsets(ends), options.task_rows)
+        return [Task(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a task."""
+        return task_rows(self._options, partition)
+
+    def _narrowed(self, number: int, begin: int, end: int) -> tuple[int, int]:
+        """What the filters leave of a partition."""
+        for each in self._filters:
+            column: tuple[str, ...] = getattr(each, "attribute", ())
+            value: Any = getattr(each, "value", None)
+            if column == ("partition",):
+                kept = value if isinstance(each, In) else (value,)
+                if isinstance(each, (EqualTo, In)) and number not in kept:
+                    return begin, begin
+            elif column == ("offset",) and isinstance(value, int):
+                begin, end = _within(each, value, begin, end)
+            elif column == ("enqueued_time",) and isinstance(value, datetime) and value.tzinfo:
+                if isinstance(each, (EqualTo, GreaterThan, GreaterThanOrEqual)):
+                    time_ms = int(value.timestamp() * MS)
+                    first = reading.offset_at(self._options, number, time_ms)
+                    begin = max(begin, end if first is None else first)
+        return begin, end
+
+
+def _within(each: Filter, value: int, begin: int, end: int) -> tuple[int, int]:
+    match each:
+        case EqualTo():
+            return max(begin, value), min(end, value + 1)
+        case GreaterThan():
+            return max(begin, value + 1), end
+        case GreaterThanOrEqual():
+            return max(begin, value), end
+        case LessThan():
+            return begin, min(end, value)
+        case LessThanOrEqual():
+            return begin, min(end, value + 1)
+        case _:
+            return begin, end

@@ -1,0 +1,80 @@
+"""Options of the format: what they become, and what is said of a wrong one."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from enmasse.base.errors import Invalid
+from enmasse.pipeline.options import OPTIONS, nearest, read
+
+NEEDED = {"url": "amqp://h1, amqps://h2:5671", "address": "readings"}
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "spark.md"
+
+
+def test_defaults_are_those_of_the_table() -> None:
+    options = read(NEEDED)
+    assert options.urls == ["amqp://h1", "amqps://h2:5671"]
+    assert (options.start, options.end) == ("earliest", "latest")
+    assert (options.rows_max, options.bytes_max, options.task_rows) == (1_000_000, None, 100_000)
+    assert options.fails_on_loss
+    assert options.stream()["silenceMs"] == 60_000
+
+
+def test_names_count_whatever_their_case() -> None:
+    options = read(NEEDED | {"MAXROWSPERTRIGGER": "7", "failondataloss": "False", "space": "plant"})
+    assert (options.rows_max, options.fails_on_loss) == (7, False)
+    assert options.client == {"insecure": False, "hostname": "plant"}
+
+
+def test_a_login_goes_into_every_url_and_is_never_shown() -> None:
+    options = read(NEEDED | {"user": "a@b", "password": "p/w:1"})
+    assert options.urls == ["amqp://a%40b:p%2Fw%3A1@h1", "amqps://a%40b:p%2Fw%3A1@h2:5671"]
+    assert "p%2Fw" not in repr(options) and "p/w" not in repr(options)
+    with pytest.raises(Invalid, match="leave one of them out"):
+        read(NEEDED | {"url": "amqp://joe@h1", "user": "a"})
+
+
+def test_places_are_words_times_or_offsets() -> None:
+    place = read(NEEDED | {"start": "2026-01-31T08:00:00Z", "end": '{"0": 17}'})
+    assert place.start == datetime(2026, 1, 31, 8, tzinfo=UTC)
+    assert place.end == {0: 17}
+    assert read(NEEDED | {"start": "2026-01-31 09:00:00+01:00"}).start == place.start
+    assert read(NEEDED | {"start": "latest"}).start == "latest"
+
+
+def test_what_cannot_be_decoded_has_its_column() -> None:
+    decoding = {"decode": "json", "columns": "device string"}
+    assert read(NEEDED | decoding).columns["columns"] == "device string, _error"
+    decoding["columns"] = "_error, device string"
+    assert read(NEEDED | decoding).columns["columns"] == "_error, device string"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"adress": "x"}, "did you mean address"),
+        ({"startingOffsets": "x"}, "option startingOffsets is not known: did you mean"),
+        ({"maxRowsPerTriger": "1"}, "did you mean maxRowsPerTrigger"),
+        ({"url": ""}, "option url is missing"),
+        ({"maxRowsPerTrigger": "0"}, "a number of messages from 1 on"),
+        ({"rowsPerTask": "many"}, "rowsPerTask is 'many'"),
+        ({"failOnDataLoss": "no"}, "true or false"),
+        ({"start": "soon"}, "earliest, latest, a time"),
+        ({"start": '{"0": -1}'}, "earliest, latest, a time"),
+        ({"end": "[1]"}, "earliest, latest, a time"),
+    ],
+)
+def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        read(NEEDED | wrong)
+    assert said in str(raised.value)
+
+
+def test_the_guide_shows_every_option_as_it_is() -> None:
+    lines = GUIDE.read_text().splitlines()
+    for option in OPTIONS:
+        default = f"`{option.default}`" if option.default else ""
+        row = f"| `{option.name}` | {default} | {option.unit} | {option.meaning} |"
+        assert row in lines, row
+        assert nearest(option.name.upper()) == option.name
