@@ -44,9 +44,8 @@ async def test_documents_that_name_one_another_may_come_in_any_order(store: Memo
     ]
 
 
-async def test_a_type_the_node_cannot_serve_is_refused_at_once(
-    admission: Admission, store: MemoryStore
-) -> None:
+async def test_a_type_the_node_cannot_serve_is_refused_at_once(store: MemoryStore) -> None:
+    admission = Admission(store, exposed=False, served=("anycast", "queue"))
     with pytest.raises(Invalid, match="'topic' cannot be served by this node"):
         await admission.apply([space(), topic()])
     assert store.list() == []

@@ -20,7 +20,7 @@ from enmasse.resources.quantities import Count, Delay, Duration, LinkCount, Mess
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
 """Every type there is."""
 
-SERVED_TYPES = ("anycast", "multicast", "queue", "deadletter")
+SERVED_TYPES = TYPES
 """The types this node can serve; an address of another type is refused when it is declared."""
 
 ADDRESS_BYTES_MAX = 1024

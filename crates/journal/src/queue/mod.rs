@@ -149,6 +149,12 @@ impl Queue {
         self.bytes
     }
 
+    /// Messages here that no consumer holds.
+    #[must_use]
+    pub fn at_rest(&self) -> u64 {
+        self.len() as u64 - self.depth_in(State::Acquired) - self.depth_in(State::Retiring)
+    }
+
     /// Nothing is here.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
-use enmasse_router::core::{AddressKey, AddressKind, Digests, QueueNumbers, Shelf, TopicShelf, subscription_of};
+use enmasse_router::core::{
+    AddressKey, AddressKind, Digests, Filter, QueueNumbers, Shelf, Subscribing, TopicShelf, subscription_of,
+};
 use enmasse_router::shard::{Shelving, kept_subscription};
 use enmasse_router::table::{AddressEntry, Diff, Storage, Table};
 
@@ -24,6 +26,22 @@ pub(crate) struct Changes {
     pub(crate) batch: Batch,
     /// for each worker
     pub(crate) shelvings: Vec<Vec<Shelving>>,
+}
+
+/// A durable subscription that clients have made, as the log knows it.
+struct Kept<'a> {
+    uid: &'a [u8; 16],
+    known: &'a RecoveredQueue,
+    subscribing: Subscribing,
+    filter: Option<Filter>,
+}
+
+impl Kept<'_> {
+    fn shelf(self, topic: &AddressEntry, storage: &Storage) -> Shelf {
+        let name = self.known.declared.as_ref().map_or("", |(_, name)| name);
+        let shelf = Shelf::restored(name.into(), storage.settings.clone(), self.known);
+        shelf.subscribed(topic.key, self.subscribing, self.filter)
+    }
 }
 
 impl Shelves {
@@ -50,7 +68,7 @@ impl Shelves {
             let Some(storage) = &entry.storage else { continue };
             let home = entry.home.claim(entry.space.stored_home(workers));
             let shelving = if entry.kind == AddressKind::Topic {
-                asked_for.extend(self.kept(entry).map(|(uid, _)| *uid));
+                asked_for.extend(self.kept(entry).map(|kept| *kept.uid));
                 self.topic(entry, storage, next)
             } else {
                 asked_for.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
@@ -91,19 +109,17 @@ impl Shelves {
     }
 
     /// The durable subscriptions of a topic that the log knows.
-    fn kept(&self, topic: &AddressEntry) -> impl Iterator<Item = (&[u8; 16], Shelf)> {
+    fn kept(&self, topic: &AddressEntry) -> impl Iterator<Item = Kept<'_>> {
         self.known.iter().filter_map(|(uid, known)| {
             let (subscribing, filter) = kept_subscription(topic, subscription_of(known)?)?;
-            let name = known.declared.as_ref().map_or("", |(_, name)| name);
-            let settings = topic.storage.as_ref()?.settings.clone();
-            Some((uid, Shelf::restored(name.into(), settings, known).subscribed(topic.key, subscribing, filter)))
+            Some(Kept { uid, known, subscribing, filter })
         })
     }
 
     fn topic(&self, entry: &AddressEntry, storage: &Storage, next: &Table) -> Shelving {
         let (dead_letter, expiry) = targets(entry, storage, next);
         let shelf = TopicShelf::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
-        let known = self.kept(entry).map(|(_, shelf)| shelf).collect();
+        let known = self.kept(entry).map(|kept| kept.shelf(entry, storage)).collect();
         Shelving::Topic(entry.declared(), Box::new(shelf.with_targets(dead_letter, expiry).with_known(known)))
     }
 

@@ -4,9 +4,10 @@
 //! - durable ones that clients make: known by container and name, in the log, until closed
 //! - others: in memory, as long as their links
 //!
-//! Who has no room keeps the topic's producers from sending. One that lives with its links is not waited for: when its
-//! consumers have taken nothing for [`STALL_MS`] it is left behind, and misses what it has no room for until it has caught
-//! up. Its bounds are [`BACKLOG_MESSAGES`] and [`BACKLOG_BYTES`], or less; at twice as much its producers are not read.
+//! Who has no room keeps the topic's producers from sending. One that lives with its links has as much room as may wait for
+//! its consumers: [`BACKLOG_MESSAGES`] and [`BACKLOG_BYTES`], or less; at twice as much producers are not read. It is not
+//! waited for long: when its consumers have taken nothing for [`STALL_MS`] it is left behind, and misses what it has no
+//! room for until it has caught up.
 
 use std::sync::Arc;
 
@@ -131,7 +132,24 @@ impl Stored {
     /// It misses what comes now.
     pub(super) fn is_left_behind(&self) -> bool {
         let laggard = self.subscription.as_ref().is_some_and(|subscription| subscription.pressure.laggard);
-        laggard && self.shelf.queue.room(0) == 0
+        laggard && self.has_waiting(1, 1)
+    }
+
+    /// `parts` in `whole` of its bounds wait, in messages or in bytes; what consumers hold is theirs to bound.
+    fn has_waiting(&self, parts: u64, whole: u64) -> bool {
+        let (queue, limits) = (&self.shelf.queue, &self.shelf.queue.settings().limits);
+        let waiting = queue.at_rest();
+        let mean_bytes = queue.bytes().checked_div(queue.len() as u64).unwrap_or(0);
+        let reaches = |waiting: u64, bound: u64| waiting.saturating_mul(whole) >= bound.saturating_mul(parts);
+        reaches(waiting, limits.messages) || reaches(waiting * mean_bytes, limits.bytes)
+    }
+
+    /// Whether it lets its topic's producers go on; `closed`: it did not before.
+    fn lets_go_on(&self, live: bool, closed: bool) -> bool {
+        if !live || self.shelf.queue.settings().full == Full::DropOldest {
+            return self.open;
+        }
+        if closed { !self.has_waiting(3, 4) } else { !self.has_waiting(1, 1) }
     }
 
     /// When it is to be seen whether its consumers take what waits.
@@ -424,15 +442,10 @@ impl Router {
         let now_ms = self.now_ms;
         let address = &mut self.addresses[at];
         let taken = address.stats.delivered;
-        let Some(stored) = address.stored.as_mut() else { return };
-        let (open, queue) = (stored.open, &stored.shelf.queue);
-        let limits = &queue.settings().limits;
-        let beyond = |times: u64| {
-            queue.len() as u64 >= limits.messages.saturating_mul(times)
-                || queue.bytes() >= limits.bytes.saturating_mul(times)
-        };
-        let Some(subscription) = stored.subscription.as_mut() else { return };
+        let Some(stored) = address.stored.as_ref() else { return };
+        let Some(subscription) = stored.subscription.as_ref() else { return };
         let (before, live) = (subscription.pressure, subscription.life == Life::Links);
+        let open = stored.lets_go_on(live, before.blocks || before.laggard);
         let mut now = before;
         now.laggard &= !open;
         if open || taken != before.taken || !before.blocks && !before.laggard {
@@ -441,8 +454,10 @@ impl Router {
             now.laggard = true;
         }
         now.blocks = !open && !now.laggard;
-        now.holds = live && now.blocks && beyond(if before.holds { 1 } else { 2 });
-        subscription.pressure = now;
+        now.holds = live && now.blocks && stored.has_waiting(if before.holds { 1 } else { 2 }, 1);
+        if let Some(subscription) = address.stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
+            subscription.pressure = now;
+        }
         self.pass_on_pressure(topic, before, now, links);
     }
 

@@ -84,15 +84,6 @@ impl House {
         mine.iter().map(Got::text).collect()
     }
 
-    pub(super) fn accept_all(&mut self, port: PortId) -> usize {
-        let (mine, others) = self.got().into_iter().partition(|got| got.port == port);
-        self.told.got = others;
-        let mine: Vec<Got> = mine;
-        mine.iter().for_each(|got| self.router.outcome(got.token, &Outcome::Accepted, &mut self.told));
-        self.pump();
-        mine.len()
-    }
-
     pub(super) fn dropped(&self) -> u64 {
         let stats = self.router.stats().find(|(key, _)| *key == TOPIC);
         stats.expect("the topic").1.dropped
