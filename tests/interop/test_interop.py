@@ -234,6 +234,25 @@ def test_request_and_reply(client: Client, platform: Platform) -> None:
     assert answer == {"replies": [f"PING {number}" for number in range(5)], "correlated": True}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_jms_has_all_its_kinds_of_subscriptions(platform: Platform) -> None:
+    client = CLIENTS["java"]
+    client.prepare()
+    answer = client.call("subscriptions", address="topic", **place(platform))
+    in_use, in_use_too, unknown = answer.pop("in_use")
+    assert "in use" in in_use and "in use" in in_use_too and "no subscription" in unknown
+    assert answer.pop("delayed_ms") >= 500
+    assert answer == {
+        "own": [1, 2],
+        "durable": [[0, 1, 2], list(range(3, 12)), []],
+        "anew": [4],
+        "shared": [10, 10, 20],
+        "shared_global": [10, 10, 20],
+        "shared_volatile": [10, 10, 20],
+    }
+
+
 def test_multicast_copies_to_every_receiver(client: Client, platform: Platform) -> None:
     answer = client.call("multicast", address="multicast", count=50, **place(platform))
     assert answer == {"received": [50, 50, 50]}

@@ -81,6 +81,9 @@ public final class Client {
     }
 
     private static Map<String, Object> run(String scenario, Options options) throws Exception {
+        if (scenario.equals("subscriptions")) {
+            return Subscriptions.run(url(scenario, options), options.address());
+        }
         Connection connection;
         try {
             connection = new JmsConnectionFactory(url(scenario, options)).createConnection(
