@@ -47,8 +47,9 @@ ADDRESSES = (
     address("t"),
     address("dead", "deadletter"),
     address("news", deadletter="dead"),
-    address("one", "subscription", topic="t"),
-    address("two", "subscription", topic="t", subscription="{maxConsumers: 2}"),
+    address("held"),
+    address("one", "subscription", topic="held"),
+    address("two", "subscription", topic="held", subscription="{maxConsumers: 2}"),
     address("full", limits="{messages: 2, onFull: reject}"),
     address("kept", "subscription", topic="full"),
 )
@@ -146,7 +147,7 @@ def test_every_subscriber_gets_every_message_in_order(topics: Platform, count: i
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_messages_of_a_megabyte_reach_subscribers(topics: Platform, durable: bool) -> None:
-    body = b"x" * 1024 * 1024
+    body = "x" * 1024 * 1024
     messages = [Message(body=body, durable=durable) for _ in range(10)]
     with connected(topics) as connection, ThreadPoolExecutor(1) as beside:
         receivers = [connection.create_receiver("news", credit=20, name=name) for name in "ab"]
@@ -283,15 +284,15 @@ def test_a_shared_subscription_gives_each_message_to_one_of_its_links(
 
 def test_a_declared_subscription_has_as_many_consumers_as_it_says(topics: Platform) -> None:
     with connected(topics) as connection:
-        connection.create_receiver("t::one", name="first")
+        connection.create_receiver("held::one", name="first")
         with pytest.raises((LinkDetached, LinkException), match="consumer limit"):
-            connection.create_receiver("t::one", name="second")
+            connection.create_receiver("held::one", name="second")
         receivers = [
-            connection.create_receiver("t::two", credit=20, name=name) for name in ("a", "b")
+            connection.create_receiver("held::two", credit=20, name=name) for name in ("a", "b")
         ]
         with pytest.raises((LinkDetached, LinkException), match="consumer limit"):
-            connection.create_receiver("t::two", name="c")
-        publish(topics, "t", *numbered(0, 20))
+            connection.create_receiver("held::two", name="c")
+        publish(topics, "held", *numbered(0, 20))
         got = [take(receiver, 10) for receiver in receivers]
         assert sorted(got[0] + got[1]) == list(range(20))
 
@@ -299,13 +300,13 @@ def test_a_declared_subscription_has_as_many_consumers_as_it_says(topics: Platfo
 def test_a_declared_subscription_keeps_messages_and_refuses_senders(tmp_path: Path) -> None:
     path = document(tmp_path)
     with running(tmp_path / "data", "-f", str(path)) as platform:
-        publish(platform, "t", *numbered(0, 5))
+        publish(platform, "held", *numbered(0, 5))
         platform.kill()
     with running(tmp_path / "data", "-f", str(path)) as platform:
         with connected(platform) as connection:
-            assert take(connection.create_receiver("t::one", credit=10), 5) == [0, 1, 2, 3, 4]
+            assert take(connection.create_receiver("held::one", credit=10), 5) == [0, 1, 2, 3, 4]
             with pytest.raises((LinkDetached, LinkException), match="send to"):
-                connection.create_sender("t::two")
+                connection.create_sender("held::two")
 
 
 def test_what_one_subscription_has_no_room_for_none_gets(topics: Platform) -> None:
@@ -329,18 +330,18 @@ def test_a_fresh_platform_has_a_topic_and_a_subscription(platform: Platform) -> 
 
 def test_operations_on_a_subscription_see_its_messages_and_no_others(tmp_path: Path) -> None:
     with running(tmp_path / "data", "-f", str(document(tmp_path))) as platform:
-        publish(platform, "t", *numbered(0, 3))
-        assert stored(platform, "t::one") == stored(platform, "t::two") == 3
-        assert platform.enmasse("peek", "t::one").count("queue") == 0
-        platform.enmasse("purge", "t::one")
-        assert (stored(platform, "t::one"), stored(platform, "t::two")) == (0, 3)
-        platform.enmasse("move", "t::two", "news", "--dry-run")
+        publish(platform, "held", *numbered(0, 3))
+        assert stored(platform, "held::one") == stored(platform, "held::two") == 3
+        assert platform.enmasse("peek", "held::one").count("queue") == 0
+        platform.enmasse("purge", "held::one")
+        assert (stored(platform, "held::one"), stored(platform, "held::two")) == (0, 3)
+        platform.enmasse("move", "held::two", "news", "--dry-run")
         with connected(platform) as connection:
-            assert nothing_more(connection.create_receiver("t::one", credit=10))
+            assert nothing_more(connection.create_receiver("held::one", credit=10))
             live = connection.create_receiver("news", credit=10)
-            platform.enmasse("move", "t::two", "news")
+            platform.enmasse("move", "held::two", "news")
             assert take(live, 3) == [0, 1, 2]
-        assert stored(platform, "t::two") == 0
+        assert stored(platform, "held::two") == 0
 
 
 def stored(platform: Platform, name: str) -> int:
