@@ -25,7 +25,7 @@ import servers
 from cases import CASES, FORWARDER_RATE_MIN, JOURNAL, Case, Report
 from stored import Beside, depth
 
-TOOL = servers.ROOT / "target/release/enmasse-load"
+TOOL = servers.TARGET / "enmasse-load"
 TIMEOUT_S = 180
 KINDS = ("node", "stored", "queues", "fresh", "secure", "many")
 """Nodes in the order in which they are started."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 CACHE = ROOT / ".cache" / "bench"
 START_S = 90
 """How long a broker may take to start."""
@@ -152,7 +153,7 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
 @contextlib.contextmanager
 def forwarder() -> Iterator[Server]:
     """The bare forwarder: what the machine allows."""
-    program = ROOT / "target/release/enmasse-forwarder"
+    program = TARGET / "enmasse-forwarder"
     process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

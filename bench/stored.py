@@ -12,7 +12,7 @@ from pathlib import Path
 import servers
 from cases import STORED, Report
 
-TOOL = servers.ROOT / "target/release/enmasse-journal-bench"
+TOOL = servers.TARGET / "enmasse-journal-bench"
 FIRST_GROUP = 200
 """Records in a commit of the journal alone before it is known how many a sync of the node has."""
 SYNCS = re.compile(r"^enmasse_journal_syncs_total (\S+)$", re.MULTILINE)
