@@ -126,7 +126,15 @@ STORED_CASES = (
         against=JOURNAL,
         extra=_PER_SYNC,
     ),
-    Case("direct, beside the queue in memory", _load(100), rate, "msg/s", 0, True, server="stored"),
+    Case(
+        "direct beside stored, 100 B, 1x1, unsettled",
+        _load(100),
+        rate,
+        "msg/s",
+        0,
+        True,
+        server="stored",
+    ),
     Case(
         "stored in memory, 100 B, 1x1, unsettled",
         _load(100),
@@ -136,7 +144,7 @@ STORED_CASES = (
         address="memory/{run}",
         rivals=True,
         server="stored",
-        against="direct, beside the queue in memory",
+        against="direct beside stored, 100 B, 1x1, unsettled",
     ),
     *(
         Case(
@@ -158,18 +166,18 @@ STORED_CASES = (
     *(
         Case(name, {}, of, unit, reach, True, lower, runs=1, server="depth", step=step)
         for name, step, of, unit, reach, lower in (
-            ("enqueue only, 1 KiB stored", "enqueue", rate, "msg/s", 200_000, False),
-            ("then drain", "drain", rate, "msg/s", 400_000, False),
+            ("depth: enqueue only, 1 KiB", "enqueue", rate, "msg/s", 200_000, False),
+            ("depth: then drain", "drain", rate, "msg/s", 400_000, False),
             (
-                "1,000,000 x 1 KiB stored, memory",
+                "depth: memory with 1,000,000 x 1 KiB",
                 "enqueue",
                 figure("server_resident_kib", 1024),
                 "MiB",
                 200,
                 True,
             ),
-            ("the same after a restart", "restart", figure("resident_mib"), "MiB", 200, True),
-            ("restart until ready", "restart", figure("seconds"), "s", 2, True),
+            ("depth: memory after a restart", "restart", figure("resident_mib"), "MiB", 200, True),
+            ("depth: restart until ready", "restart", figure("seconds"), "s", 2, True),
         )
     ),
     Case(
