@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -235,6 +236,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write every report to this file")
     arguments = parser.parse_args()
     cases = [case for case in CASES if arguments.only in case.name]
+    # whoever ends the run ends the servers with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     results: Results = defaultdict(list)

@@ -6,7 +6,7 @@ use enmasse_journal::log::Recent;
 use enmasse_journal::queue::Place;
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
-const RECENT_BYTES: usize = 32 << 20;
+const RECENT_BYTES: usize = 16 << 20;
 /// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of its own.
 const CHUNK_BYTES: usize = 128 << 10;
 /// Bytes of bodies from the disk, from when they are asked for until they are needed no more: beyond, an address, or a
