@@ -280,14 +280,6 @@ fn section_2_7_6_dispositions_about_nothing_are_passed_over() {
 }
 
 #[test]
-fn section_2_7_6_states_of_transactions_are_not_known() {
-    let mut raw = sending();
-    let state = Some(DeliveryState::Declared(Declared { txn_id: vec![1] }));
-    raw.send(0, Performative::Disposition(Disposition { state, ..disposition(0, None) }));
-    raw.assert_ended(&condition::NOT_IMPLEMENTED, "transactions");
-}
-
-#[test]
 fn section_2_6_5_what_was_on_the_way_to_a_detached_link_is_dropped_but_not_more() {
     let (mut raw, link) = Raw::attached(Config { uncredited_max: 0, ..Config::default() }, Role::Sender);
     raw.side.machine.grant(link, 3);
