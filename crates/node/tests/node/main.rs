@@ -11,5 +11,6 @@ mod stored;
 #[path = "../../src/testing.rs"]
 mod testing;
 mod topics;
+mod transactions;
 
 use enmasse_node::TlsFiles;

@@ -7,7 +7,7 @@ use enmasse_journal::queue::ConsumerId;
 use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::stored::{Assembly, Looking, Stored, Topic};
-use super::{AddressStats, Declared, Filter, PortId};
+use super::{AddressStats, Declared, Filter, PortId, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
@@ -73,6 +73,8 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// what has come of it
     pub(super) assembly: Option<Box<Assembly>>,
+    /// the transaction of the delivery that begins
+    pub(super) transaction: Option<TransactionId>,
     /// the queue of a stored address counts it
     pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
@@ -270,6 +272,7 @@ impl Producer {
             to_tell: false,
             incoming: Incoming::Nothing,
             assembly: None,
+            transaction: None,
             counted: false,
             producer_name: None,
         }

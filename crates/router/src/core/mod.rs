@@ -30,7 +30,7 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
-use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS};
+use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use laggards::STALL_MS;
@@ -39,7 +39,7 @@ pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
     Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Shelf, Subscribing, SubscriptionName,
-    TopicShelf, Work, subscription_of,
+    TRANSACTION_MESSAGES, TopicShelf, TransactionId, Work, subscription_of,
 };
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
@@ -60,6 +60,13 @@ pub enum AddressKind {
     Stored,
     /// each message into every subscription, which is a queue
     Topic,
+}
+
+impl AddressKind {
+    /// Its messages are stored before anybody is given one: only then they can be part of a transaction.
+    pub(crate) const fn stores(self) -> bool {
+        matches!(self, Self::Stored | Self::Topic)
+    }
 }
 
 /// What the router has to know of a declared address.
@@ -134,6 +141,7 @@ pub struct Router {
     /// the key of the address of the next one that is not declared
     next_subscription: u32,
     queue_numbers: QueueNumbers,
+    transactions: Transactions,
 }
 
 impl Router {
@@ -174,6 +182,7 @@ impl Router {
             subscriptions: HashMap::new(),
             next_subscription: SUBSCRIPTION_KEYS.start,
             queue_numbers: QueueNumbers::new(1),
+            transactions: Transactions::default(),
         }
     }
 
@@ -205,15 +214,20 @@ impl Router {
     /// A delivery that is void from the start, or one that begins within another: that one is void then.
     #[cold]
     fn deliver_oddly(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
-            self.abort(message, links);
-        }
-        self.take_assembly(from);
+        self.break_off(from, links);
         if arrival.aborted {
             self.taken(from);
         } else {
             self.begin_delivery(from, arrival, links);
         }
+    }
+
+    /// The delivery that a producer is in the middle of is void.
+    fn break_off(&mut self, from: Key, links: &mut impl Links) {
+        if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
+            self.abort(message, links);
+        }
+        self.take_assembly(from);
     }
 
     /// A delivery that was on its way when its address was deleted.

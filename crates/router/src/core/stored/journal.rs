@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::{Links, Router};
+use super::super::{Links, Router, TransactionId};
 use super::changed;
 use super::compact::Copied;
 
@@ -69,9 +69,10 @@ impl Duty {
 /// What a batch is about.
 #[derive(Debug)]
 enum Errand {
-    /// messages, and subscriptions that were declared
-    Store(Vec<Commit>, Vec<Key>),
-    Forget,
+    /// messages, subscriptions that were declared, and transactions whose postings are among the messages
+    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>),
+    /// removals, and transactions that consist of some of them
+    Forget(Vec<TransactionId>),
     Copy(Vec<Copied>),
 }
 
@@ -82,12 +83,16 @@ pub(in crate::core) struct Journal {
     commits: Vec<Commit>,
     /// subscriptions that the log is to know of
     declared: Vec<Key>,
+    /// transactions of which there are groups in `growing`
+    posting: Vec<TransactionId>,
     /// removals and state: what a full disk must still take
     shrinking: Batch,
+    /// transactions of which there are groups in `shrinking`
+    retiring: Vec<TransactionId>,
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
     /// removals that a full disk did not take, to be offered again when it has taken something
-    again: Vec<Batch>,
+    again: Vec<(Batch, Vec<TransactionId>)>,
     has_room: bool,
     /// messages to be written again
     copying: Option<(Batch, Vec<Copied>)>,
@@ -105,6 +110,11 @@ impl Journal {
         if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
             self.growing.begin();
         }
+        self.put(queues, body);
+    }
+
+    fn put<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
+        let queues: SmallVec<[_; 2]> = queues.into_iter().collect();
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
         let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
@@ -140,6 +150,38 @@ impl Journal {
             }
         }
         self.growing.end();
+    }
+
+    /// What a transaction has come to, on disk as a whole or not at all: messages, each with the queues of the log it is
+    /// for, and messages that leave them. Without messages it is what a full disk must still take.
+    pub(super) fn transact<'a>(
+        &mut self,
+        transaction: TransactionId,
+        postings: impl Iterator<Item = (SmallVec<[(u32, &'a Admitted, Commit); 2]>, &'a [u8])>,
+        removals: &mut [Removal],
+    ) {
+        let mut postings = postings.peekable();
+        if postings.peek().is_none() {
+            self.shrinking.begin();
+            removals.iter_mut().for_each(|removal| self.shrinking.remove(removal));
+            self.shrinking.end();
+            return self.retiring.push(transaction);
+        }
+        self.growing.begin();
+        postings.for_each(|(queues, body)| self.put(queues, body));
+        removals.iter_mut().for_each(|removal| self.growing.remove(removal));
+        self.growing.end();
+        self.posting.push(transaction);
+    }
+
+    /// The log forgets a message that it does not have any more, with what it kept of it.
+    pub(super) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
+        if item.failures > 0 {
+            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
+        }
+        if annotated {
+            self.forget_annotations(log, item.id.0);
+        }
     }
 
     /// The log forgets a message.
@@ -200,7 +242,8 @@ impl Journal {
             return None;
         }
         let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        self.under_way.push_back(Errand::Store(commits, std::mem::take(&mut self.declared)));
+        let (declared, transactions) = (std::mem::take(&mut self.declared), std::mem::take(&mut self.posting));
+        self.under_way.push_back(Errand::Store(commits, declared, transactions));
         Some(std::mem::replace(&mut self.growing, spare))
     }
 
@@ -211,8 +254,9 @@ impl Journal {
         }
         let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
         let shrinks = !self.shrinking.is_empty();
-        let batch = again.or_else(|| shrinks.then(|| std::mem::replace(&mut self.shrinking, spare)))?;
-        self.under_way.push_back(Errand::Forget);
+        let next = || (std::mem::replace(&mut self.shrinking, spare), std::mem::take(&mut self.retiring));
+        let (batch, transactions) = again.or_else(|| shrinks.then(next))?;
+        self.under_way.push_back(Errand::Forget(transactions));
         Some(batch)
     }
 
@@ -296,13 +340,14 @@ impl Router {
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let (mut commits, declared) = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits, declared)) => (commits, declared),
-            Some(Errand::Forget) => return self.forgotten(batch, &result),
+        let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits, declared, transactions)) => (commits, declared, transactions),
+            Some(Errand::Forget(transactions)) => return self.forgotten(batch, transactions, &result, links),
             Some(Errand::Copy(copied)) => {
                 let copied = if result.is_ok() { copied } else { Vec::new() };
                 self.moved(&batch, copied);
-                return self.bodies.recent.lay_aside(batch);
+                self.bodies.recent.lay_aside(batch);
+                return self.begin_waiting_commits(links);
             }
             None => return,
         };
@@ -316,18 +361,29 @@ impl Router {
             }
         }
         self.journal.spare_commits.push(commits);
-        match result {
+        match &result {
             Ok(()) => self.bodies.recent.keep(batch),
             Err(_) => self.bodies.recent.lay_aside(batch),
+        }
+        for transaction in transactions {
+            self.end_commit(transaction, &result, links);
         }
     }
 
     /// What a full disk did not take is handed over again.
-    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
+    fn forgotten(
+        &mut self,
+        batch: Batch,
+        transactions: Vec<TransactionId>,
+        result: &Result<(), Refused>,
+        links: &mut impl Links,
+    ) {
         if matches!(result, Err(Refused::NoRoom(_))) {
-            self.journal.again.push(batch);
-        } else {
-            self.bodies.recent.lay_aside(batch);
+            return self.journal.again.push((batch, transactions));
+        }
+        self.bodies.recent.lay_aside(batch);
+        for transaction in transactions {
+            self.end_commit(transaction, result, links);
         }
     }
 
