@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Refused, Removal};
-use enmasse_journal::queue::{self, Admission, Effect, Place, Seq, Stored as Admitted};
-use smallvec::SmallVec;
+use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::outcome::{Retiring, delivery_failed};
 use super::super::{Links, Router, TransactionId};
 use super::incoming::refused;
-use super::journal::{Commit, Duty, not_stored};
+use super::journal::{Commit, Duty, Queues, not_stored};
 use super::topic::Posted;
 use super::transactions::{Posting, Retirement, rolled_back, unknown};
 
@@ -38,7 +37,7 @@ struct Offered<'a> {
 
 impl Offered<'_> {
     /// The queues on disk it is for; for one of them it is counted.
-    fn on_disk(&self) -> Option<SmallVec<[(u32, &Admitted, Commit); 2]>> {
+    fn on_disk(&self) -> Option<Queues<'_>> {
         let counted = Duty { owed: Owed::Posted, address: self.at, ..Duty::NONE };
         let duties = std::iter::once(counted).chain(std::iter::repeat(Duty::NONE));
         let queues = self.posted.disk.iter().zip(duties);

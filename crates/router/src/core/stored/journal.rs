@@ -47,6 +47,9 @@ impl Commit {
     }
 }
 
+/// The queues of the log that a message is for: their numbers, what is to be written, and what is to be done then.
+pub(super) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
+
 /// What is to be done when a message is on disk, or will not be.
 #[derive(Clone, Debug)]
 pub(super) struct Duty {
@@ -157,7 +160,7 @@ impl Journal {
     pub(super) fn transact<'a>(
         &mut self,
         transaction: TransactionId,
-        postings: impl Iterator<Item = (SmallVec<[(u32, &'a Admitted, Commit); 2]>, &'a [u8])>,
+        postings: impl Iterator<Item = (Queues<'a>, &'a [u8])>,
         removals: &mut [Removal],
     ) {
         let mut postings = postings.peekable();
