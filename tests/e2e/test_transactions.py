@@ -1,4 +1,4 @@
-"""Transactions as qpid-proton does them, over real connections: what was committed is there, all of it, and nothing else."""
+"""Transactions as qpid-proton does them: all that was committed is there, and nothing else."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -57,7 +57,7 @@ def platform(start_platform: Start, document: Path) -> Platform:
 
 
 class Transaction(TransactionalClientHandler):  # type: ignore[misc]
-    """One transaction on one connection: so many messages, then `end`: commit, abort, or the connection is closed."""
+    """One transaction on one connection, and its `end`: commit, abort, or close the connection."""
 
     def __init__(self, platform: Platform, end: str) -> None:
         super().__init__(prefetch=0, auto_accept=False)
@@ -66,7 +66,8 @@ class Transaction(TransactionalClientHandler):  # type: ignore[misc]
         self.rejected: list[Condition] = []
         self._url = platform.url()
         self._end = end
-        self._transaction: Any = None
+        self.connection: Any = None
+        self.transaction: Any = None
 
     def run(self) -> str | None:
         Container(self).run()
@@ -116,6 +117,7 @@ class Sending(Transaction):
 
     def __init__(self, platform: Platform, to: str, end: str, count: int = MESSAGES) -> None:
         super().__init__(platform, end)
+        self.sender: Any = None
         self._to = to
         self._count = count
         self._sent = 0
@@ -128,7 +130,7 @@ class Sending(Transaction):
         self.on_sendable(None)
 
     def on_sendable(self, event: Any) -> None:
-        ready = getattr(self, "transaction", None) and getattr(self, "sender", None)
+        ready = self.transaction and self.sender
         while ready and self.sender.credit and self._sent < self._count:
             self.transaction.send(self.sender, Message(body=f"message {self._sent}"))
             self._sent += 1
@@ -194,7 +196,9 @@ def send(platform: Platform, to: str, count: int = MESSAGES) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["sent", "fleeting"])
-def test_what_is_sent_in_a_transaction_is_there_with_its_commit(platform: Platform, name: str) -> None:
+def test_what_is_sent_in_a_transaction_is_there_with_its_commit(
+    platform: Platform, name: str
+) -> None:
     assert Sending(platform, name, "commit").run() == "committed"
     assert drain(platform, name) == [f"message {number}" for number in range(MESSAGES)]
 
@@ -211,7 +215,9 @@ def test_what_is_received_in_a_transaction_is_gone_with_its_commit(platform: Pla
     assert drain(platform, "received") == []
 
 
-def test_what_is_received_in_a_transaction_that_is_rolled_back_comes_again(platform: Platform) -> None:
+def test_what_is_received_in_a_transaction_that_is_rolled_back_comes_again(
+    platform: Platform,
+) -> None:
     sent = send(platform, "returned")
     receiving = Receiving(platform, "returned", "abort")
     assert (receiving.run(), receiving.bodies) == ("aborted", sent)

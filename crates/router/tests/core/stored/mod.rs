@@ -9,6 +9,8 @@ mod sending;
 mod subscriptions;
 mod topics;
 mod transactions;
+mod transactions_model;
+mod transactions_topics;
 
 use std::sync::Arc;
 

@@ -1,20 +1,19 @@
 //! Transactions (part 4) on stored addresses: all of it or nothing, for queues on disk and in memory, over restarts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Value, condition};
-use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
+use enmasse_journal::log::simulated::{Call, SimulatedDisk};
 use enmasse_journal::queue::{Duplicates, Full, Limits, Redelivery, Settings};
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, Consuming, Declared, PortId, PortRole, Shelf, TRANSACTION_MESSAGES, TransactionId,
 };
 
-use super::subscriptions::durable;
-use super::{DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, QUEUE, declared, failed, news, producer, publisher};
+use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
 
 /// A queue whose messages are in memory only.
-const MEMORY: AddressKey = AddressKey(30);
+pub(super) const MEMORY: AddressKey = AddressKey(30);
 
 pub(super) fn transaction(number: u64) -> TransactionId {
     TransactionId { shard: 0, conn: 0, number }
@@ -40,7 +39,7 @@ impl House {
         self.post_message(id, port, &Message { body, ..Message::default() })
     }
 
-    fn post_message(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
+    pub(super) fn post_message(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
         let payload = encoded(message);
         let delivery_id = self.sent;
         self.sent += 1;
@@ -53,26 +52,26 @@ impl House {
         self.router.retire_delivery(id, got.token, outcome, settled, &mut self.told);
     }
 
-    fn commit(&mut self, id: TransactionId) -> Result<(), Error> {
+    pub(super) fn commit(&mut self, id: TransactionId) -> Result<(), Error> {
         self.router.discharge(id, false, &mut self.told);
         self.pump();
         self.result(id)
     }
 
-    fn roll_back(&mut self, id: TransactionId) {
+    pub(super) fn roll_back(&mut self, id: TransactionId) {
         self.router.discharge(id, true, &mut self.told);
         assert_eq!(self.result(id), Ok(()), "a roll-back is always done, and at once");
         self.pump();
     }
 
-    fn result(&mut self, id: TransactionId) -> Result<(), Error> {
+    pub(super) fn result(&mut self, id: TransactionId) -> Result<(), Error> {
         let (of, result) = self.told.discharged.pop().expect("an answer");
         assert_eq!((of, self.told.discharged.len()), (id, 0));
         result
     }
 
     /// What a consumer finds in an address now; it is released again.
-    fn seen(&mut self, address: AddressKey) -> Vec<String> {
+    pub(super) fn seen(&mut self, address: AddressKey) -> Vec<String> {
         assert!(self.told.got.is_empty());
         let consumer = self.consumer(address, 1000);
         self.pump();
@@ -105,20 +104,15 @@ fn encoded(message: &Message) -> Vec<u8> {
     payload
 }
 
-fn reason(result: Result<(), Error>, words: &str) {
+pub(super) fn reason(result: Result<(), Error>, words: &str) {
     let error = result.expect_err("a roll-back");
     assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK, "{error:?}");
     let text = error.description.unwrap_or_default();
     assert!(text.contains(words), "{text}");
 }
 
-fn sorted(mut texts: Vec<String>) -> Vec<String> {
-    texts.sort_unstable();
-    texts
-}
-
 /// A house with a queue in memory beside the two on disk.
-fn house(settings: Settings) -> House {
+pub(super) fn house(settings: Settings) -> House {
     let mut house = House::new(settings);
     with_memory(&mut house);
     house
@@ -747,233 +741,6 @@ fn a_scheduled_message_and_one_with_a_time_to_live_begin_to_count_at_the_commit(
     assert_eq!(house.seen(QUEUE), ["m"]);
     house.pass(11_000);
     assert!(house.seen(QUEUE).is_empty());
-}
-
-#[test]
-fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
-    let mut house = house(Settings::default());
-    let live = house.subscriber(None, 10);
-    let kept = house.subscriber(Some(durable("kept")), 10);
-    let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
-    let urgent = house.subscriber(Some(durable("urgent?JMSPriority > 4")), 10);
-    let below = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
-    let id = house.declare(1);
-    house.post(id, PUBLISHER, "a");
-    house.post(id, below, "b");
-    let header = Some(Header { priority: 9, ..Header::default() });
-    house.post_message(id, PUBLISHER, &Message { header, body: Body::Data(vec![b"c".to_vec()]), ..Message::default() });
-    house.post(id, PRODUCER, "q");
-    house.pump();
-    assert!(house.got().is_empty() && house.told.provisional.len() == 4);
-    house.router.discharge(id, false, &mut house.told);
-    let batch = house.router.take_journal().expect("something to write");
-    assert_eq!(batch.messages(), 4, "each once, however many subscriptions have it");
-    assert!(house.got().is_empty(), "who lives from memory waits for the disk, too");
-    let mut batch = batch;
-    let result = house.log.append(&mut batch).and_then(|()| house.log.sync());
-    house.router.journaled(enmasse_router::core::Answer { batch, result }, &mut house.told);
-    house.pump();
-    assert_eq!(house.result(id), Ok(()));
-    assert_eq!([house.texts_of(live), house.texts_of(kept)].map(sorted), [["a", "b", "c"], ["a", "b", "c"]]);
-    assert_eq!((house.texts_of(sports), house.texts_of(urgent)), (vec!["b".to_owned()], vec!["c".to_owned()]));
-    let mut house = house.restarted();
-    assert_eq!(
-        (house.seen(DECLARED), house.seen(QUEUE)),
-        (["c", "a", "b"].map(str::to_owned).to_vec(), vec!["q".into()])
-    );
-}
-
-#[test]
-fn a_subscription_that_refuses_refuses_the_transaction() {
-    let limits = Limits { messages: 1, ..Limits::default() };
-    let topic = Settings { limits, full: Full::Reject, ..Settings::default() };
-    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
-    let live = house.subscriber(None, 10);
-    let id = house.declare(1);
-    for (port, text) in [(PRODUCER, "q"), (PUBLISHER, "a"), (PUBLISHER, "b")] {
-        house.post(id, port, text);
-    }
-    reason(house.commit(id), "holds 1 messages");
-    assert!(house.texts_of(live).is_empty() && house.seen(QUEUE).is_empty() && house.seen(DECLARED).is_empty());
-    let id = house.declare(2);
-    house.post(id, PUBLISHER, "a");
-    assert_eq!(house.commit(id), Ok(()));
-    assert_eq!(house.texts_of(live), ["a"]);
-}
-
-#[test]
-fn deliveries_of_subscriptions_are_retired_like_any_other() {
-    for commit in [true, false] {
-        let mut house = house(Settings::default());
-        let ports = [house.subscriber(None, 1), house.subscriber(Some(durable("kept")), 1)];
-        house.publish("a");
-        house.pump();
-        let id = house.declare(1);
-        house.got().iter().for_each(|got| house.retire(id, got, &Outcome::Accepted, true));
-        house.post(id, PRODUCER, "answer");
-        if commit {
-            assert_eq!(house.commit(id), Ok(()));
-        } else {
-            house.roll_back(id);
-        }
-        ports.iter().for_each(|port| house.router.credit(*port, 5, false, &mut house.told));
-        house.pump();
-        let again = if commit { vec![] } else { vec!["a".to_owned()] };
-        assert_eq!([house.texts_of(ports[0]), house.texts_of(ports[1])], [again.clone(), again]);
-        assert_eq!(house.seen(QUEUE).len(), usize::from(commit));
-    }
-}
-
-#[test]
-fn a_topic_without_subscriptions_takes_part_and_keeps_nothing() {
-    let mut house = house(Settings::default());
-    house.router.move_subscription(DECLARED, None, &mut house.told);
-    let live = house.subscriber(None, 10);
-    let id = house.declare(1);
-    house.post(id, PUBLISHER, "a");
-    house.router.detach(live, &mut house.told);
-    assert_eq!(house.commit(id), Ok(()));
-    assert_eq!((house.dropped(), house.router.in_hand()), (1, 0));
-}
-
-/// What a transaction of the model has.
-#[derive(Default)]
-struct Work {
-    posted: Vec<u32>,
-    /// number, delivery, whether it is gone with the commit, whether its consumer has let go of it
-    retired: Vec<(Got, bool, bool)>,
-}
-
-/// Several transactions at once among deliveries outside of them, and what is to be there.
-struct Model {
-    house: House,
-    dice: Dice,
-    next: u32,
-    declared: u64,
-    visible: BTreeSet<u32>,
-    open: BTreeMap<u64, Work>,
-    held: Vec<Got>,
-    ports: [PortId; 3],
-    /// sent to the queue that is in memory only
-    in_memory: BTreeSet<u32>,
-}
-
-impl Model {
-    fn number(got: &Got) -> u32 {
-        got.text().parse().expect("a number")
-    }
-
-    fn receive(&mut self) {
-        self.house.pump();
-        for got in self.house.got() {
-            let number = Self::number(&got);
-            assert!(self.visible.contains(&number), "{number} is not there");
-            let known = self.held.iter().chain(self.open.values().flat_map(|work| work.retired.iter().map(|it| &it.0)));
-            assert!(known.into_iter().all(|held| Self::number(held) != number), "{number} is held already");
-            self.held.push(got);
-        }
-    }
-
-    fn pick(&mut self) -> Option<u64> {
-        let at = self.dice.below(self.open.len().max(1) as u64) as usize;
-        self.open.keys().copied().nth(at)
-    }
-
-    fn step(&mut self) {
-        let to = self.dice.below(3) as usize;
-        let port = self.ports[to];
-        if to == 2 {
-            self.in_memory.insert(self.next);
-        } else {
-            self.in_memory.remove(&self.next);
-        }
-        match self.dice.below(10) {
-            0 => {
-                let message =
-                    Message { body: Body::Data(vec![self.next.to_string().into_bytes()]), ..Message::default() };
-                self.house.send_from(port, &message);
-                self.visible.insert(self.next);
-                self.next += 1;
-            }
-            1 if self.open.len() < 3 => {
-                self.declared += 1;
-                self.house.declare(self.declared);
-                self.open.insert(self.declared, Work::default());
-            }
-            2..5 => {
-                let Some(id) = self.pick() else { return };
-                self.house.post(transaction(id), port, &self.next.to_string());
-                self.open.entry(id).or_default().posted.push(self.next);
-                self.next += 1;
-            }
-            5..7 => self.retire(),
-            7 if !self.held.is_empty() => {
-                let at = self.dice.below(self.held.len() as u64) as usize;
-                let got = self.held.swap_remove(at);
-                self.visible.remove(&Self::number(&got));
-                self.house.answer(&got, &Outcome::Accepted);
-            }
-            8 => self.discharge(),
-            _ => {}
-        }
-        self.receive();
-    }
-
-    fn retire(&mut self) {
-        let Some(id) = self.pick().filter(|_| !self.held.is_empty()) else { return };
-        let at = self.dice.below(self.held.len() as u64) as usize;
-        let got = self.held.swap_remove(at);
-        let outcomes = [Outcome::Accepted, Outcome::Accepted, Outcome::Released, failed()];
-        let outcome = &outcomes[self.dice.below(4) as usize];
-        let settled = self.dice.percent(50);
-        self.house.retire(transaction(id), &got, outcome, settled);
-        self.open.entry(id).or_default().retired.push((got, *outcome == Outcome::Accepted, settled));
-    }
-
-    fn discharge(&mut self) {
-        let Some(id) = self.pick() else { return };
-        let work = self.open.remove(&id).unwrap_or_default();
-        if self.dice.percent(60) {
-            self.visible.extend(work.posted);
-            let gone = work.retired.iter().filter(|(_, gone, _)| *gone);
-            gone.for_each(|(got, ..)| _ = self.visible.remove(&Self::number(got)));
-            assert_eq!(self.house.commit(transaction(id)), Ok(()));
-        } else {
-            self.held.extend(work.retired.into_iter().filter(|(.., settled)| !settled).map(|(got, ..)| got));
-            self.house.roll_back(transaction(id));
-        }
-    }
-}
-
-#[test]
-fn several_transactions_at_once_agree_with_a_model() {
-    for seed in 1..=60 {
-        let mut house = house(Settings::default());
-        let ports = [PRODUCER, house.producer(DEAD), house.producer(MEMORY)];
-        for address in [QUEUE, DEAD, MEMORY] {
-            house.consumer(address, 1_000_000);
-        }
-        let (dice, open, visible, held) = (Dice::new(seed), BTreeMap::new(), BTreeSet::new(), Vec::new());
-        let in_memory = BTreeSet::new();
-        let mut model = Model { house, dice, next: 0, declared: 0, visible, open, held, ports, in_memory };
-        for _ in 0..300 {
-            model.step();
-        }
-        while let Some((id, work)) = model.open.pop_first() {
-            model.held.extend(work.retired.into_iter().filter(|(.., settled)| !settled).map(|(got, ..)| got));
-            model.house.roll_back(transaction(id));
-        }
-        model.receive();
-        let held: BTreeSet<u32> = model.held.iter().map(Model::number).collect();
-        assert_eq!(held, model.visible, "seed {seed}");
-        let mut house = model.house.restarted();
-        let mut after: BTreeSet<u32> = BTreeSet::new();
-        for address in [QUEUE, DEAD] {
-            after.extend(house.seen(address).iter().map(|text| text.parse::<u32>().expect("a number")));
-        }
-        assert_eq!(after, held.difference(&model.in_memory).copied().collect(), "seed {seed}");
-    }
 }
 
 #[test]
