@@ -2,10 +2,7 @@
 
 use enmasse_amqp::codec::frame::{Protocol, protocol_header};
 use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
-use enmasse_amqp::types::{
-    Begin, Declared, DeliveryState, Disposition, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer,
-    condition,
-};
+use enmasse_amqp::types::{Begin, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer, condition};
 
 use crate::pair::{Seen, attach};
 use crate::raw::{Raw, begin, detach, disposition, flow, link, open, transfer};
