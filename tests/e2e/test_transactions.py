@@ -1,5 +1,6 @@
 """Transactions as qpid-proton does them: all that was committed is there, and nothing else."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -78,11 +79,13 @@ class Transaction(TransactionalClientHandler):  # type: ignore[misc]
         self.link(event.container)
         event.container.declare_transaction(self.connection, handler=self)
 
+    @abstractmethod
     def link(self, container: Any) -> None:
-        raise NotImplementedError
+        """Attach what the transaction is about."""
 
+    @abstractmethod
     def begin(self) -> None:
-        raise NotImplementedError
+        """Do it: the transaction is declared."""
 
     def on_transaction_declared(self, event: Any) -> None:
         self.transaction = event.transaction
@@ -236,7 +239,7 @@ def test_a_commit_that_does_not_fit_says_why_and_stores_nothing(platform: Platfo
     assert sending.run() == "failed"
     assert sending.failure is not None
     assert sending.failure.name == "amqp:transaction:rollback"
-    assert "holds 10 messages" in sending.failure.description
+    assert "holds 10 messages" in str(sending.failure.description)
     assert drain(platform, "full") == []
 
 
