@@ -39,10 +39,7 @@ metadata: {name: north}
 spec: {type: standard}
 """
 
-SERVED = [
-    f"default.{type_}"
-    for type_ in ("anycast", "deadletter", "multicast", "queue", "subscription", "topic")
-]
+SERVED = ["default.anycast", "default.deadletter", "default.multicast", "default.queue"]
 """The addresses of a first start."""
 
 Run = Callable[..., Awaitable[str]]

@@ -103,14 +103,19 @@ pub enum Happening {
         /// which file, why, and the mend
         reason: String,
     },
-    /// a stored message is lost: the disk does not give back what was written
+    /// a stored message is lost, or several of a stream: the disk does not give back what was written
     MessageDamaged {
         /// the address that had it
         address: String,
         /// its address space
         space: String,
-        /// the number by which the journal knew it, as `peek` shows it
+        /// the number by which the journal knew it, as `peek` shows it; of a stream the offset of the first
         message: u64,
+        /// the partition, of a stream
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partition: Option<u32>,
+        /// how many they are
+        count: u64,
     },
     /// bytes of the journal that were on disk say nothing any more; messages they held are told one by one, as far as
     /// it is known which they were

@@ -166,7 +166,7 @@ impl Node {
         if let (false, Some(journal)) = (changes.batch.is_empty(), &self.shared.journal) {
             journal.commit(changes.batch).map_err(|refused| NodeError::Journal(refused.to_string()))?;
         }
-        shelves.settle();
+        shelves.settle(changes.streams);
         for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
             if !shelvings.is_empty() {
                 mailbox.post([Command::Shelve(shelvings)]);

@@ -22,6 +22,7 @@ mod performative;
 mod reader;
 mod sasl;
 pub mod scan;
+pub mod stamp;
 mod state;
 mod terminus;
 mod transaction;

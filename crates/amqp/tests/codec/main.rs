@@ -8,6 +8,7 @@ mod hostile;
 mod loose;
 mod messages;
 mod performatives;
+mod stamp;
 mod strategies;
 mod trace;
 mod values;

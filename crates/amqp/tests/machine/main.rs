@@ -12,4 +12,3 @@ mod pair;
 mod random;
 mod raw;
 mod session;
-mod transaction;

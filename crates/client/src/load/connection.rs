@@ -17,7 +17,7 @@ use enmasse_amqp::codec::{
 };
 use enmasse_amqp::types::{
     Attach, Begin, Fields, Flow, Open, Performative, ReceiverSettleMode, Role, SaslFrame, SaslResponse,
-    SenderSettleMode, Source, Symbol, Target,
+    SenderSettleMode, Source, Symbol, Target, Value,
 };
 
 use super::Plan;
@@ -410,6 +410,13 @@ impl<T> AsFd for Connection<T> {
     }
 }
 
+/// The filter that begins at a place of a stream.
+fn begin_at(offset: &str) -> (Symbol, Value) {
+    let name = Symbol::constant("rabbitmq:stream-offset-spec");
+    let described = Value::Described(Box::new((Value::Symbol(name.clone()), Value::String(offset.to_owned()))));
+    (name, described)
+}
+
 fn broken(error: DecodeError) -> Error {
     Error::peer(error.to_string())
 }
@@ -430,6 +437,7 @@ impl Plan {
             }
         } else {
             (source.address, source.capabilities) = (address, capabilities);
+            source.filter = options.offset.iter().map(|offset| begin_at(offset)).collect();
         }
         Attach {
             name,

@@ -70,6 +70,8 @@ pub struct Options {
     pub warmup: Duration,
     /// capability of sources and targets (`queue` for Artemis)
     pub capability: Option<String>,
+    /// where receivers begin in a stream: `first`, `last`, `next`
+    pub offset: Option<String>,
     /// hostname of sasl-init and open; `None`: the URL's host
     pub hostname: Option<String>,
     /// the only SASL mechanism to be used; `none`: no SASL at all
@@ -106,6 +108,7 @@ impl Default for Options {
             duration: Duration::from_secs(5),
             warmup: Duration::from_secs(1),
             capability: None,
+            offset: None,
             hostname: None,
             mechanism: None,
             tls: TlsOptions::default(),
@@ -150,6 +153,7 @@ const TABLE: &[Entry] = &[
     Entry { name: "duration", help: "seconds measured", set: |o, v| seconds(&mut o.duration, v) },
     Entry { name: "warmup", help: "seconds before that", set: |o, v| seconds(&mut o.warmup, v) },
     Entry { name: "capability", help: "capability of sources and targets", set: |o, v| optional(&mut o.capability, v) },
+    Entry { name: "offset", help: "first, last or next of a stream", set: |o, v| optional(&mut o.offset, v) },
     Entry { name: "hostname", help: "hostname of sasl-init and open", set: |o, v| optional(&mut o.hostname, v) },
     Entry { name: "mechanism", help: "the SASL mechanism (none: no SASL)", set: |o, v| optional(&mut o.mechanism, v) },
     Entry { name: "ca", help: "file of trusted authorities", set: |o, v| file(&mut o.tls.ca, v) },

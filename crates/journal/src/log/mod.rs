@@ -29,8 +29,7 @@
 //! sync, groups whole, in order. A flipped bit costs at most its own record. A failed write or sync stops the log for good;
 //! reading goes on. A full disk refuses new messages and still takes removals, state and drops, from a reserve.
 //!
-//! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues. Streams will read what
-//! lies here by place until it has been laid out anew.
+//! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues.
 
 mod batch;
 mod config;

@@ -62,7 +62,6 @@ use consumers::Consumers;
 use entry::{Entry, Mark, Step};
 use groups::Groups;
 use index::{Class, Index};
-use seen::Seen;
 use timer::Timers;
 use values::Values;
 
@@ -74,6 +73,7 @@ pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
 pub use manage::{Operation, Progress, Slice};
 pub use restore::{OutOfOrder, Restored};
 pub use seen::NUMBERED_PRODUCERS_MAX;
+pub(crate) use seen::Seen;
 pub use settings::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
 pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
 

@@ -98,8 +98,9 @@ struct Trace {
     producer: Option<(u128, u64)>,
 }
 
+/// What a store has seen: of a queue, or of a partition of a stream.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     ids: Ids,
     producers: HashMap<u128, Producer>,
     /// by message not committed
@@ -108,7 +109,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes on what was declared; of the ids remembered as many are kept as fit.
-    pub(super) fn configure(&mut self, duplicates: Option<Duplicates>) {
+    pub(crate) fn configure(&mut self, duplicates: Option<Duplicates>) {
         let limit = duplicates.map_or(0, |duplicates| duplicates.ids);
         self.ids.window_ms = duplicates.map_or(0, |duplicates| duplicates.window_ms);
         if limit == self.ids.limit {
@@ -126,7 +127,7 @@ impl Seen {
     }
 
     /// The message that this one repeats.
-    pub(super) fn original(&self, now: u64, head: &Head) -> Option<Seq> {
+    pub(crate) fn original(&self, now: u64, head: &Head) -> Option<Seq> {
         let by_number = head.producer.and_then(|(name, number)| {
             let producer = self.producers.get(&name)?;
             (number <= producer.offered).then_some(producer.seq)
@@ -137,7 +138,7 @@ impl Seen {
 
     /// A message is offered that was not seen before: what is to be journaled with it.
     #[inline]
-    pub(super) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
+    pub(crate) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
         if head.producer.is_none() && (head.message_id.is_none() || self.ids.limit == 0) {
             return [None, None];
         }
@@ -161,7 +162,7 @@ impl Seen {
     }
 
     #[inline]
-    pub(super) fn commit(&mut self, at: u64) {
+    pub(crate) fn commit(&mut self, at: u64) {
         // As a rule nothing is traced, and then not even a hash is worth its time.
         if !self.traces.is_empty() {
             self.commit_traced(at);
@@ -178,7 +179,7 @@ impl Seen {
     }
 
     /// A message that was offered will not be stored: it may come again.
-    pub(super) fn withdraw(&mut self, at: u64) {
+    pub(crate) fn withdraw(&mut self, at: u64) {
         let Some(trace) = self.traces.remove(&at) else { return };
         if let Some(slot) = trace.slot
             && self.ids.ring.get(slot as usize).is_some_and(|id| id.is_some_and(|id| id.seq == at))
@@ -203,7 +204,7 @@ impl Seen {
     }
 
     /// After a restart.
-    pub(super) fn restore(&mut self, marker: Marker) {
+    pub(crate) fn restore(&mut self, marker: Marker) {
         match marker {
             Marker::Producer { name, sequence } => {
                 let producer = Producer { stored: sequence, offered: sequence, any: true, seq: u64::MAX };
@@ -216,8 +217,13 @@ impl Seen {
         }
     }
 
-    pub(super) fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         self.ids.resume();
+    }
+
+    /// Whether a numbered producer is one of those remembered, or there is room for it among `most`.
+    pub(crate) fn may_know(&self, name: u128, most: usize) -> bool {
+        self.producers.len() < most || self.producers.contains_key(&name)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -240,7 +246,7 @@ impl Queue {
             return Some(Admission::Duplicate { of: pending.then_some(original) });
         }
         let (name, _) = head.producer?;
-        if self.seen.producers.len() < NUMBERED_PRODUCERS_MAX || self.seen.producers.contains_key(&name) {
+        if self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) {
             return None;
         }
         self.figures.refused += 1;

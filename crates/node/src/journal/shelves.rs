@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Digests, Filter, QueueNumbers, Shelf, Subscribing, TopicShelf, subscription_of,
+    AddressKey, AddressKind, Digests, Filter, QueueNumbers, Shelf, Stream, Subscribing, TopicShelf, subscription_of,
 };
 use enmasse_router::shard::{Shelving, kept_subscription};
-use enmasse_router::table::{AddressEntry, Diff, Storage, Table};
+use enmasse_router::table::{AddressEntry, Diff, Storage, Streaming, Table};
 
 use crate::node::declared;
 
@@ -17,6 +17,8 @@ use crate::node::declared;
 pub(crate) struct Shelves {
     known: HashMap<[u8; 16], RecoveredQueue>,
     numbers: QueueNumbers,
+    /// partitions of each stream
+    streams: HashMap<AddressKey, u32>,
 }
 
 /// What follows from a Plan for stored addresses.
@@ -26,6 +28,8 @@ pub(crate) struct Changes {
     pub(crate) batch: Batch,
     /// for each worker
     pub(crate) shelvings: Vec<Vec<Shelving>>,
+    /// partitions of each stream, for [`Shelves::settle`]
+    pub(crate) streams: Vec<(AddressKey, u32)>,
 }
 
 /// A durable subscription that clients have made, as the log knows it.
@@ -49,7 +53,7 @@ impl Shelves {
     pub(crate) fn new(recovered: Recovered) -> Self {
         let numbers = QueueNumbers::new(recovered.next_queue.max(1));
         let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
-        Self { known: known.collect(), numbers }
+        Self { known: known.collect(), numbers, streams: HashMap::new() }
     }
 
     /// Where the numbers of queues come from.
@@ -70,6 +74,10 @@ impl Shelves {
             let shelving = if entry.kind == AddressKind::Topic {
                 asked_for.extend(self.kept(entry).map(|kept| *kept.uid));
                 self.topic(entry, storage, next)
+            } else if let Some(streaming) = &storage.stream {
+                asked_for.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
+                let stream = self.stream(entry, storage, streaming, &mut changes);
+                Shelving::OpenStream(entry.declared(), Box::new(stream))
             } else {
                 asked_for.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
                 let (dead_letter, expiry) = targets(entry, storage, next);
@@ -83,6 +91,12 @@ impl Shelves {
         }
         for entry in diff.changed.iter().chain(redirected(diff, next)) {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
+            if let Some(streaming) = &storage.stream {
+                let more = self.more_partitions(entry, storage, streaming, &mut changes);
+                let change = Shelving::ChangeStream(entry.key, Box::new(streaming.settings.clone()), more);
+                changes.shelvings[usize::from(home)].push(change);
+                continue;
+            }
             let shelvings = &mut changes.shelvings[usize::from(home)];
             if entry.kind == AddressKind::Topic {
                 shelvings.push(self.topic(entry, storage, next));
@@ -104,8 +118,9 @@ impl Shelves {
     }
 
     /// The log has what follows from a Plan: what it knew at the start has found its home, or is gone.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
         self.known.clear();
+        self.streams.extend(streams);
     }
 
     /// The durable subscriptions of a topic that the log knows.
@@ -123,6 +138,52 @@ impl Shelves {
         Shelving::Topic(entry.declared(), Box::new(shelf.with_targets(dead_letter, expiry).with_known(known)))
     }
 
+    /// A stream with all its partitions.
+    fn stream(&self, entry: &AddressEntry, storage: &Storage, streaming: &Streaming, changes: &mut Changes) -> Stream {
+        let mut stream = Stream::new(entry.name.clone(), &entry.uid, streaming.settings.clone());
+        for number in 0..streaming.partitions {
+            let known = self.known.get(&partition_uid(&entry.uid, number)).filter(|_| storage.on_disk);
+            stream = match known {
+                Some(known) => stream.with_restored(known),
+                None => stream.with_partition(self.declare_partition(entry, storage, number, changes)),
+            };
+        }
+        changes.streams.push((entry.key, streaming.partitions));
+        stream
+    }
+
+    /// The numbers in the log of partitions that a stream has more than before.
+    fn more_partitions(
+        &self,
+        entry: &AddressEntry,
+        storage: &Storage,
+        streaming: &Streaming,
+        changes: &mut Changes,
+    ) -> Vec<Option<u32>> {
+        let before = self.streams.get(&entry.key).copied().unwrap_or(streaming.partitions);
+        changes.streams.push((entry.key, streaming.partitions.max(before)));
+        (before..streaming.partitions).map(|number| self.declare_partition(entry, storage, number, changes)).collect()
+    }
+
+    /// The number in the log of a new partition, if it is to be on disk.
+    fn declare_partition(
+        &self,
+        entry: &AddressEntry,
+        storage: &Storage,
+        number: u32,
+        changes: &mut Changes,
+    ) -> Option<u32> {
+        let uid = partition_uid(&entry.uid, number);
+        storage.on_disk.then(|| self.declare(&uid, &entry.name, changes))
+    }
+
+    /// The next number in the log, for what it knows by this uid.
+    fn declare(&self, uid: &[u8; 16], name: &str, changes: &mut Changes) -> u32 {
+        let number = self.numbers.take();
+        changes.batch.declare(number, uid, name);
+        number
+    }
+
     fn shelf(&self, entry: &AddressEntry, storage: &Storage, changes: &mut Changes) -> Shelf {
         let (name, settings) = (entry.name.clone(), storage.settings.clone());
         if !storage.on_disk {
@@ -131,11 +192,7 @@ impl Shelves {
         let uid = uid_bytes(&entry.uid);
         match self.known.get(&uid) {
             Some(known) => Shelf::restored(name, settings, known),
-            None => {
-                let number = self.numbers.take();
-                changes.batch.declare(number, &uid, &entry.name);
-                Shelf::new(name, settings, Some(number))
-            }
+            None => Shelf::new(name, settings, Some(self.declare(&uid, &entry.name, changes))),
         }
     }
 }
@@ -170,6 +227,11 @@ fn topic_of(entry: &AddressEntry, storage: &Storage, table: &Table) -> Option<Ad
     let name = storage.topic.as_deref()?;
     let found = table.space(entry.space)?.resolve(name)?;
     (found.kind == AddressKind::Topic && *found.name == *name).then_some(found.key)
+}
+
+/// What the log knows a partition of a stream by.
+fn partition_uid(uid: &str, number: u32) -> [u8; 16] {
+    Digests::new([0; 16]).long(format!("{uid}/{number}").as_bytes()).to_be_bytes()
 }
 
 /// A UUID as its bytes; any other uid by a digest of 128 bits.

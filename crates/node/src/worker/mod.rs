@@ -269,8 +269,8 @@ impl Worker {
                 let _ = answer.send(operated);
             }
         }
-        for (space, Damaged { name, message, .. }) in self.shard.take_damaged() {
-            let what = Happening::MessageDamaged { address: name.to_string(), space, message };
+        for (space, Damaged { name, message, partition, count, .. }) in self.shard.take_damaged() {
+            let what = Happening::MessageDamaged { address: name.to_string(), space, message, partition, count };
             self.shared.events.push(NodeEvent::new(what));
         }
         let Some(journal) = &self.shared.journal else { return };

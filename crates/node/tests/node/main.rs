@@ -8,9 +8,9 @@ mod harness;
 mod messages;
 mod stopping;
 mod stored;
+mod streams;
 #[path = "../../src/testing.rs"]
 mod testing;
 mod topics;
-mod transactions;
 
 use enmasse_node::TlsFiles;

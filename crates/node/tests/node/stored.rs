@@ -23,8 +23,8 @@ pub(crate) fn plan(version: u64, addresses: &str) -> String {
     )
 }
 
-pub(crate) const ORDERS: &str = r#"{"uid": "11111111-2222-3333-4444-555555555555", "name": "orders", "type": "queue"}"#;
-pub(crate) const DIRECT: &str = r#"{"uid": "a", "name": "direct", "type": "anycast"}"#;
+const ORDERS: &str = r#"{"uid": "11111111-2222-3333-4444-555555555555", "name": "orders", "type": "queue"}"#;
+const DIRECT: &str = r#"{"uid": "a", "name": "direct", "type": "anycast"}"#;
 
 fn with_journal(count: u16, folder: &Path) -> NodeConfig {
     NodeConfig { journal: Some(folder.to_owned()), ..workers(count) }
@@ -169,7 +169,7 @@ fn a_message_that_the_disk_has_lost_is_named_and_costs_no_other() {
     consumer.receiver("orders", 10);
     assert_eq!([consumer.receive().2, consumer.receive().2], [message("whole"), message("whole too")]);
     let named = second.event(|event| match &event.what {
-        Happening::MessageDamaged { address, space, message } => Some((address.clone(), space.clone(), *message)),
+        Happening::MessageDamaged { address, space, message, .. } => Some((address.clone(), space.clone(), *message)),
         _ => None,
     });
     assert_eq!(named, ("orders".to_owned(), "default.default".to_owned(), 1));

@@ -7,7 +7,8 @@ use enmasse_journal::queue::ConsumerId;
 use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::stored::{Assembly, Looking, Stored, Topic};
-use super::{AddressStats, Declared, Filter, PortId, TransactionId};
+use super::stream::{Reading, Stream};
+use super::{AddressStats, Declared, Filter, PortId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
@@ -39,10 +40,12 @@ pub(super) struct Address {
     pub(super) stats: AddressStats,
     /// multicast: it will be seen whether consumers take what waits
     pub(super) watched: bool,
-    /// of one that stores messages
+    /// of one that stores messages in a queue
     pub(super) stored: Option<Box<Stored>>,
     /// of one whose messages go into subscriptions
     pub(super) topic: Option<Box<Topic>>,
+    /// of one that is a stream
+    pub(super) stream: Option<Box<Stream>>,
 }
 
 #[derive(Debug)]
@@ -73,9 +76,7 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// what has come of it
     pub(super) assembly: Option<Box<Assembly>>,
-    /// the transaction of the delivery that begins
-    pub(super) transaction: Option<TransactionId>,
-    /// the queue of a stored address counts it
+    /// the queue of a stored address, or the stream, counts it
     pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
@@ -122,6 +123,8 @@ pub(super) struct Consumer {
     pub(super) fetching: u32,
     /// how it looks at messages of a stored address
     pub(super) looking: Looking,
+    /// how it reads a stream
+    pub(super) reading: Option<Box<Reading>>,
     /// when it was last handed something, milliseconds since 1970
     pub(super) took_ms: u64,
     /// multicast: nobody waits for it
@@ -161,6 +164,7 @@ impl Address {
             watched: false,
             stored: None,
             topic: None,
+            stream: None,
         }
     }
 
@@ -221,11 +225,14 @@ impl Address {
         if let Some(topic) = &self.topic {
             return topic.is_open();
         }
-        self.unfiltered > 0 || producer.matching > 0
+        self.stream.is_some() || self.unfiltered > 0 || producer.matching > 0
     }
 
     /// Bytes that one message may have.
     pub(super) fn message_bytes(&self) -> u32 {
+        if let Some(stream) = &self.stream {
+            return stream.message_bytes();
+        }
         let queue = self.stored.as_ref().map(|stored| stored.shelf.queue.settings());
         let settings = queue.or_else(|| self.topic.as_ref().map(|topic| topic.settings()));
         settings.map_or(u32::MAX, |settings| settings.limits.message_bytes)
@@ -246,8 +253,11 @@ impl Address {
         self.topic.as_ref().is_some_and(|topic| topic.is_held())
     }
 
-    /// Whether its queue may have something for a consumer that was not handed out yet.
+    /// Whether its queue, or its stream, may have something for a consumer that was not handed out yet.
     pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
+        if let (Some(stream), Some(reading)) = (&self.stream, &consumer.reading) {
+            return consumer.credit > 0 && reading.has_more(stream);
+        }
         let stored = self.stored.as_ref().zip(consumer.in_queue);
         stored.is_some_and(|(stored, id)| stored.has_for(id))
     }
@@ -272,7 +282,6 @@ impl Producer {
             to_tell: false,
             incoming: Incoming::Nothing,
             assembly: None,
-            transaction: None,
             counted: false,
             producer_name: None,
         }
@@ -309,6 +318,7 @@ impl Consumer {
             in_queue: None,
             fetching: 0,
             looking: Looking::default(),
+            reading: None,
             took_ms: 0,
             laggard: false,
             backlog: Queue::default(),

@@ -15,7 +15,7 @@ impl Router {
         let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port: producer.port, delivery_id } };
         while let Some(to) = self.addresses[address].pick(&self.consumers, &mut self.random) {
             if let Ok(token) = self.hand(to, owed, Part::of(arrival), links) {
-                self.taken(from);
+                self.taken(from, 1);
                 if arrival.more {
                     let mut message = Message::begun(from, address, owed, arrival);
                     message.refs += 1;
@@ -40,7 +40,7 @@ impl Router {
             if arrival.more {
                 producer.incoming = Incoming::Discarded;
             }
-            self.taken(from);
+            self.taken(from, 1);
             self.lose(owed, key, links);
             return;
         }

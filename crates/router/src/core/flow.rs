@@ -5,7 +5,7 @@ use enmasse_amqp::types::Outcome;
 use super::address::{Address, Consumer, Outgoing};
 use super::arena::{Arena, Key};
 use super::message::{Message, Owed};
-use super::outcome::{Pending, Retiring, token_of};
+use super::outcome::{Pending, token_of};
 use super::port::Tenant;
 use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
 
@@ -54,8 +54,7 @@ impl Handing<'_> {
         let Part { message_format, more, payload } = part;
         let consumer = &mut self.consumers[to];
         let key = consumer.address;
-        let pending = (owed != Owed::Nobody)
-            .then(|| self.pending.insert(Pending { consumer: to, address: key, owed, retiring: Retiring::No }));
+        let pending = (owed != Owed::Nobody).then(|| self.pending.insert(Pending { consumer: to, address: key, owed }));
         let token = pending.map(|pending| token_of(self.shard, pending));
         let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         if !links.transfer(consumer.port, &delivery) {
@@ -130,11 +129,11 @@ impl Router {
         true
     }
 
-    /// A message has left its producer's window.
+    /// So many messages have left their producer's window.
     #[inline]
-    pub(super) fn taken(&mut self, producer: Key) {
+    pub(super) fn taken(&mut self, producer: Key, count: i32) {
         let Some(state) = self.producers.get_mut(producer) else { return };
-        state.taken += 1;
+        state.taken += count;
         if !state.to_tell {
             state.to_tell = true;
             self.to_tell.push(producer);
@@ -160,7 +159,7 @@ impl Router {
                 state.waiting -= 1;
                 self.note_stall(producer);
             }
-            self.taken(producer);
+            self.taken(producer, 1);
         }
     }
 
@@ -287,6 +286,7 @@ impl Router {
         match address.declared.kind {
             AddressKind::Stored => self.feed_from_queue(key, links),
             AddressKind::Topic => {}
+            AddressKind::Stream => self.feed_reader(key, links),
             AddressKind::Multicast => self.catch_up(key, links),
             AddressKind::Anycast => {
                 if consumer.has_room() {
@@ -297,7 +297,9 @@ impl Router {
                 }
             }
         }
-        self.finish_drain(key, links);
+        if self.consumers.get(key).is_some() {
+            self.finish_drain(key, links);
+        }
     }
 
     pub(super) fn finish_drain(&mut self, key: Key, links: &mut impl Links) {
@@ -368,6 +370,9 @@ impl Router {
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
+        if state.declared.kind == AddressKind::Stream {
+            return self.reread(consumer, delivery.payload);
+        }
         if let Owed::Queue(seq) = owed {
             return self.settle_in_queue(address, seq, &Outcome::Released, links);
         }

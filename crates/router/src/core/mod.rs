@@ -19,6 +19,7 @@ mod places;
 mod port;
 mod stats;
 mod stored;
+mod stream;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -30,7 +31,8 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
-use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
+use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS};
+use stream::Waiting;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use laggards::STALL_MS;
@@ -39,8 +41,9 @@ pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
     Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Shelf, Subscribing, SubscriptionName,
-    TRANSACTION_MESSAGES, TopicShelf, TransactionId, Work, subscription_of,
+    TopicShelf, Work, subscription_of,
 };
+pub use stream::{Start, Stream};
 
 /// Payload of one producer that may wait before it is held back; it goes on at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -60,12 +63,15 @@ pub enum AddressKind {
     Stored,
     /// each message into every subscription, which is a queue
     Topic,
+    /// each message behind the one before, to be read by all who want
+    Stream,
 }
 
 impl AddressKind {
-    /// Its messages are stored before anybody is given one: only then they can be part of a transaction.
-    pub(crate) const fn stores(self) -> bool {
-        matches!(self, Self::Stored | Self::Topic)
+    /// Whether messages are stored, on disk or in memory.
+    #[must_use]
+    pub const fn stores(self) -> bool {
+        matches!(self, Self::Stored | Self::Topic | Self::Stream)
     }
 }
 
@@ -141,7 +147,13 @@ pub struct Router {
     /// the key of the address of the next one that is not declared
     next_subscription: u32,
     queue_numbers: QueueNumbers,
-    transactions: Transactions,
+    // streams
+    /// those that have messages for the log
+    gathering: Vec<Key>,
+    /// those whose readers wait for memory
+    starving: Vec<Key>,
+    /// used within one call, kept for its memory
+    answered: Vec<Waiting>,
 }
 
 impl Router {
@@ -182,7 +194,9 @@ impl Router {
             subscriptions: HashMap::new(),
             next_subscription: SUBSCRIPTION_KEYS.start,
             queue_numbers: QueueNumbers::new(1),
-            transactions: Transactions::default(),
+            gathering: Vec::new(),
+            starving: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -207,27 +221,22 @@ impl Router {
         match address.declared.kind {
             AddressKind::Anycast => self.deliver_to_one(from, arrival, links),
             AddressKind::Multicast => self.deliver_to_all(from, arrival, links),
-            AddressKind::Stored | AddressKind::Topic => self.deliver_to_queue(from, arrival, links),
+            AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => self.deliver_whole(from, arrival, links),
         }
     }
 
     /// A delivery that is void from the start, or one that begins within another: that one is void then.
     #[cold]
     fn deliver_oddly(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        self.break_off(from, links);
-        if arrival.aborted {
-            self.taken(from);
-        } else {
-            self.begin_delivery(from, arrival, links);
-        }
-    }
-
-    /// The delivery that a producer is in the middle of is void.
-    fn break_off(&mut self, from: Key, links: &mut impl Links) {
         if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
             self.abort(message, links);
         }
         self.take_assembly(from);
+        if arrival.aborted {
+            self.taken(from, 1);
+        } else {
+            self.begin_delivery(from, arrival, links);
+        }
     }
 
     /// A delivery that was on its way when its address was deleted.
@@ -245,6 +254,8 @@ impl Router {
     pub fn turn(&mut self, links: &mut impl Links) {
         self.turns += 1;
         self.turn_timed(links);
+        self.feed_starving(links);
+        self.hand_over_streams(links);
         self.turn_operations(links);
         self.tend_touched(links);
         for key in self.to_tell.drain(..) {

@@ -20,7 +20,7 @@ impl Router {
         let owed = self.owed_by_all(from, arrival, audience.len());
         let fanout = self.fan_out(from, owed, arrival, &audience, links);
         if fanout.to_wait == 0 {
-            self.taken(from);
+            self.taken(from, 1);
         }
         for _ in 0..fanout.missed {
             self.lose(owed, self.producers[from].address, links);

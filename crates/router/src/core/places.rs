@@ -6,9 +6,9 @@ use enmasse_journal::queue::Refused;
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
 use super::message::Owed;
-use super::outcome::{Retiring, delivery_failed, token_of};
+use super::outcome::{delivery_failed, token_of};
 use super::port::Tenant;
-use super::stored::Looking;
+use super::stored::{Looking, refusal};
 use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
 
 impl Router {
@@ -34,7 +34,7 @@ impl Router {
                     _ => key,
                 };
                 let place = self.addresses[at].consumers.len();
-                let filter = filter.filter(|_| address.kind == AddressKind::Multicast);
+                let filter = filter.filter(|_| matches!(address.kind, AddressKind::Multicast | AddressKind::Stream));
                 self.attach_consumer(at, Consumer::new(port, at, place, filter), consuming, links);
             }
         }
@@ -54,22 +54,26 @@ impl Router {
         // Its list of consumers is as old as can be.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
         if let Some(stored) = address.stored.as_mut() {
-            turned_away = stored.shelf.queue.attach_producer().err();
+            turned_away = stored.shelf.queue.attach_producer().err().map(|refused| refusal(&refused));
+            producer.counted = turned_away.is_none();
+        } else if let Some(stream) = address.stream.as_mut() {
+            turned_away = stream.attach_producer().err();
             producer.counted = turned_away.is_none();
         }
         if let Some(most) = address.topic.as_ref().map(|topic| topic.settings().limits.producers) {
             let is_full = address.producers.len() >= most as usize;
-            turned_away = is_full.then_some(Refused::Producers(most));
+            turned_away = is_full.then(|| refusal(&Refused::Producers(most)));
         }
+        let properties = address.stream.as_ref().map(|stream| stream.properties()).unwrap_or_default();
         let (port, open) = (producer.port, address.open_to(&producer));
         let anonymous = producer.anonymous;
         let key = self.producers.insert(producer);
         address.producers.push(key);
         self.ports.set(port, Tenant::Producer(key));
         if let Some(refused) = turned_away {
-            return self.turn_away(port, &refused, links);
+            return self.turn_away(port, refused, links);
         }
-        links.attached(port, Ok(Fields::new()));
+        links.attached(port, Ok(properties));
         if !anonymous {
             links.open(port, open);
         }
@@ -96,9 +100,16 @@ impl Router {
                     let consumer = &mut self.consumers[key];
                     (consumer.in_queue, consumer.looking) = (Some(id), Looking::of(consuming));
                 }
-                Err(refused) => return self.turn_away(port, &refused, links),
+                Err(refused) => return self.turn_away(port, refusal(&refused), links),
             }
             return self.answer_subscriber(at, port, links);
+        }
+        if let Some(stream) = address.stream.as_ref() {
+            match stream.attach(&consuming, filter, address.consumers.len() - 1) {
+                Ok(reading) => self.consumers[key].reading = Some(Box::new(reading)),
+                Err(refused) => return self.turn_away(port, refused, links),
+            }
+            return links.attached(port, Ok(stream.properties()));
         }
         links.attached(port, Ok(Fields::new()));
         self.audience_changed(at, filter.as_ref(), 1, links);
@@ -159,8 +170,10 @@ impl Router {
         self.take_assembly(key);
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
-        if let Some(stored) = address.stored.as_mut().filter(|_| producer.counted) {
-            stored.shelf.queue.detach_producer();
+        match (address.stored.as_mut(), address.stream.as_mut()) {
+            (Some(stored), _) if producer.counted => stored.shelf.queue.detach_producer(),
+            (_, Some(stream)) if producer.counted => stream.detach_producer(),
+            _ => {}
         }
         address.producers.swap_remove(producer.place);
         if let Some(moved) = address.producers.get(producer.place) {
@@ -177,6 +190,7 @@ impl Router {
 
     fn detach_consumer(&mut self, key: Key, links: &mut impl Links) {
         self.stop_looking(key);
+        self.leave_stream(key);
         if let Some(id) = self.consumers[key].in_queue {
             self.leave_queue(self.consumers[key].address, id);
         }
@@ -198,6 +212,9 @@ impl Router {
         self.consumers.remove(key);
         if self.addresses[at].stored.is_some() {
             return self.tend(at, links);
+        }
+        if self.addresses[at].stream.is_some() {
+            return;
         }
         if self.addresses[at].consumers.is_empty() {
             self.release_waiting(at, links);
@@ -226,6 +243,7 @@ impl Router {
         self.by_key.remove(&key);
         self.damaged.retain(|damaged| damaged.address != key);
         self.clear_shelf(at);
+        self.clear_stream(at);
         let address = &self.addresses[at];
         let consumers: Vec<PortId> = address.consumers.iter().map(|key| self.consumers[*key].port).collect();
         let producers: Vec<PortId> = address.producers.iter().map(|key| self.producers[*key].port).collect();
@@ -249,10 +267,6 @@ impl Router {
         let tokens: Vec<u64> = mine.map(|(key, _)| token_of(self.shard, key)).collect();
         let failed = delivery_failed();
         for token in tokens {
-            // There is nothing left that a transaction could decide about.
-            if let Some(pending) = self.pending.get_mut(Key::unpack(token)) {
-                pending.retiring = Retiring::No;
-            }
             self.outcome(token, &failed, links);
         }
     }

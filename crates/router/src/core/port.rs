@@ -6,7 +6,7 @@ use std::sync::Arc;
 use enmasse_amqp::selector::Selector;
 
 use super::arena::Key;
-use super::{AddressKey, Subscribing};
+use super::{AddressKey, Start, Subscribing};
 
 /// Names a port. The shard that owns the link gives indices out densely and a slot's next tenant the next
 /// generation, so that what is said about an earlier tenant is recognised and dropped.
@@ -56,6 +56,12 @@ pub struct Consuming {
     pub subscribing: Option<Box<Subscribing>>,
     /// digest of container id and link name: whom `modified(undeliverable-here)` keeps a message from
     pub name: u64,
+    /// where it begins in a stream
+    pub start: Start,
+    /// the partition of a stream that it reads; `None` is all
+    pub partition: Option<u32>,
+    /// it is sent settled deliveries only
+    pub settled: bool,
 }
 
 /// A test of names.

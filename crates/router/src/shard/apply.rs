@@ -65,13 +65,14 @@ impl Shard {
         for link in (0..links).map(LinkId) {
             for (entry, wildcard) in self.unheard(id, link) {
                 let home = self.home_of(&entry);
-                let port = self.fabric.ports.insert(id.key, link.0, entry.declared(), home);
+                let port = self.fabric.ports.insert(id.key, link.0, entry.key, home);
                 let conn = &mut self.fabric.conns[id.key()];
                 if let Some(Link::Consumer { ports, .. }) = conn.links.get_mut(link.0 as usize) {
                     ports.push(port);
                 }
                 let credit = conn.machine.credit(link);
                 let Wildcard { name, consuming } = wildcard;
+                // A new stream is read from where the link said for all.
                 let role = PortRole::Consumer { filter: filter(&entry, &name), consuming };
                 self.attach_port(port, home, &entry, role);
                 self.port_credit(port, credit, false);

@@ -14,7 +14,7 @@ use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
-use crate::core::{AddressKey, AddressKind, Declared, PortId, PortRole};
+use crate::core::{AddressKey, AddressKind, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space};
@@ -23,8 +23,6 @@ use crate::table::{AddressEntry, Space};
 enum Want {
     /// send to the anonymous terminus
     Anonymous,
-    /// control transactions
-    Coordinator,
     /// a new dynamic node
     Dynamic,
     /// this address
@@ -94,7 +92,6 @@ impl Shard {
                 self.attach_anonymous(id, link, &attach, producer_name);
                 Ok(())
             }
-            Want::Coordinator => self.attach_coordinator(id, link, attach).map_err(|error| (None, error)),
             Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
             Want::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
             Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
@@ -118,7 +115,7 @@ impl Shard {
 
     /// What a link asks of a stored address: its right to be there is known.
     fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
-        if !entries.iter().any(|entry| matches!(entry.kind, AddressKind::Stored | AddressKind::Topic)) {
+        if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
         }
         let container = &self.fabric.conns[id.key()].container;
@@ -162,7 +159,7 @@ impl Shard {
         entry.home.claim(self.fabric.index)
     }
 
-    pub(super) fn moves_to(&self, id: ConnId, home: u16) -> bool {
+    fn moves_to(&self, id: ConnId, home: u16) -> bool {
         let conn = &self.fabric.conns[id.key()];
         let here = self.fabric.index;
         if home == here || conn.settled_here {
@@ -185,7 +182,7 @@ impl Shard {
             .iter()
             .map(|entry| {
                 let home = self.home_of(entry);
-                (self.fabric.ports.insert(id.key, link.0, entry.declared(), home), home)
+                (self.fabric.ports.insert(id.key, link.0, entry.key, home), home)
             })
             .collect();
         let state = match (attach.role, &places[..]) {
@@ -239,8 +236,7 @@ impl Shard {
         let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
         // The topic is not known yet. No address has this key.
-        let unknown = Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0 };
-        let port = self.fabric.ports.insert(id.key, link.0, unknown, home);
+        let port = self.fabric.ports.insert(id.key, link.0, AddressKey(u32::MAX), home);
         conn.settled_here = true;
         conn.set_link(link, Link::Consumer { ports: std::iter::once(port).collect(), wildcard: None });
         let terminus = Terminus { name: None, kind: Some(AddressKind::Topic), dynamic: false, terms: None };
@@ -316,7 +312,10 @@ fn wanted(attach: &Attach) -> Result<Want, Error> {
     let (address, dynamic) = match attach.role {
         Role::Sender => match attach.target.as_deref() {
             Some(Target::Node { address, dynamic, .. }) => (address.clone(), *dynamic),
-            Some(Target::Coordinator(_)) => return Ok(Want::Coordinator),
+            Some(Target::Coordinator(_)) => {
+                let what = "transactions need stored addresses, which this address space has none of";
+                return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+            }
             None => return Err(Error::new(condition::INVALID_FIELD, "attach.target is null: name an address")),
         },
         Role::Receiver => match attach.source.as_deref() {

@@ -2,9 +2,10 @@
 
 use enmasse_journal::log::{Batch, Place};
 use enmasse_journal::queue::{Figures, Settings};
+use enmasse_journal::stream;
 
 use super::Shard;
-use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf, TopicShelf};
+use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf, Stream, TopicShelf};
 use crate::table::Space;
 
 /// What a new Plan says about a stored address that lives here.
@@ -19,6 +20,10 @@ pub enum Shelving {
     Topic(Declared, Box<TopicShelf>),
     /// a declared subscription that belongs to another topic, or to none
     Move(AddressKey, Option<AddressKey>),
+    /// a stream that is new, or has come back with the log
+    OpenStream(Declared, Box<Stream>),
+    /// it goes by other settings, and has more partitions, by their numbers in the log
+    ChangeStream(AddressKey, Box<stream::Settings>, Vec<Option<u32>>),
 }
 
 impl Shard {
@@ -27,6 +32,12 @@ impl Shard {
         for shelving in shelvings {
             match shelving {
                 Shelving::Open(declared, shelf) => self.router.shelve(declared, *shelf, &mut self.fabric),
+                Shelving::OpenStream(declared, stream) => {
+                    self.router.open_stream(declared, *stream, &mut self.fabric);
+                }
+                Shelving::ChangeStream(key, settings, more) => {
+                    self.router.change_stream(key, *settings, more, &mut self.fabric);
+                }
                 Shelving::Change(key, settings, dead_letter, expiry, last_value_key) => {
                     self.router.reshelve(key, *settings, dead_letter, expiry, last_value_key, &mut self.fabric);
                 }
@@ -100,6 +111,6 @@ impl Shard {
 
     /// The figures of stored addresses that live here.
     pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
-        self.router.queue_figures()
+        self.router.queue_figures().chain(self.router.stream_figures())
     }
 }

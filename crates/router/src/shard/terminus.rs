@@ -24,7 +24,7 @@ pub(super) struct Terminus<'a> {
 impl Terminus<'_> {
     /// Whether this capability of a terminus (the mapping of JMS to AMQP, 3.2) holds here.
     fn has(&self, capability: &Symbol) -> bool {
-        let topic = matches!(self.kind, Some(AddressKind::Multicast | AddressKind::Topic));
+        let topic = matches!(self.kind, Some(AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream));
         match capability.as_str() {
             "queue" => self.kind.is_some() && !topic,
             "topic" => topic,

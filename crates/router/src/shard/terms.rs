@@ -6,20 +6,25 @@
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default 0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
 //! - numbered producer: link property `enmasse:producer`: a string
+//! - of a stream, where to begin and what to read: filters `rabbitmq:stream-offset-spec` and `enmasse:stream-partition`,
+//!   described by their names or not (`docs/contracts.md` 9)
 
 use std::sync::Arc;
 
 use enmasse_amqp::selector::Filters;
-use enmasse_amqp::types::{Attach, Error, Fields, Role, Source, Symbol, Value, condition};
+use enmasse_amqp::types::{Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, Value, condition};
 
 use super::subscribing::{Asked, Description};
-use crate::core::{AddressKind, Consuming};
+use crate::core::{AddressKind, Consuming, Start};
 use crate::table::AddressEntry;
 
 const PRIORITIES: [&str; 2] = ["priority", "rabbitmq:priority"];
 const EXCLUSIVE: &str = "exclusive";
 const PRODUCER: &str = "enmasse:producer";
+const OFFSET_SPEC: &str = "rabbitmq:stream-offset-spec";
+const PARTITION: &str = "enmasse:stream-partition";
 const QUEUE: &str = "queue";
+const TOPIC: &str = "topic";
 const COPY: &str = "copy";
 const MOVE: &str = "move";
 
@@ -37,6 +42,8 @@ pub(super) struct Terms {
     pub(super) producer_name: Option<Arc<str>>,
     /// of a receiver of a topic
     topic: Option<Topic>,
+    /// it reads a stream
+    reads: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +62,7 @@ impl Terms {
         name: u64,
     ) -> Result<Self, Error> {
         let topic = entries.iter().find(|entry| entry.kind == AddressKind::Topic);
+        let streams = entries.iter().any(|entry| entry.kind == AddressKind::Stream);
         if attach.role == Role::Sender {
             let producer_name = producer_name(attach)?;
             if topic.is_some() && producer_name.is_some() {
@@ -64,7 +72,10 @@ impl Terms {
             return Ok(Self { producer_name, ..Self::default() });
         }
         let Some(source) = attach.source.as_deref() else { return Ok(Self::default()) };
-        let filters = Filters::compile(&source.filter)?;
+        let mut filters = Filters::compile(&source.filter)?;
+        let reads = streams && topic.is_none();
+        let (start, partition) =
+            if streams { reading(&source.filter, &mut filters.understood)? } else { Default::default() };
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
         let copies = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY);
         let mut consuming = Consuming {
@@ -74,6 +85,9 @@ impl Terms {
             exclusive: asks || exclusive(attach)?,
             subscribing: None,
             name,
+            start,
+            partition,
+            settled: attach.snd_settle_mode == SenderSettleMode::Settled,
         };
         let asked = Asked::of(source);
         if let Some(topic) = topic.filter(|_| asked.is_named()) {
@@ -86,7 +100,7 @@ impl Terms {
             consuming.subscribing = Some(Box::new(description.subscribing(topic.space, asked.durable)));
         }
         let topic = topic.map(|_| Topic { asked, copies });
-        Ok(Self { consuming, filters: filters.understood, producer_name: None, topic })
+        Ok(Self { consuming, filters: filters.understood, producer_name: None, topic, reads })
     }
 
     /// Writes into the peer's source what is in force.
@@ -96,8 +110,9 @@ impl Terms {
             source.distribution_mode = copies.then(|| Symbol::constant(COPY));
             asked.answer(source);
         } else {
-            source.distribution_mode = Some(Symbol::constant(if self.consuming.browses { COPY } else { MOVE }));
-            let holds = [(true, QUEUE), (self.consuming.exclusive, EXCLUSIVE)];
+            let copies = self.consuming.browses || self.reads;
+            source.distribution_mode = Some(Symbol::constant(if copies { COPY } else { MOVE }));
+            let holds = [(!self.reads, QUEUE), (self.reads, TOPIC), (self.consuming.exclusive, EXCLUSIVE)];
             source.capabilities = holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect();
         }
         // One that names none leaves the choice to us; one that names some knows no others.
@@ -107,6 +122,68 @@ impl Terms {
             source.outcomes.retain(|outcome| OUTCOMES.contains(&outcome.as_str()));
         }
     }
+}
+
+/// Where a reader begins and which partition it reads; what is understood goes into `understood`.
+fn reading(filters: &Fields, understood: &mut Fields) -> Result<(Start, Option<u32>), Error> {
+    let (mut start, mut partition) = (Start::default(), None);
+    for (key, value) in filters {
+        let (name, value_inside) = match value {
+            Value::Described(pair) => match &pair.0 {
+                Value::Symbol(name) => (name.as_str(), &pair.1),
+                _ => (key.as_str(), &pair.1),
+            },
+            value => (key.as_str(), value),
+        };
+        match name {
+            OFFSET_SPEC => {
+                start = start_of(value_inside).ok_or_else(|| {
+                    wrong_filter(OFFSET_SPEC, "\"first\", \"last\", \"next\", an offset (ulong) or a timestamp")
+                })?;
+            }
+            PARTITION => {
+                let number = whole(value_inside).and_then(|number| u32::try_from(number).ok());
+                partition = Some(number.ok_or_else(|| wrong_filter(PARTITION, "the number of a partition (uint)"))?);
+            }
+            _ => continue,
+        }
+        understood.push((key.clone(), value.clone()));
+    }
+    Ok((start, partition))
+}
+
+fn start_of(value: &Value) -> Option<Start> {
+    let word = match value {
+        Value::String(word) => word.as_str(),
+        Value::Symbol(word) => word.as_str(),
+        Value::Timestamp(at_ms) => return Some(Start::Time(u64::try_from(*at_ms).unwrap_or(0))),
+        number => return whole(number).map(Start::Offset),
+    };
+    match word {
+        "first" => Some(Start::First),
+        "last" => Some(Start::Last),
+        "next" => Some(Start::Next),
+        _ => None,
+    }
+}
+
+/// A number that is not negative, in whichever integer type a client's language prefers.
+fn whole(value: &Value) -> Option<u64> {
+    match *value {
+        Value::Ubyte(number) => Some(number.into()),
+        Value::Ushort(number) => Some(number.into()),
+        Value::Uint(number) => Some(number.into()),
+        Value::Ulong(number) => Some(number),
+        Value::Byte(number) => u64::try_from(number).ok(),
+        Value::Short(number) => u64::try_from(number).ok(),
+        Value::Int(number) => u64::try_from(number).ok(),
+        Value::Long(number) => u64::try_from(number).ok(),
+        _ => None,
+    }
+}
+
+fn wrong_filter(name: &str, wanted: &str) -> Error {
+    Error::new(condition::INVALID_FIELD, format!("filter \"{name}\" is to be {wanted}"))
 }
 
 fn property<'a>(attach: &'a Attach, name: &str) -> Option<&'a Value> {

@@ -41,7 +41,7 @@ impl AddressEntry {
     /// wildcards.
     #[must_use]
     pub fn covers_below(&self) -> bool {
-        matches!(self.kind, AddressKind::Multicast | AddressKind::Topic)
+        matches!(self.kind, AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream)
     }
 
     /// An address that no plan declares: a dynamic node, which lives on shard `home`.

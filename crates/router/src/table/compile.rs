@@ -22,6 +22,8 @@ const LINK_CAPACITY_MAX: u32 = 100_000;
 /// RFC 5802, section 5.1 asks for at least 4,096; the upper bound keeps one PLAIN login within about a second.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
+/// Partitions of a stream.
+const PARTITIONS: std::ops::RangeInclusive<u32> = 1..=1_024;
 const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
 
 /// Why a plan makes no sense. A plan is taken whole or not at all.
@@ -155,9 +157,7 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
         AddressType::Multicast => AddressKind::Multicast,
         AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Stored,
         AddressType::Topic if address.retention.is_none() => AddressKind::Topic,
-        AddressType::Topic => {
-            return Err((".retention", "makes a stream, which this node does not serve; leave it out".into()));
-        }
+        AddressType::Topic => check_stream(address)?,
     };
     let name = &address.name;
     let bad_name = |problem: &str| Err((".name", format!("{name:?} {problem}")));
@@ -179,10 +179,33 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     if address.subscription.is_some() != (address.kind == AddressType::Subscription) {
         return Err((".subscription", "names the topic of a subscription: these have it, and no others".into()));
     }
-    match stored_member(address).filter(|_| !matches!(kind, AddressKind::Stored | AddressKind::Topic)) {
+    match stored_member(address).filter(|_| !kind.stores()) {
         Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
         None => Ok(kind),
     }
+}
+
+/// Checks what only a stream has, and that it has nothing else: only its retention takes messages out of it.
+fn check_stream(address: &plan::Address) -> Result<AddressKind, (&'static str, String)> {
+    let foreign = [
+        (".ttl", address.ttl.is_some()),
+        (".redelivery", address.redelivery.is_some()),
+        (".deadletter", address.deadletter.is_some()),
+        (".expiry", address.expiry.is_some()),
+        (".lastValueKey", address.last_value_key.is_some()),
+        (".singleActiveConsumer", address.single_active_consumer == Some(true)),
+    ];
+    if let Some((member, _)) = foreign.into_iter().find(|(_, given)| *given) {
+        return Err((member, "belongs to queues; leave it out for a topic with retention, a stream".into()));
+    }
+    let retention = address.retention.clone().unwrap_or_default();
+    if retention.bytes.or(retention.age_ms).is_none() {
+        return Err((".retention", "says nothing; give bytes, ageMs or both".into()));
+    }
+    if !PARTITIONS.contains(&address.partitions.unwrap_or(1)) {
+        return Err((".partitions", format!("is not {} to {}", PARTITIONS.start(), PARTITIONS.end())));
+    }
+    Ok(AddressKind::Stream)
 }
 
 /// The first member given that only a stored address may have.
@@ -214,7 +237,7 @@ fn carry_over(
         Some(entry) => (entry.key, entry.home.clone()),
         None => (AddressKey(take(&mut next.address)), Home::new()),
     };
-    let storage = matches!(kind, AddressKind::Stored | AddressKind::Topic).then(|| Arc::new(Storage::of(address)));
+    let storage = kind.stores().then(|| Arc::new(Storage::of(address)));
     let entry = AddressEntry {
         key,
         space,

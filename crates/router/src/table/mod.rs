@@ -31,7 +31,7 @@ pub use handshake::{Guest, Handshake, Peer, Refusal};
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;
-pub use storage::Storage;
+pub use storage::{Storage, Streaming};
 pub use usage::Place;
 
 use crate::core::{AddressKey, AddressKind};

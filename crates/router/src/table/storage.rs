@@ -1,6 +1,7 @@
 //! What a stored address keeps, how, and for how long: from the Plan's words to the queue's.
 
 use enmasse_journal::queue::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
+use enmasse_journal::stream;
 
 use crate::plan::{self, AddressType, Durability, Groups, OnFull};
 
@@ -21,12 +22,24 @@ pub struct Storage {
     pub read_only: bool,
     /// of a subscription: the name of its topic
     pub topic: Option<Box<str>>,
+    /// of a stream
+    pub stream: Option<Streaming>,
+}
+
+/// How a stream keeps its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Streaming {
+    /// what each partition goes by
+    pub settings: stream::Settings,
+    /// at least one
+    pub partitions: u32,
 }
 
 impl Storage {
     /// The storage of an address that the Plan says stores.
     #[must_use]
     pub fn of(address: &plan::Address) -> Self {
+        let topic = address.kind == AddressType::Topic;
         Self {
             settings: settings(address),
             on_disk: address.durability != Some(Durability::Memory),
@@ -35,8 +48,23 @@ impl Storage {
             last_value_key: address.last_value_key.as_deref().map(Into::into),
             read_only: matches!(address.kind, AddressType::Deadletter | AddressType::Subscription),
             topic: address.subscription.as_ref().map(|subscription| subscription.topic.as_str().into()),
+            stream: address.retention.as_ref().filter(|_| topic).map(|retention| streaming(address, retention)),
         }
     }
+}
+
+fn streaming(address: &plan::Address, retention: &plan::Retention) -> Streaming {
+    let settings = stream::Settings {
+        retention: stream::Retention { bytes: retention.bytes, age_ms: retention.age_ms },
+        duplicates: duplicates(address),
+        limits: limits(&address.limits),
+    };
+    Streaming { settings, partitions: address.partitions.unwrap_or(1) }
+}
+
+fn duplicates(address: &plan::Address) -> Option<Duplicates> {
+    let detection = address.duplicate_detection.as_ref()?;
+    Some(Duplicates { ids: detection.ids, window_ms: detection.window_ms })
 }
 
 fn settings(address: &plan::Address) -> Settings {
@@ -70,10 +98,7 @@ fn settings(address: &plan::Address) -> Settings {
             None | Some(Groups::Sticky) => Grouping::Sticky,
             Some(Groups::PerKey) => Grouping::PerKey,
         },
-        duplicates: address
-            .duplicate_detection
-            .as_ref()
-            .map(|detection| Duplicates { ids: detection.ids, window_ms: detection.window_ms }),
+        duplicates: duplicates(address),
     }
 }
 

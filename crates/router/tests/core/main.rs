@@ -9,3 +9,4 @@ mod multicast;
 mod parts;
 mod places;
 mod stored;
+mod stream;

@@ -2,14 +2,15 @@
 
 use enmasse_amqp::types::{Attach, Role, Source, Symbol, Target, Value, condition};
 use enmasse_journal::queue::{Limits, Settings};
-use enmasse_router::core::Shelf;
+use enmasse_journal::stream;
+use enmasse_router::core::{Shelf, Stream};
 use enmasse_router::shard::{Fact, Shelving};
 
 use crate::net::{Heard, Net, blank};
 use crate::{OPEN_SPACE, pinned};
 
 /// The open space with a queue for two consumers, which lives on shard 0 in memory.
-pub(crate) fn with_queue(shards: u16) -> Net {
+fn with_queue(shards: u16) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1);
     let mut net = Net::new(shards, &plan);
@@ -142,5 +143,92 @@ fn a_link_that_the_queue_does_not_take_is_refused() {
         assert!(matches!(&net.facts[..], [.., Fact::AttachRefused { address, .. }] if address == "orders"));
         let sender = net.sender(client, Some("orders"));
         assert!(net.sendable(client, sender) > 0, "the connection goes on");
+    }
+}
+
+/// The open space with a stream of two partitions, which lives on shard 0 in memory.
+fn with_stream(shards: u16) -> Net {
+    let stream = "{\"uid\": \"s\", \"name\": \"events\", \"type\": \"topic\", \"durability\": \"memory\", \
+                  \"retention\": {\"bytes\": 1000000}, \"partitions\": 2}";
+    let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{stream},"), 1);
+    let mut net = Net::new(shards, &plan);
+    let entry = net.entry("events");
+    assert_eq!(entry.home.claim(0), 0);
+    let streaming = entry.storage.as_ref().and_then(|storage| storage.stream.as_ref()).expect("a stream");
+    assert_eq!(streaming.settings.retention, stream::Retention { bytes: Some(1_000_000), age_ms: None });
+    let stream = (0..streaming.partitions)
+        .fold(Stream::new("events".into(), "s", streaming.settings.clone()), |stream, _| stream.with_partition(None));
+    net.shards[0].shelve(vec![Shelving::OpenStream(entry.declared(), Box::new(stream))]);
+    net
+}
+
+fn reader(filters: &[(&str, Value)]) -> Attach {
+    let filter = filters.iter().map(|(name, value)| (Symbol::from(*name), described(name, value.clone()))).collect();
+    let source = Source { address: Some("events".to_owned()), filter, ..Source::default() };
+    Attach { source: Some(Box::new(source)), ..blank(Role::Receiver, "r".to_owned()) }
+}
+
+const SPEC: &str = "rabbitmq:stream-offset-spec";
+const PARTITION: &str = "enmasse:stream-partition";
+
+#[test]
+fn a_stream_is_read_from_where_the_filter_says_across_shards() {
+    for (shards, at) in [(1, 0), (2, 1)] {
+        let mut net = with_stream(shards);
+        let (sender, client) = (pinned(&mut net, 0), pinned(&mut net, at));
+        let out = net.sender(sender, Some("events"));
+        for body in [&b"one"[..], b"two", b"three"] {
+            net.send(sender, out, &crate::message_to("events", None, body), false);
+        }
+        let text = |text: &str| Value::String(text.to_owned());
+        let cases = [
+            (vec![(SPEC, text("first"))], 3),
+            (vec![(SPEC, text("last"))], 2),
+            (vec![], 0),
+            (vec![(SPEC, Value::Ulong(0)), (PARTITION, Value::Uint(1))], 2),
+            (vec![(SPEC, Value::Timestamp(0)), (PARTITION, Value::Int(0))], 1),
+        ];
+        for (number, (filters, expected)) in cases.into_iter().enumerate() {
+            let attach = Attach { name: format!("r{number}"), ..reader(&filters) };
+            let link = net.attach(client, attach);
+            net.grant(client, link, 10);
+            assert_eq!(net.messages(client).len(), expected, "{filters:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_is_told_what_there_is_and_what_is_in_force() {
+    for shard in [0, 1] {
+        let mut net = with_stream(2);
+        let client = pinned(&mut net, shard);
+        let attach = answer(&mut net, client, reader(&[(SPEC, Value::String("first".to_owned()))]));
+        let source = attach.source.expect("a source");
+        assert_eq!(source.distribution_mode, Some(Symbol::from("copy")));
+        assert_eq!((names(&source.capabilities), source.filter.len()), (vec!["topic"], 1));
+        let property = attach.properties.iter().find(|(name, _)| name.as_str() == "enmasse:stream");
+        let Some((_, Value::Map(said))) = property else { panic!("{:?}", attach.properties) };
+        assert_eq!(said[0].1, Value::String("s".to_owned()));
+        let Value::List(partitions) = &said[1].1 else { panic!("{said:?}") };
+        assert_eq!(partitions.len(), 2);
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_had_refuses_the_link() {
+    let cases = [
+        (vec![(SPEC, Value::Ulong(0))], condition::INVALID_FIELD),
+        (vec![(SPEC, Value::String("middle".to_owned()))], condition::INVALID_FIELD),
+        (vec![(SPEC, Value::Long(-1))], condition::INVALID_FIELD),
+        (vec![(PARTITION, Value::Uint(2))], condition::INVALID_FIELD),
+        (vec![(PARTITION, Value::Bool(true))], condition::INVALID_FIELD),
+    ];
+    for (filters, expected) in cases {
+        for shard in [0, 1] {
+            let mut net = with_stream(2);
+            let client = pinned(&mut net, shard);
+            net.attach(client, reader(&filters));
+            assert_eq!(net.detached(client).map(|error| error.condition), Some(expected.clone()), "{filters:?}");
+        }
     }
 }

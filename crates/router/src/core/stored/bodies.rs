@@ -1,8 +1,8 @@
 //! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their way from the disk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-use enmasse_journal::log::Recent;
+use enmasse_journal::log::{Batch, Recent};
 use enmasse_journal::queue::Place;
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
@@ -12,6 +12,10 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// Bytes of bodies from the disk, from when they are asked for until they are needed no more: beyond, an address, or a
 /// consumer that looks before it takes, has one message read at a time.
 const FETCHED_BYTES: u64 = 32 << 20;
+/// Bytes of bodies that nobody needs now and somebody may need again, as blocks of streams are.
+const IDLE_BYTES: u64 = 16 << 20;
+/// How many these may be.
+const IDLE_BODIES: usize = 256;
 /// Emptied chunks kept for their room.
 const SPARE_CHUNKS: usize = 16;
 
@@ -23,6 +27,9 @@ pub(in crate::core) struct Bodies {
     fetched: HashMap<Place, Fetched>,
     /// bytes of those, counted from when they are asked for
     fetched_bytes: u64,
+    /// those that nobody needs now, the longest unused first
+    idle: VecDeque<Place>,
+    idle_bytes: u64,
     /// to be read
     pub(super) wanted: Vec<Place>,
     chunks: Vec<Chunk>,
@@ -54,6 +61,8 @@ impl Default for Bodies {
             recent: Recent::new(RECENT_BYTES),
             fetched: HashMap::new(),
             fetched_bytes: 0,
+            idle: VecDeque::new(),
+            idle_bytes: 0,
             wanted: Vec::new(),
             chunks: Vec::new(),
             filling: None,
@@ -65,7 +74,7 @@ impl Default for Bodies {
 
 impl Bodies {
     /// Keeps a body in memory, until it is freed as often as there are `holders`.
-    pub(super) fn put(&mut self, body: &[u8], holders: u32) -> Place {
+    pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> Place {
         let fits = |chunk: &Chunk| chunk.bytes.len() + body.len() <= CHUNK_BYTES;
         let segment = match self.filling {
             Some(segment) if fits(&self.chunks[segment as usize]) => segment,
@@ -97,7 +106,7 @@ impl Bodies {
     }
 
     /// One of the holders of a body that was put in memory needs it no more.
-    pub(super) fn free(&mut self, place: Place) {
+    pub(in crate::core) fn free(&mut self, place: Place) {
         let Some(chunk) = self.chunks.get_mut(place.segment as usize) else { return };
         chunk.messages = chunk.messages.saturating_sub(1);
         if chunk.messages > 0 {
@@ -121,7 +130,7 @@ impl Bodies {
 
     /// The body of a message, if it is in memory; `on_disk` says whether its place is one in the log.
     #[inline]
-    pub(super) fn get(&self, place: Place, on_disk: bool) -> Option<&[u8]> {
+    pub(in crate::core) fn get(&self, place: Place, on_disk: bool) -> Option<&[u8]> {
         if !on_disk {
             let chunk = self.chunks.get(place.segment as usize)?;
             return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
@@ -130,14 +139,57 @@ impl Bodies {
         recent.or_else(|| self.fetched.get(&place).and_then(|fetched| fetched.body.as_deref()))
     }
 
-    /// Asks for the body of a message on disk, until [`Bodies::unfetch`] is said as often.
-    pub(super) fn fetch(&mut self, place: Place) {
-        let fetched = self.fetched.entry(place).or_default();
+    /// Asks for the body of a message on disk, until [`Bodies::unfetch`] or [`Bodies::release`] is said as often.
+    pub(in crate::core) fn fetch(&mut self, place: Place) {
+        let mut new = false;
+        let fetched = self.fetched.entry(place).or_insert_with(|| {
+            new = true;
+            Fetched::default()
+        });
         fetched.users += 1;
-        if fetched.users == 1 {
-            self.fetched_bytes += u64::from(place.len);
-            self.wanted.push(place);
+        if fetched.users > 1 {
+            return;
         }
+        self.fetched_bytes += u64::from(place.len);
+        if new {
+            self.wanted.push(place);
+        } else if let Some(at) = self.idle.iter().position(|idle| *idle == place) {
+            self.idle.remove(at);
+            self.idle_bytes -= u64::from(place.len);
+        }
+    }
+
+    /// One less waits for that body; if it was the last the body stays for a while, for whoever asks next.
+    pub(in crate::core) fn release(&mut self, place: Place) {
+        let Some(fetched) = self.fetched.get_mut(&place).filter(|fetched| fetched.users > 0) else { return };
+        fetched.users -= 1;
+        if fetched.users > 0 {
+            return;
+        }
+        let bytes = u64::from(place.len);
+        self.fetched_bytes -= bytes;
+        self.idle_bytes += bytes;
+        self.idle.push_back(place);
+        while self.idle_bytes > IDLE_BYTES || self.idle.len() > IDLE_BODIES {
+            let Some(oldest) = self.idle.pop_front() else { return };
+            self.idle_bytes -= u64::from(oldest.len);
+            self.fetched.remove(&oldest);
+        }
+    }
+
+    /// Whether nobody needs a body that is here still.
+    pub(in crate::core) fn is_idle(&self, place: Place) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
+    }
+
+    /// Keeps what the log has appended as the newest part of it.
+    pub(in crate::core) fn keep_recent(&mut self, batch: Batch) {
+        self.recent.keep(batch);
+    }
+
+    /// Keeps the room of a batch.
+    pub(in crate::core) fn lay_aside(&mut self, batch: Batch) {
+        self.recent.lay_aside(batch);
     }
 
     /// A body that was asked for has come.
@@ -153,7 +205,7 @@ impl Bodies {
     }
 
     /// As much was asked for as may be.
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::core) fn is_full(&self) -> bool {
         self.fetched_bytes >= FETCHED_BYTES
     }
 
@@ -170,10 +222,21 @@ impl Bodies {
     /// One less waits for that body.
     pub(super) fn unfetch(&mut self, place: Place) {
         let Some(fetched) = self.fetched.get_mut(&place) else { return };
-        fetched.users -= 1;
-        if fetched.users == 0 {
+        if fetched.users == 1 {
             self.fetched.remove(&place);
             self.fetched_bytes -= u64::from(place.len);
+        } else {
+            fetched.users = fetched.users.saturating_sub(1);
+        }
+    }
+
+    /// What lay at a place is needed no more: nobody asks for it again.
+    pub(in crate::core) fn forget_idle(&mut self, place: Place) {
+        self.recent.forget(place);
+        if self.is_idle(place) {
+            self.fetched.remove(&place);
+            self.idle.retain(|idle| *idle != place);
+            self.idle_bytes -= u64::from(place.len);
         }
     }
 }

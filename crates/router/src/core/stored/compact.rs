@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::super::Router;
 use super::super::arena::Key;
+use super::super::stream::CopiedBlock;
 
 /// Messages written again in one batch.
 const SHARE: usize = 256;
@@ -16,9 +17,16 @@ const SHARE: usize = 256;
 /// Messages by where they lie, with all their queues: the queue's number in the log, its address, and its message.
 type Share = HashMap<Place, SmallVec<[(u32, Key, Seq, Seq); 1]>>;
 
+/// What was written again: messages of queues, or blocks of streams.
+#[derive(Debug)]
+pub(super) enum Copied {
+    Messages(Vec<CopiedMessage>),
+    Blocks(Vec<CopiedBlock>),
+}
+
 /// A message that was written again, as one queue knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copied {
+pub(super) struct CopiedMessage {
     /// its number among the copies of the batch
     number: usize,
     at: Key,
@@ -31,7 +39,7 @@ impl Router {
     /// Writes a share of the messages that lie in `segment` again, each once for all its queues; to be said until none is
     /// left there.
     pub fn compact(&mut self, segment: u32) {
-        if self.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
+        if self.journal.is_compacting() {
             return;
         }
         let mut share: Share = HashMap::with_capacity(SHARE);
@@ -52,7 +60,12 @@ impl Router {
             }
         }
         if share.is_empty() {
-            return;
+            let mut batch = self.bodies.recent.spare();
+            let blocks = self.copy_blocks(segment, &mut batch);
+            return match blocks.is_empty() {
+                true => self.bodies.recent.lay_aside(batch),
+                false => self.journal.copy(batch, Copied::Blocks(blocks)),
+            };
         }
         let (mut batch, mut copied) = (self.bodies.recent.spare(), Vec::new());
         let mut share: Vec<_> = share.into_iter().collect();
@@ -60,16 +73,23 @@ impl Router {
         for (from, queues) in share {
             let targets = queues.iter().map(|(log, _, _, id)| Target { queue: *log, seq: id.0, head: &[] });
             let number = batch.copy(from, &targets.collect::<SmallVec<[_; 1]>>());
-            copied.extend(queues.into_iter().map(|(_, at, seq, id)| Copied { number, at, seq, id, from }));
+            copied.extend(queues.into_iter().map(|(_, at, seq, id)| CopiedMessage { number, at, seq, id, from }));
         }
-        self.journal.copy(batch, copied);
+        self.journal.copy(batch, Copied::Messages(copied));
     }
 
-    /// Messages lie elsewhere now: what was removed in the meantime is removed there too.
-    pub(super) fn moved(&mut self, batch: &Batch, copied: Vec<Copied>) {
+    /// Messages lie elsewhere now, unless there is no batch: what was removed in the meantime is removed there too.
+    pub(super) fn moved(&mut self, batch: Option<&Batch>, copied: Copied) {
         let mut freed = Freed::default();
+        let copied = match copied {
+            Copied::Messages(messages) => messages,
+            Copied::Blocks(blocks) => {
+                self.blocks_moved(batch, &blocks, &mut freed);
+                Vec::new()
+            }
+        };
         for copy in copied {
-            let Some(place) = batch.copied(copy.number) else { continue };
+            let Some(place) = batch.and_then(|batch| batch.copied(copy.number)) else { continue };
             let stored = self.addresses.get_mut(copy.at).and_then(|address| address.stored.as_mut());
             let Some(stored) = stored else { continue };
             if stored.shelf.queue.moved(copy.seq, place) {

@@ -24,7 +24,7 @@ impl Digests {
         Self(key)
     }
 
-    pub(super) fn short(&self, bytes: &[u8]) -> u64 {
+    pub(in crate::core) fn short(&self, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(bytes);
         hasher.finish()

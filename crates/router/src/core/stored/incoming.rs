@@ -7,94 +7,46 @@ use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Seq, Sto
 use super::super::address::Incoming;
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::{Arrival, Links, PortId, Router, TransactionId};
+use super::super::{Arrival, Links, Router};
 use super::journal::{Commit, Duty};
 
 /// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond them is refused with
 /// its message, unless no other is in parts: so one may always be as large as its address allows.
 const ASSEMBLING_BYTES: usize = 64 << 20;
 
-/// What is known of a message before its bytes are looked at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arriving {
-    pub(super) owed: Owed,
-    message_format: u32,
-    /// what it is part of
-    pub(super) transaction: Option<TransactionId>,
-}
-
 /// A message of which more parts are to come.
 #[derive(Debug)]
 pub(in crate::core) struct Assembly {
-    arriving: Arriving,
+    owed: Owed,
+    message_format: u32,
     bytes: Vec<u8>,
 }
 
 /// A duplicate of a message that is not committed, to be answered with it. The producer's window bounds them.
 #[derive(Debug)]
-pub(super) struct Echo {
-    producer: Key,
-    owed: Owed,
+pub(in crate::core) struct Echo {
+    pub(in crate::core) producer: Key,
+    pub(in crate::core) owed: Owed,
 }
 
 impl Router {
-    /// As [`Router::deliver`], of a delivery that is to be part of a transaction (4.4.1), which any of its parts may say. It
-    /// is held until the discharge. A direct address takes none.
-    pub fn post_delivery(
-        &mut self,
-        port: PortId,
-        transaction: TransactionId,
-        arrival: Arrival<'_>,
-        links: &mut impl Links,
-    ) {
-        if let Some(from) = self.ports.producer(port) {
-            let producer = &mut self.producers[from];
-            let stores = self.addresses[producer.address].declared.kind.stores();
-            if arrival.first && !arrival.aborted {
-                if !stores {
-                    return self.refuse_direct(from, &arrival, links);
-                }
-                producer.transaction = Some(transaction);
-            } else if let Some(assembly) = producer.assembly.as_mut() {
-                assembly.arriving.transaction.get_or_insert(transaction);
-            }
-        }
-        self.deliver(port, arrival, links);
-    }
-
-    fn refuse_direct(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        self.break_off(from, links);
-        if arrival.more {
-            self.producers[from].incoming = Incoming::Discarded;
-        }
-        let what = "only addresses that store messages take part in transactions: send it outside of them";
-        let error = Error::new(condition::NOT_IMPLEMENTED, what);
-        self.refuse(from, &self.arriving(from, arrival), error, links);
-    }
-
-    fn arriving(&self, from: Key, arrival: &Arrival<'_>) -> Arriving {
-        let (port, delivery_id, message_format) =
-            (self.producers[from].port, arrival.delivery_id, arrival.message_format);
+    /// A delivery begins for an address that takes whole messages.
+    pub(in crate::core) fn deliver_whole(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        let (port, delivery_id, message_format) = (producer.port, arrival.delivery_id, arrival.message_format);
         let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
-        Arriving { owed, message_format, transaction: None }
-    }
-
-    /// A delivery begins.
-    pub(in crate::core) fn deliver_to_queue(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        let transaction = self.producers[from].transaction.take();
-        let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
         if arrival.more {
-            self.producers[from].incoming = Incoming::Assembly;
-            return self.gather(from, Assembly { arriving, bytes: Vec::new() }, arrival, links);
+            producer.incoming = Incoming::Assembly;
+            return self.gather(from, Assembly { owed, message_format, bytes: Vec::new() }, arrival, links);
         }
-        self.take_in(from, &arriving, arrival.payload, links);
+        self.take_in(from, owed, message_format, arrival.payload, links);
     }
 
     /// A later part of one.
     pub(in crate::core) fn assemble(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let Some(assembly) = self.take_assembly(from) else { return };
         if arrival.aborted {
-            return self.taken(from);
+            return self.taken(from, 1);
         }
         self.gather(from, *assembly, arrival, links);
     }
@@ -116,14 +68,14 @@ impl Router {
             if arrival.more {
                 self.producers[from].incoming = Incoming::Discarded;
             }
-            return self.refuse(from, &assembly.arriving, error, links);
+            return self.refuse(from, assembly.owed, error, links);
         }
         assembly.bytes.extend_from_slice(arrival.payload);
         if arrival.more {
             self.assembling_bytes += bytes;
             self.producers[from].assembly = Some(Box::new(assembly));
         } else {
-            self.take_in(from, &assembly.arriving, &assembly.bytes, links);
+            self.take_in(from, assembly.owed, assembly.message_format, &assembly.bytes, links);
         }
     }
 
@@ -134,33 +86,36 @@ impl Router {
         Some(assembly)
     }
 
-    /// A message is not taken. A transaction that it was to be part of, without anybody being told, fails.
-    pub(super) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
+    pub(in crate::core) fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {
         let at = self.producers[from].address;
-        if arriving.owed == Owed::Nobody {
+        if owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
-            self.spoil(arriving.transaction, &error);
         }
-        self.answer(arriving.owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
-        self.taken(from);
+        self.answer(owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
+        self.taken(from, 1);
     }
 
-    /// A whole message for the queue of its producer's address.
-    fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+    /// A whole message for its producer's address.
+    fn take_in(&mut self, from: Key, owed: Owed, message_format: u32, body: &[u8], links: &mut impl Links) {
+        if self.addresses[self.producers[from].address].stream.is_some() {
+            return match &read(message_format, body) {
+                Ok(envelope) => self.take_into_stream(from, owed, envelope, body, links),
+                Err(error) => self.refuse(from, owed, error.clone(), links),
+            };
+        }
         // What is known of a message is looked at where it was made: it is too large to be moved about.
-        match &self.head(from, arriving.message_format, body) {
-            Ok(head) if arriving.transaction.is_some() => self.hold_posting(from, arriving, (head, body), links),
+        match &self.head(from, message_format, body) {
             Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
-                self.publish(from, arriving, head, body, links);
+                self.publish(from, owed, head, body, links);
             }
-            Ok(head) => self.offer(from, arriving, head, body, links),
-            Err(error) => self.refuse(from, arriving, error.clone(), links),
+            Ok(head) => self.offer(from, owed, head, body, links),
+            Err(error) => self.refuse(from, owed, error.clone(), links),
         }
     }
 
     #[inline]
-    fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
-        let (at, owed, now_ms) = (self.producers[from].address, arriving.owed, self.now_ms);
+    fn offer(&mut self, from: Key, owed: Owed, head: &Head, body: &[u8], links: &mut impl Links) {
+        let (at, now_ms) = (self.producers[from].address, self.now_ms);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         match &stored.shelf.queue.offer(now_ms, head) {
             Admission::Store(admitted) => self.keep(from, owed, admitted, body, links),
@@ -172,9 +127,9 @@ impl Router {
             }
             Admission::Duplicate { .. } => {
                 self.answer(owed, at, &Outcome::Accepted, links);
-                self.taken(from);
+                self.taken(from, 1);
             }
-            Admission::Refuse(refusal) => self.refuse(from, arriving, refused(*refusal), links),
+            Admission::Refuse(refusal) => self.refuse(from, owed, refused(*refusal), links),
         }
     }
 
@@ -183,12 +138,17 @@ impl Router {
         let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
         let Some(stored) = stored.filter(|stored| !stored.echoes.is_empty()) else { return };
         for echo in stored.echoes.remove(&original.0).unwrap_or_default() {
-            if let Some(producer) = self.producers.get_mut(echo.producer) {
-                producer.waiting -= 1;
-                self.taken(echo.producer);
-            }
-            self.answer(echo.owed, at, outcome, links);
+            self.answer_echo(at, &echo, outcome, links);
         }
+    }
+
+    /// A duplicate is answered with its original.
+    pub(in crate::core) fn answer_echo(&mut self, at: Key, echo: &Echo, outcome: &Outcome, links: &mut impl Links) {
+        if let Some(producer) = self.producers.get_mut(echo.producer) {
+            producer.waiting -= 1;
+            self.taken(echo.producer, 1);
+        }
+        self.answer(echo.owed, at, outcome, links);
     }
 
     #[inline]
@@ -200,7 +160,7 @@ impl Router {
             let effects = &mut self.effects;
             stored.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
             self.answer(owed, at, &Outcome::Accepted, links);
-            self.taken(from);
+            self.taken(from, 1);
             self.do_effects(at, links);
             return self.touch(at);
         };
@@ -223,12 +183,7 @@ impl Router {
     /// What the queue has to know of a message.
     #[inline]
     pub(super) fn head(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
-        if message_format != 0 {
-            let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
-            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
-        }
-        let envelope = &envelope(body);
-        let envelope = envelope.as_ref().map_err(|error| Error::new(error.condition.clone(), error.to_string()))?;
+        let envelope = &read(message_format, body)?;
         let producer = &self.producers[from];
         let mut head = self.head_of_envelope(envelope, body.len(), producer.producer_name.as_deref());
         let stored = self.addresses[producer.address].stored.as_ref();
@@ -266,8 +221,21 @@ impl Router {
     }
 }
 
-/// Why a queue does not take a message.
-pub(super) fn refused(refusal: Refusal) -> Error {
+/// Reads what a store has to know of a message.
+#[inline]
+fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
+    if message_format != 0 {
+        let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
+        return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+    }
+    envelope(body).map_err(|error| {
+        let what = error.to_string();
+        Error::new(error.condition, what)
+    })
+}
+
+/// The error of a message that is refused.
+pub(in crate::core) fn refused(refusal: Refusal) -> Error {
     let condition = match refusal {
         Refusal::MessageSize(_) => condition::MESSAGE_SIZE_EXCEEDED,
         _ => condition::RESOURCE_LIMIT_EXCEEDED,

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_journal::log::{Batch, Freed, RecoveredQueue, Refused, Removal, Target};
 use enmasse_journal::queue::{Item, Marker, Queue, RECORD_BYTES, Seq, Stored as Admitted};
+use enmasse_journal::stream::{ENDED_KEY, Handed, Merge};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::{Links, Router, TransactionId};
+use super::super::stream::BlockErrand;
+use super::super::{Links, Router};
 use super::changed;
 use super::compact::Copied;
 
@@ -47,9 +49,6 @@ impl Commit {
     }
 }
 
-/// The queues of the log that a message is for: their numbers, what is to be written, and what is to be done then.
-pub(super) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
-
 /// What is to be done when a message is on disk, or will not be.
 #[derive(Clone, Debug)]
 pub(super) struct Duty {
@@ -72,11 +71,11 @@ impl Duty {
 /// What a batch is about.
 #[derive(Debug)]
 enum Errand {
-    /// messages, subscriptions that were declared, and transactions whose postings are among the messages
-    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>),
-    /// removals, and transactions that consist of some of them
-    Forget(Vec<TransactionId>),
-    Copy(Vec<Copied>),
+    /// messages, and subscriptions that were declared
+    Store(Vec<Commit>, Vec<Key>),
+    Blocks(Vec<BlockErrand>),
+    Forget,
+    Copy(Copied),
 }
 
 /// The log as a shard sees it.
@@ -86,19 +85,18 @@ pub(in crate::core) struct Journal {
     commits: Vec<Commit>,
     /// subscriptions that the log is to know of
     declared: Vec<Key>,
-    /// transactions of which there are groups in `growing`
-    posting: Vec<TransactionId>,
+    /// blocks of streams
+    blocks: Batch,
+    block_errands: Vec<BlockErrand>,
     /// removals and state: what a full disk must still take
     shrinking: Batch,
-    /// transactions of which there are groups in `shrinking`
-    retiring: Vec<TransactionId>,
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
     /// removals that a full disk did not take, to be offered again when it has taken something
-    again: Vec<(Batch, Vec<TransactionId>)>,
+    again: Vec<Batch>,
     has_room: bool,
     /// messages to be written again
-    copying: Option<(Batch, Vec<Copied>)>,
+    copying: Option<(Batch, Copied)>,
     compacting: bool,
     /// what the batches that are with the log are about
     under_way: VecDeque<Errand>,
@@ -113,11 +111,6 @@ impl Journal {
         if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
             self.growing.begin();
         }
-        self.put(queues, body);
-    }
-
-    fn put<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
-        let queues: SmallVec<[_; 2]> = queues.into_iter().collect();
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
         let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
@@ -155,38 +148,6 @@ impl Journal {
         self.growing.end();
     }
 
-    /// What a transaction has come to, on disk as a whole or not at all: messages, each with the queues of the log it is
-    /// for, and messages that leave them. Without messages it is what a full disk must still take.
-    pub(super) fn transact<'a>(
-        &mut self,
-        transaction: TransactionId,
-        postings: impl Iterator<Item = (Queues<'a>, &'a [u8])>,
-        removals: &mut [Removal],
-    ) {
-        let mut postings = postings.peekable();
-        if postings.peek().is_none() {
-            self.shrinking.begin();
-            removals.iter_mut().for_each(|removal| self.shrinking.remove(removal));
-            self.shrinking.end();
-            return self.retiring.push(transaction);
-        }
-        self.growing.begin();
-        postings.for_each(|(queues, body)| self.put(queues, body));
-        removals.iter_mut().for_each(|removal| self.growing.remove(removal));
-        self.growing.end();
-        self.posting.push(transaction);
-    }
-
-    /// The log forgets a message that it does not have any more, with what it kept of it.
-    pub(super) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
-        if item.failures > 0 {
-            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
-        }
-        if annotated {
-            self.forget_annotations(log, item.id.0);
-        }
-    }
-
     /// The log forgets a message.
     pub(super) fn remove(&mut self, log: u32, item: &Item) {
         self.remove_at(log, item.id.0, item.place);
@@ -196,7 +157,7 @@ impl Journal {
     }
 
     /// As above, one that its queue has never known.
-    pub(super) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::Place) {
+    pub(in crate::core) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::Place) {
         let removal = match self.removals.iter_mut().rev().find(|(queue, _)| *queue == log) {
             Some((_, removal)) => removal,
             None => {
@@ -237,7 +198,55 @@ impl Journal {
     fn forget_late(&mut self, place: enmasse_journal::log::Place) {
         let mut freed = Freed::default();
         freed.add(place);
-        self.shrinking.free(&freed);
+        self.free_late(&freed);
+    }
+
+    /// The same of several.
+    pub(in crate::core) fn free_late(&mut self, freed: &Freed) {
+        self.shrinking.free(freed);
+    }
+
+    /// Writes a block for the partition `log` of a stream.
+    pub(in crate::core) fn store_block(&mut self, log: u32, block: &Handed<'_>, errand: BlockErrand) {
+        if !block.markers.is_empty() {
+            self.blocks.begin();
+        }
+        self.blocks.message(&[Target { queue: log, seq: block.record, head: &block.head }], block.body);
+        for marker in block.markers {
+            put_marker(&mut self.blocks, log, marker);
+        }
+        self.blocks.end();
+        self.block_errands.push(errand);
+    }
+
+    /// Writes one block in the place of others.
+    pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], errand: BlockErrand) {
+        self.blocks.begin();
+        self.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
+        let mut removal = Removal::new(log);
+        merge.blocks.iter().for_each(|(record, place)| removal.add(*record, *place));
+        self.blocks.remove(&mut removal);
+        self.blocks.end();
+        self.block_errands.push(errand);
+    }
+
+    /// The log keeps what is known of a partition that has no block.
+    pub(in crate::core) fn keep_ended(&mut self, log: u32, ended: &[u8]) {
+        self.shrinking.state(log, &ENDED_KEY, ended);
+    }
+
+    /// The log forgets a partition with all its blocks.
+    pub(in crate::core) fn drop_partition(&mut self, log: u32, freed: &Freed) {
+        self.removals.retain(|(queue, _)| *queue != log);
+        self.shrinking.drop_queue(log, freed);
+    }
+
+    fn take_blocks(&mut self, spare: Batch) -> Option<Batch> {
+        if self.blocks.is_empty() {
+            return None;
+        }
+        self.under_way.push_back(Errand::Blocks(std::mem::take(&mut self.block_errands)));
+        Some(std::mem::replace(&mut self.blocks, spare))
     }
 
     fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
@@ -245,8 +254,7 @@ impl Journal {
             return None;
         }
         let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        let (declared, transactions) = (std::mem::take(&mut self.declared), std::mem::take(&mut self.posting));
-        self.under_way.push_back(Errand::Store(commits, declared, transactions));
+        self.under_way.push_back(Errand::Store(commits, std::mem::take(&mut self.declared)));
         Some(std::mem::replace(&mut self.growing, spare))
     }
 
@@ -257,14 +265,13 @@ impl Journal {
         }
         let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
         let shrinks = !self.shrinking.is_empty();
-        let next = || (std::mem::replace(&mut self.shrinking, spare), std::mem::take(&mut self.retiring));
-        let (batch, transactions) = again.or_else(|| shrinks.then(next))?;
-        self.under_way.push_back(Errand::Forget(transactions));
+        let batch = again.or_else(|| shrinks.then(|| std::mem::replace(&mut self.shrinking, spare)))?;
+        self.under_way.push_back(Errand::Forget);
         Some(batch)
     }
 
     /// Messages are written again, unless others are.
-    pub(super) fn copy(&mut self, batch: Batch, copied: Vec<Copied>) {
+    pub(super) fn copy(&mut self, batch: Batch, copied: Copied) {
         self.compacting = true;
         self.copying = Some((batch, copied));
     }
@@ -297,7 +304,7 @@ pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
 }
 
 /// Why the log has not taken something.
-pub(super) fn not_stored(what: &str, refused: &Refused) -> Error {
+pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     let condition = match refused {
         Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
         Refused::Stopped(_) => condition::INTERNAL_ERROR,
@@ -335,6 +342,10 @@ impl Router {
             return Some(batch);
         }
         let spare = self.bodies.recent.spare();
+        if let Some(batch) = self.journal.take_blocks(spare) {
+            return Some(batch);
+        }
+        let spare = self.bodies.recent.spare();
         self.journal.take_shrinking(spare).or_else(|| self.journal.take_copying())
     }
 
@@ -343,14 +354,13 @@ impl Router {
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits, declared, transactions)) => (commits, declared, transactions),
-            Some(Errand::Forget(transactions)) => return self.forgotten(batch, transactions, &result, links),
+        let (mut commits, declared) = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits, declared)) => (commits, declared),
+            Some(Errand::Blocks(errands)) => return self.blocks_journaled(batch, &result, errands, links),
+            Some(Errand::Forget) => return self.forgotten(batch, &result),
             Some(Errand::Copy(copied)) => {
-                let copied = if result.is_ok() { copied } else { Vec::new() };
-                self.moved(&batch, copied);
-                self.bodies.recent.lay_aside(batch);
-                return self.begin_waiting_commits(links);
+                self.moved(result.is_ok().then_some(&batch), copied);
+                return self.bodies.recent.lay_aside(batch);
             }
             None => return,
         };
@@ -364,29 +374,18 @@ impl Router {
             }
         }
         self.journal.spare_commits.push(commits);
-        match &result {
+        match result {
             Ok(()) => self.bodies.recent.keep(batch),
             Err(_) => self.bodies.recent.lay_aside(batch),
-        }
-        for transaction in transactions {
-            self.end_commit(transaction, &result, links);
         }
     }
 
     /// What a full disk did not take is handed over again.
-    fn forgotten(
-        &mut self,
-        batch: Batch,
-        transactions: Vec<TransactionId>,
-        result: &Result<(), Refused>,
-        links: &mut impl Links,
-    ) {
+    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
         if matches!(result, Err(Refused::NoRoom(_))) {
-            return self.journal.again.push((batch, transactions));
-        }
-        self.bodies.recent.lay_aside(batch);
-        for transaction in transactions {
-            self.end_commit(transaction, result, links);
+            self.journal.again.push(batch);
+        } else {
+            self.bodies.recent.lay_aside(batch);
         }
     }
 
@@ -444,7 +443,7 @@ impl Router {
             producer.waiting -= 1;
             let bytes = producer.waiting_bytes - duty.bytes;
             self.weigh_producer(duty.producer, bytes, links);
-            self.taken(duty.producer);
+            self.taken(duty.producer, 1);
         }
     }
 
@@ -461,11 +460,13 @@ impl Router {
         self.operations_read();
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.awaiting) {
-            let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());
-            if let Some(stored) = stored {
+            let Some(address) = self.addresses.get_mut(key) else { continue };
+            if let Some(stored) = address.stored.as_mut() {
                 stored.awaits = false;
-                self.tend(key, links);
+            } else if let Some(stream) = address.stream.as_mut() {
+                stream.awaits = false;
             }
+            self.tend(key, links);
         }
     }
 

@@ -5,14 +5,13 @@
 //! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
 //! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
 //! bytes of a message are, `manage` is what administrators do. A `topic` puts messages into the queues of its
-//! `subscription`s. `transactions` holds what is part of one until `discharge` commits it or rolls it back.
+//! `subscription`s.
 
 mod bodies;
 mod changed;
 mod compact;
 mod damaged;
 mod digest;
-mod discharge;
 mod incoming;
 mod journal;
 mod looking;
@@ -22,14 +21,13 @@ mod restore;
 mod settling;
 mod subscription;
 mod topic;
-mod transactions;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings, State};
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
 
 use super::arena::Key;
 use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
@@ -38,10 +36,9 @@ pub(super) use bodies::Bodies;
 use changed::Changed;
 pub use damaged::Damaged;
 pub use digest::Digests;
-pub(super) use incoming::Assembly;
-use incoming::Echo;
-pub(super) use journal::Journal;
+pub(super) use incoming::{Assembly, Echo, refused};
 pub use journal::{Answer, subscription_of};
+pub(super) use journal::{Journal, not_stored};
 pub(super) use looking::Looking;
 pub(super) use manage::Operations;
 pub use manage::{Failed, Found, Operated, Operation, Work};
@@ -52,8 +49,6 @@ use subscription::Subscription;
 pub use subscription::{Subscribing, SubscriptionName};
 pub(super) use topic::Topic;
 pub use topic::TopicShelf;
-pub(super) use transactions::Transactions;
-pub use transactions::{TRANSACTION_MESSAGES, TransactionId};
 
 /// The stored side of an address.
 #[derive(Debug)]
@@ -159,6 +154,15 @@ impl Stored {
     }
 }
 
+/// Why a queue has no place for a link.
+pub(super) fn refusal(refused: &Refused) -> Error {
+    let condition = match refused {
+        Refused::Exclusive => condition::NOT_ALLOWED,
+        Refused::Consumers(_) | Refused::Producers(_) => condition::RESOURCE_LIMIT_EXCEEDED,
+    };
+    Error::new(condition, refused.to_string())
+}
+
 impl Router {
     /// A stored address lives here from now on. One that is known by that key keeps its messages.
     pub fn shelve(&mut self, declared: Declared, mut shelf: Shelf, links: &mut impl Links) {
@@ -244,11 +248,9 @@ impl Router {
     /// When [`Router::turn`] has something to do that nobody else asks for, in milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
-        if !self.later.is_empty() || self.operations.is_due() {
-            return Some(self.now_ms);
-        }
-        let timer = self.timers.keys().next().map(|(at, _)| *at);
-        timer.into_iter().chain(self.transactions.next_look()).min()
+        let starving = !self.starving.is_empty() && !self.bodies.is_full();
+        let is_due = !self.later.is_empty() || self.operations.is_due() || starving;
+        if !is_due { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
     }
 
     /// Does what time has brought, and for stored addresses what a turn before had no time for.
@@ -260,7 +262,11 @@ impl Router {
             self.timers.remove(&(at_ms, address));
             let Some(address) = self.addresses.get_mut(key) else { continue };
             let Some(stored) = address.stored.as_mut() else {
-                self.look_for_laggards(key, links);
+                if address.stream.is_some() {
+                    self.stream_timeout(key, links);
+                } else {
+                    self.look_for_laggards(key, links);
+                }
                 continue;
             };
             stored.armed_ms = None;
@@ -269,7 +275,6 @@ impl Router {
             self.effects = effects;
             self.tend(key, links);
         }
-        self.end_idle_transactions(links);
         for key in std::mem::take(&mut self.later) {
             if self.addresses.get(key).is_some() {
                 self.tend(key, links);
@@ -303,6 +308,9 @@ impl Router {
 
     /// After anything that may have changed a queue: does what it said, hands out, tells producers, sets the clock.
     pub(super) fn tend(&mut self, key: Key, links: &mut impl Links) {
+        if self.addresses[key].stream.is_some() {
+            return self.tend_stream(key, links);
+        }
         self.do_effects(key, links);
         self.hand_out_stored(key, links);
         self.do_effects(key, links);
@@ -322,8 +330,11 @@ impl Router {
 
     /// The address waits for bodies from the disk.
     pub(super) fn await_bodies(&mut self, key: Key) {
-        if let Some(stored) = self.addresses[key].stored.as_mut()
-            && !std::mem::replace(&mut stored.awaits, true)
+        let address = &mut self.addresses[key];
+        let stored = address.stored.as_mut().map(|stored| &mut stored.awaits);
+        let awaits = stored.or(address.stream.as_mut().map(|stream| &mut stream.awaits));
+        if let Some(awaits) = awaits
+            && !std::mem::replace(awaits, true)
         {
             self.awaiting.push(key);
         }
@@ -408,14 +419,10 @@ impl Router {
         }
     }
 
-    /// The queue has no place for a link.
-    pub(super) fn turn_away(&mut self, port: PortId, refused: &Refused, links: &mut impl Links) {
+    /// The address has no place for a link.
+    pub(super) fn turn_away(&mut self, port: PortId, refused: Error, links: &mut impl Links) {
         self.detach(port, links);
-        let condition = match refused {
-            Refused::Exclusive => condition::NOT_ALLOWED,
-            Refused::Consumers(_) | Refused::Producers(_) => condition::RESOURCE_LIMIT_EXCEEDED,
-        };
-        links.attached(port, Err(Error::new(condition, refused.to_string())));
+        links.attached(port, Err(refused));
     }
 
     /// A consumer has gone; what it held was settled before, what was on its way to it waits again.
@@ -436,11 +443,7 @@ impl Router {
         }
         match stored.shelf.log {
             Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),
-            None => {
-                // What a commit is about to bring has no place here yet.
-                let here = stored.shelf.queue.iter(Seq(0)).filter(|item| item.state != State::Offered);
-                here.for_each(|item| self.bodies.free(item.place));
-            }
+            None => stored.shelf.queue.iter(Seq(0)).for_each(|item| self.bodies.free(item.place)),
         }
     }
 }

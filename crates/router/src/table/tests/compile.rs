@@ -4,6 +4,7 @@ use enmasse_amqp::sasl::{Hash, Mechanism};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::core::AddressKind;
 use crate::plan::{AddressType, Plan};
 use crate::table::Table;
 use crate::table::tests::{SECRET, plan, read, space, table};
@@ -62,22 +63,13 @@ fn every_golden_plan_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn every_golden_plan_without_streams_compiles() {
-    for name in goldens().iter().filter(|name| *name != "stored.json") {
+fn every_golden_plan_compiles() {
+    for name in &goldens() {
         let plan = golden(name);
         let table = Table::compile(&plan, &Table::empty(SECRET)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(table.version(), plan.version);
         assert_eq!(table.spaces().count(), plan.spaces.len());
     }
-}
-
-#[test]
-fn streams_are_refused_by_a_node_without_them() {
-    let error = Table::compile(&golden("stored.json"), &Table::empty(SECRET)).unwrap_err();
-    assert!(
-        error.to_string().ends_with(".retention: makes a stream, which this node does not serve; leave it out"),
-        "{error}"
-    );
 }
 
 #[test]
@@ -159,5 +151,36 @@ fn what_may_be_the_name_of_an_address_is_the_same_in_both_planes() {
     }
     for name in names["refused"].as_array().unwrap() {
         assert_eq!(compiled(name).unwrap_err().path, "spaces[0].addresses[0].name", "{name}");
+    }
+}
+
+#[test]
+fn a_topic_with_retention_is_a_stream_and_has_nothing_of_a_queue() {
+    let compile = |members: &str| {
+        let json = format!(
+            r#"{{"version": 1, "spaces": [{{"uid": "u", "names": ["a.b"],
+            "authentication": {{"type": "none", "anonymous": true, "mechanisms": []}},
+            "addresses": [{{"uid": "v", "name": "x", "type": "topic", {members}}}]}}]}}"#
+        );
+        Table::compile(&serde_json::from_str(&json).unwrap(), &Table::empty(SECRET))
+    };
+    let table =
+        compile(r#""retention": {"bytes": 5, "ageMs": 7}, "partitions": 3, "limits": {"consumers": 4}"#).unwrap();
+    let entry = table.spaces().next().unwrap().resolve("x/below").unwrap();
+    let streaming = entry.storage.as_ref().unwrap().stream.as_ref().unwrap();
+    assert_eq!((entry.kind, streaming.partitions), (AddressKind::Stream, 3));
+    assert_eq!((streaming.settings.retention.bytes, streaming.settings.retention.age_ms), (Some(5), Some(7)));
+    assert_eq!(streaming.settings.limits.consumers, 4);
+    for (members, member) in [
+        (r#""retention": {}"#, "retention"),
+        (r#""retention": {"bytes": 5}, "partitions": 0"#, "partitions"),
+        (r#""retention": {"bytes": 5}, "partitions": 2000"#, "partitions"),
+        (r#""retention": {"bytes": 5}, "ttl": {"maximumMs": 5}"#, "ttl"),
+        (r#""retention": {"bytes": 5}, "redelivery": {}"#, "redelivery"),
+        (r#""retention": {"bytes": 5}, "deadletter": "d""#, "deadletter"),
+        (r#""retention": {"bytes": 5}, "lastValueKey": "k""#, "lastValueKey"),
+    ] {
+        let path = compile(members).unwrap_err().path;
+        assert_eq!(path, format!("spaces[0].addresses[0].{member}"));
     }
 }

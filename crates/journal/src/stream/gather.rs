@@ -1,0 +1,207 @@
+//! Messages coming in: they gather in blocks, and get their offsets when a block goes to the log.
+
+use super::Partition;
+use super::block::{self, BLOCK_HEAD_BYTES, BlockHead};
+use super::index::Block;
+use crate::log::Place;
+use crate::queue::{Head, Marker, NUMBERED_PRODUCERS_MAX};
+
+/// Emptied blocks kept for their room.
+const SPARE_BLOCKS: usize = 4;
+
+/// By what a message is known again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// digest of its id
+    pub message_id: Option<u128>,
+    /// digest of its producer's name, and the number it gave the message
+    pub producer: Option<(u128, u64)>,
+}
+
+/// What becomes of a message that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// it is new: gather it
+    New,
+    /// accept it, store nothing
+    Duplicate {
+        /// the ticket of the original, if it is not committed: do not accept before
+        of: Option<u64>,
+    },
+    /// there are as many numbered producers as can be remembered
+    TooManyProducers,
+}
+
+/// A block that is being filled.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    bytes: Vec<u8>,
+    /// where in the bytes the offset of each message goes
+    offsets_at: Vec<u32>,
+    markers: Vec<Marker>,
+    first_ms: u64,
+    last_ms: u64,
+}
+
+/// A block that is with the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    record: u64,
+    head: BlockHead,
+}
+
+/// A block for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Handed<'a> {
+    /// the number by which the log knows it
+    pub record: u64,
+    /// what lies beside it
+    pub head: [u8; BLOCK_HEAD_BYTES],
+    /// the messages
+    pub body: &'a [u8],
+    /// to be written with it, atomically
+    pub markers: &'a [Marker],
+}
+
+impl Partition {
+    /// A message has come: was it here before?
+    pub fn offer(&mut self, now_ms: u64, identity: Identity) -> Offer {
+        if identity == Identity::default() {
+            return Offer::New;
+        }
+        let head = head_of(identity);
+        if let Some(original) = self.seen.original(now_ms, &head) {
+            self.figures.duplicates += 1;
+            let pending = (self.answered..self.tickets).contains(&original.0);
+            return Offer::Duplicate { of: pending.then_some(original.0) };
+        }
+        match identity.producer {
+            Some((name, _)) if !self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) => {
+                self.figures.refused += 1;
+                Offer::TooManyProducers
+            }
+            _ => Offer::New,
+        }
+    }
+
+    /// Puts a message behind those that wait, and gives its ticket. `put` appends the message, which came at the time it
+    /// is told, with eight bytes for its offset, big-endian, and says where these are; `None` takes the message back.
+    pub fn gather(
+        &mut self,
+        now_ms: u64,
+        identity: Identity,
+        name: Option<&str>,
+        bytes_about: usize,
+        put: impl FnOnce(&mut Vec<u8>, u64) -> Option<usize>,
+    ) -> Option<u64> {
+        let at_ms = now_ms.max(self.newest_ms);
+        let full =
+            |block: &Gathered| block.bytes.len() + bytes_about > self.block_bytes && !block.offsets_at.is_empty();
+        if self.gathered.back().is_none_or(full) {
+            let block = self.spare.pop().unwrap_or_default();
+            self.gathered.push_back(Gathered { first_ms: at_ms, ..block });
+        }
+        let block = self.gathered.back_mut()?;
+        let start = block.bytes.len();
+        block::begin(&mut block.bytes, at_ms, name);
+        let from = block.bytes.len();
+        let Some(offset_at) = put(&mut block.bytes, at_ms) else {
+            block.bytes.truncate(start);
+            if block.offsets_at.is_empty() {
+                self.gathered.pop_back();
+            }
+            return None;
+        };
+        let bytes = block.bytes.len() - from;
+        block::end(&mut block.bytes, start, bytes);
+        block.offsets_at.push(offset_at as u32);
+        block.last_ms = at_ms;
+        self.newest_ms = at_ms;
+        let ticket = self.tickets;
+        self.tickets += 1;
+        if identity != Identity::default() {
+            block.markers.extend(self.seen.note(now_ms, ticket, &head_of(identity)).into_iter().flatten());
+        }
+        Some(ticket)
+    }
+
+    /// Something waits for the log, and nothing is there.
+    #[must_use]
+    pub fn may_hand_over(&self) -> bool {
+        self.under_way.is_empty() && !self.gathered.is_empty()
+    }
+
+    /// Gives all that has gathered to the log, with its offsets, if [`Partition::may_hand_over`]. The blocks are to be in
+    /// one batch: they are taken together or not at all.
+    pub fn hand_over(&mut self, mut put: impl FnMut(&Handed<'_>)) {
+        if !self.may_hand_over() {
+            return;
+        }
+        let mut next = self.next;
+        while let Some(mut block) = self.gathered.pop_front() {
+            let first = next;
+            for at in &block.offsets_at {
+                let at = *at as usize;
+                block.bytes[at..at + 8].copy_from_slice(&next.to_be_bytes());
+                next += 1;
+            }
+            let head = BlockHead {
+                first,
+                count: block.offsets_at.len() as u32,
+                first_ms: block.first_ms,
+                last_ms: block.last_ms,
+            };
+            let record = self.record();
+            put(&Handed { record, head: head.encode(), body: &block.bytes, markers: &block.markers });
+            self.under_way.push_back(UnderWay { record, head });
+            if self.spare.len() < SPARE_BLOCKS {
+                block.bytes.clear();
+                block.offsets_at.clear();
+                block.markers.clear();
+                self.spare.push(block);
+            }
+        }
+    }
+
+    pub(super) fn record(&mut self) -> u64 {
+        let record = self.next_record;
+        self.next_record += 1;
+        record
+    }
+
+    /// The log has the block that was handed over first: how many messages that are. They can be read from now on.
+    pub fn committed(&mut self, place: Place, bytes: u64) -> u32 {
+        let Some(UnderWay { record, head }) = self.under_way.pop_front() else { return 0 };
+        debug_assert_eq!(head.first, self.next, "blocks are committed in order");
+        for _ in 0..head.count {
+            self.seen.commit(self.answered);
+            self.answered += 1;
+        }
+        self.next = head.first + u64::from(head.count);
+        self.figures.enqueued += u64::from(head.count);
+        self.push(Block::new(record, head, place, bytes));
+        head.count
+    }
+
+    /// The log has not taken the block that was handed over first: how many messages are not stored. Their offsets go
+    /// to what comes next.
+    pub fn refused(&mut self) -> u32 {
+        let Some(UnderWay { head, .. }) = self.under_way.pop_front() else { return 0 };
+        for _ in 0..head.count {
+            self.seen.withdraw(self.answered);
+            self.answered += 1;
+        }
+        self.figures.refused += u64::from(head.count);
+        head.count
+    }
+
+    /// How many messages have been answered: the ticket of the next one to be.
+    #[must_use]
+    pub const fn answered(&self) -> u64 {
+        self.answered
+    }
+}
+
+fn head_of(identity: Identity) -> Head {
+    Head { message_id: identity.message_id, producer: identity.producer, ..Head::default() }
+}

@@ -1,0 +1,99 @@
+//! A restart: the index is made again from what lies beside the blocks, without a look at the messages.
+
+use super::block::BlockHead;
+use super::index::Block;
+use super::{Partition, Settings};
+use crate::log::{Place, RecoveredQueue};
+use crate::queue::Marker;
+
+/// The key in the state of a partition of what is known of it when it has no block.
+pub const ENDED_KEY: [u8; 1] = [0x90];
+const ENDED_BYTES: usize = 16;
+
+/// Messages that are not there though they were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// offset of the first
+    pub first: u64,
+    /// offset of the last
+    pub last: u64,
+}
+
+/// A partition as the log knew it.
+#[derive(Debug)]
+pub struct Restored {
+    /// the partition
+    pub partition: Partition,
+    /// records of the log that it has no use for: to be removed
+    pub superfluous: Vec<(u64, Place)>,
+    /// what it should have and has not
+    pub lost: Vec<Lost>,
+}
+
+impl Partition {
+    /// What the log is to keep under [`ENDED_KEY`] when no block is left, so that no offset is used again.
+    #[must_use]
+    pub fn ended(&self) -> Option<[u8; ENDED_BYTES]> {
+        if !self.blocks.is_empty() {
+            return None;
+        }
+        let mut value = [0; ENDED_BYTES];
+        value[..8].copy_from_slice(&self.next.to_le_bytes());
+        value[8..].copy_from_slice(&self.newest_ms.to_le_bytes());
+        Some(value)
+    }
+
+    /// The partition as the log knows it. A block whose messages others have too, as a crash in the middle of the
+    /// log's compaction may leave it, is superfluous; where messages are missing between two blocks the disk has lost
+    /// them.
+    #[must_use]
+    pub fn restore(settings: &Settings, recovered: &RecoveredQueue) -> Restored {
+        let mut restored = Restored { partition: Self::new(settings), superfluous: Vec::new(), lost: Vec::new() };
+        let mut blocks = Vec::with_capacity(recovered.len());
+        for message in recovered.messages() {
+            match BlockHead::decode(message.head) {
+                Some(head) => blocks.push((head, message)),
+                None => restored.superfluous.push((message.seq, message.place)),
+            }
+        }
+        blocks.sort_by_key(|(head, message)| (head.first, std::cmp::Reverse(head.count), message.seq));
+        let partition = &mut restored.partition;
+        partition.next_record = recovered.next_seq;
+        for (head, message) in blocks {
+            let bytes = message.place.len.saturating_sub(message.head.len() as u32);
+            let block =
+                Block { damaged: message.damaged, ..Block::new(message.seq, head, message.place, bytes.into()) };
+            let known = partition.blocks.back().is_some();
+            if known && block.end() <= partition.next {
+                restored.superfluous.push((message.seq, message.place));
+                continue;
+            }
+            if known && block.first > partition.next {
+                restored.lost.push(Lost { first: partition.next, last: block.first - 1 });
+            }
+            if block.damaged {
+                restored.lost.push(Lost { first: block.first, last: block.end() - 1 });
+            }
+            partition.next = block.end();
+            partition.newest_ms = partition.newest_ms.max(block.last_ms);
+            partition.push(block);
+        }
+        restored.partition.restore_states(recovered);
+        restored
+    }
+
+    fn restore_states(&mut self, recovered: &RecoveredQueue) {
+        let ended = recovered.states.get(&ENDED_KEY[..]).and_then(|value| value.first_chunk::<ENDED_BYTES>());
+        if let Some(ended) = ended {
+            let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte));
+            self.next = self.next.max(number(&ended[..8]));
+            self.newest_ms = self.newest_ms.max(number(&ended[8..]));
+        }
+        for (key, value) in &recovered.states {
+            if let Some(marker) = Marker::decode(key, value) {
+                self.seen.restore(marker);
+            }
+        }
+        self.seen.resume();
+    }
+}

@@ -1,0 +1,139 @@
+//! Streams in a whole node: offsets over restarts, readers from anywhere, partitions that become more.
+
+use std::path::Path;
+use std::time::Duration;
+
+use enmasse_amqp::codec::decode_message;
+use enmasse_amqp::codec::stamp::Stamp;
+use enmasse_amqp::types::{Body, Outcome, Source, Symbol, Value, condition};
+use enmasse_node::ListenerKind::Amqp;
+use enmasse_node::NodeConfig;
+
+use crate::harness::{Client, Site, workers};
+use crate::stored::{message, plan};
+use crate::testing::Folder;
+
+fn events(members: &str) -> String {
+    format!(
+        r#"{{"uid": "7d2f1c9e-0000-4000-8000-000000000001", "name": "events", "type": "topic",
+            "retention": {{"bytes": 100000000}}{members}}}"#
+    )
+}
+
+fn site(count: u16, folder: &Path, addresses: &str) -> Site {
+    Site::new(&NodeConfig { journal: Some(folder.to_owned()), ..workers(count) }, &plan(1, addresses))
+}
+
+fn store(client: &mut Client, texts: impl IntoIterator<Item = String>) {
+    let out = client.sender(Some("events"));
+    let mut sent = 0;
+    for text in texts {
+        client.send(out, &message(&text), false);
+        sent += 1;
+    }
+    for _ in 0..sent {
+        assert_eq!(client.outcome(), Outcome::Accepted);
+    }
+}
+
+fn from(start: Value) -> Source {
+    let name = Symbol::from("rabbitmq:stream-offset-spec");
+    let filter = vec![(name.clone(), Value::Described(Box::new((Value::Symbol(name), start))))];
+    Source { address: Some("events".to_owned()), filter, ..Source::default() }
+}
+
+fn first() -> Source {
+    from(Value::String("first".to_owned()))
+}
+
+/// The offset and the text of what comes next.
+fn receive(client: &mut Client) -> (u64, String) {
+    let (_, _, payload) = client.receive();
+    let stamp = Stamp::of(&payload).expect("annotations of a stream");
+    let Body::Data(data) = decode_message(&payload).expect("a message").body else { panic!("no data") };
+    (stamp.offset, String::from_utf8(data.concat()).expect("text"))
+}
+
+#[test]
+fn a_stream_is_read_again_and_again_also_after_a_restart() {
+    for count in [1, 2] {
+        let folder = Folder::new("streams");
+        let journal = folder.path("journal");
+        let before = site(count, &journal, &events(""));
+        store(&mut before.client(Amqp), (0..500).map(|n| n.to_string()));
+        let mut readers: Vec<Client> = (0..3).map(|_| before.client(Amqp)).collect();
+        for reader in &mut readers {
+            reader.receiver_of(first(), 500);
+        }
+        for n in 0..500 {
+            for reader in &mut readers {
+                assert_eq!(receive(reader), (n, n.to_string()));
+            }
+        }
+        before.node.stop(Duration::from_secs(2));
+        let after = site(count, &journal, &events(""));
+        assert_eq!(after.stats().addresses[0].stored, 500);
+        let mut reader = after.client(Amqp);
+        reader.receiver_of(from(Value::Ulong(498)), 10);
+        assert_eq!([receive(&mut reader), receive(&mut reader)], [(498, "498".into()), (499, "499".into())]);
+        store(&mut after.client(Amqp), ["new".to_owned()]);
+        assert_eq!(receive(&mut reader), (500, "new".to_owned()));
+        // The blocks come from the disk.
+        let mut reader = after.client(Amqp);
+        reader.receiver_of(first(), 1000);
+        for n in 0..500 {
+            assert_eq!(receive(&mut reader), (n, n.to_string()));
+        }
+        let line = after.stats().addresses[0].clone();
+        assert_eq!((line.stored, line.enqueued, line.receivers, line.damaged), (501, 1, 2, 0));
+    }
+}
+
+#[test]
+fn large_messages_pass_whole() {
+    let folder = Folder::new("streams");
+    let site = site(2, &folder.path("journal"), &events(""));
+    let mut client = site.client(Amqp);
+    let out = client.sender(Some("events"));
+    let mut large = vec![0x00, 0x53, 0x75, 0xb0];
+    large.extend_from_slice(&1_000_000_u32.to_be_bytes());
+    large.resize(large.len() + 1_000_000, b'x');
+    for _ in 0..5 {
+        client.send(out, &large, false);
+        assert_eq!(client.outcome(), Outcome::Accepted);
+    }
+    let mut reader = site.client(Amqp);
+    reader.receiver_of(first(), 10);
+    for n in 0..5 {
+        let (offset, text) = receive(&mut reader);
+        assert_eq!((offset, text.len()), (n, 1_000_000));
+    }
+}
+
+#[test]
+fn a_stream_gets_more_partitions_and_keeps_what_it_has() {
+    let folder = Folder::new("streams");
+    let journal = folder.path("journal");
+    let first_site = site(2, &journal, &events(""));
+    store(&mut first_site.client(Amqp), ["a".to_owned()]);
+    let grown = events(r#", "partitions": 3"#);
+    first_site.node.apply(&serde_json::from_str(&plan(2, &grown)).unwrap()).unwrap();
+    store(&mut first_site.client(Amqp), ["b".to_owned(), "c".to_owned(), "d".to_owned()]);
+    first_site.node.stop(Duration::from_secs(2));
+    let second = site(2, &journal, &grown);
+    let mut reader = second.client(Amqp);
+    reader.receiver_of(first(), 10);
+    let mut got: Vec<_> = (0..4).map(|_| receive(&mut reader)).collect();
+    got.sort_unstable();
+    let expected = [(0, "a"), (0, "b"), (0, "c"), (1, "d")].map(|(offset, text)| (offset, text.to_owned()));
+    assert_eq!(got.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), expected.map(|(offset, _)| offset));
+}
+
+#[test]
+fn an_offset_on_several_partitions_refuses_the_link() {
+    let folder = Folder::new("streams");
+    let site = site(2, &folder.path("journal"), &events(r#", "partitions": 2"#));
+    let mut client = site.client(Amqp);
+    client.receiver_of(from(Value::Ulong(0)), 1);
+    assert_eq!(client.detached().map(|error| error.condition), Some(condition::INVALID_FIELD));
+}

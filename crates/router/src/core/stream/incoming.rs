@@ -1,0 +1,140 @@
+//! Messages coming in: which partition they are for, and whether they came before.
+
+use enmasse_amqp::codec::envelope::Envelope;
+use enmasse_amqp::codec::stamp::{STAMP_BYTES_MAX, Stamp};
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::queue::Refusal;
+use enmasse_journal::stream::{Identity, Offer};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::stored::{Digests, Echo, refused};
+use super::super::{Links, Router};
+use super::Stream;
+
+/// Bytes that a block has beside each message.
+const PREFIX_BYTES: usize = 12;
+
+/// Who waits for a message that is not on disk.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Waiting {
+    /// whose window it takes up
+    pub(in crate::core) producer: Key,
+    pub(in crate::core) owed: Owed,
+    /// payload that waits for the producer
+    pub(in crate::core) bytes: u32,
+}
+
+impl Router {
+    /// A whole message for the stream of its producer's address.
+    pub(in crate::core) fn take_into_stream(
+        &mut self,
+        from: Key,
+        owed: Owed,
+        envelope: &Envelope<'_>,
+        body: &[u8],
+        links: &mut impl Links,
+    ) {
+        let at = self.producers[from].address;
+        let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
+        let producer = &self.producers[from];
+        if body.len() > stream.message_bytes() as usize {
+            let error = refused(Refusal::MessageSize(stream.message_bytes()));
+            return self.refuse(from, owed, error, links);
+        }
+        let identity = stream.identity(&self.digests, envelope, producer.producer_name.as_deref());
+        let chosen = stream.choose(&self.digests, envelope, producer.producer_name.as_deref(), identity);
+        let number = match chosen {
+            Ok(number) => number,
+            Err(error) => return self.refuse(from, owed, error, links),
+        };
+        let part = &mut stream.parts[number as usize];
+        match part.partition.offer(self.now_ms, identity) {
+            Offer::New => {}
+            Offer::Duplicate { of: Some(original) } if owed != Owed::Nobody => {
+                // Its original may still be refused: what is accepted before could be lost.
+                part.echoes.entry(original).or_default().push(Echo { producer: from, owed });
+                self.producers[from].waiting += 1;
+                return;
+            }
+            Offer::Duplicate { .. } => {
+                self.answer(owed, at, &Outcome::Accepted, links);
+                return self.taken(from, 1);
+            }
+            Offer::TooManyProducers => return self.refuse(from, owed, refused(Refusal::NumberedProducers), links),
+        }
+        let name = producer.name.as_deref().filter(|name| *name != &*stream.name);
+        let about = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
+        let put = |out: &mut Vec<u8>, at_ms: u64| {
+            Stamp { partition: number, offset: 0, enqueued_ms: at_ms.cast_signed() }.put(out, body)
+        };
+        if part.partition.gather(self.now_ms, identity, name, about, put).is_none() {
+            let what = "message-annotations: they are no map (3.2.3)";
+            return self.refuse(from, owed, Error::new(condition::DECODE_ERROR, what), links);
+        }
+        part.waiting.push_back(Waiting { producer: from, owed, bytes: body.len() as u32 });
+        self.list_gathered(at, number);
+        let producer = &mut self.producers[from];
+        producer.waiting += 1;
+        let waiting = producer.waiting_bytes + body.len();
+        self.weigh_producer(from, waiting, links);
+    }
+
+    /// A partition has messages for the log: at the end of the turn, if the log has none of it then.
+    pub(super) fn list_gathered(&mut self, at: Key, number: u32) {
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let part = &mut stream.parts[number as usize];
+        if std::mem::replace(&mut part.listed, true) {
+            return;
+        }
+        if stream.gathered.is_empty() {
+            self.gathering.push(at);
+        }
+        stream.gathered.push(number);
+    }
+}
+
+impl Stream {
+    /// By what a message is known when it comes again.
+    fn identity(&self, digests: &Digests, envelope: &Envelope<'_>, producer: Option<&str>) -> Identity {
+        let message_id = envelope.message_id.filter(|_| self.settings.duplicates.is_some());
+        Identity {
+            message_id: message_id.map(|id| digests.long(id)),
+            producer: producer
+                .zip(envelope.producer_sequence)
+                .map(|(name, number)| (digests.long(name.as_bytes()), number)),
+        }
+    }
+
+    /// The partition of a message: as it says, else that of its group, else in turn. What may come again comes to the
+    /// same one, where it is known: that of its producer, or of its id.
+    fn choose(
+        &mut self,
+        digests: &Digests,
+        envelope: &Envelope<'_>,
+        producer: Option<&str>,
+        identity: Identity,
+    ) -> Result<u32, Error> {
+        let count = self.parts.len() as u32;
+        let by_hash = |hash: u64| (hash % u64::from(count)) as u32;
+        match (envelope.partition, envelope.group_id) {
+            (Some(number), _) if number < count => Ok(number),
+            (Some(number), _) => {
+                let last = count - 1;
+                let what =
+                    format!("message-annotation \"x-opt-partition\" is {number}: use 0 to {last}, or leave it out");
+                Err(Error::new(condition::INVALID_FIELD, what))
+            }
+            _ if count == 1 => Ok(0),
+            (None, Some(group)) => Ok(by_hash(digests.short(group.as_bytes()))),
+            _ => Ok(match (identity.producer.and(producer), identity.message_id) {
+                (Some(name), _) => by_hash(digests.short(name.as_bytes())),
+                (None, Some(id)) => by_hash(id as u64),
+                (None, None) => {
+                    self.turn = (self.turn + 1) % count;
+                    self.turn
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What streams have for the log, and what follows when it has it.
+
+use enmasse_amqp::types::Outcome;
+use enmasse_journal::log::{Batch, Freed, Place, Refused, Target};
+
+use super::super::arena::Key;
+use super::super::stored::not_stored;
+use super::super::{Links, Router};
+use super::incoming::Waiting;
+
+/// Blocks of one partition that are written again in one batch.
+const COPIES: usize = 16;
+
+/// A block that was given to the log.
+#[derive(Debug)]
+pub(in crate::core) struct BlockErrand {
+    at: Key,
+    partition: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    /// messages, in so many bytes
+    Store { bytes: u64 },
+    /// one block in the place of others
+    Merge { record: u64, blocks: Vec<(u64, Place)> },
+}
+
+/// A block that the log writes again somewhere else.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct CopiedBlock {
+    at: Key,
+    partition: u32,
+    record: u64,
+    from: Place,
+}
+
+impl Router {
+    /// The end of a turn: what has gathered goes to the log, where the log has nothing of the same partition.
+    pub(in crate::core) fn hand_over_streams(&mut self, links: &mut impl Links) {
+        for at in std::mem::take(&mut self.gathering) {
+            let Some(stream) = self.addresses.get_mut(at).and_then(|address| address.stream.as_mut()) else { continue };
+            let mut kept = Vec::new();
+            for number in std::mem::take(&mut stream.gathered) {
+                let part = &mut stream.parts[number as usize];
+                part.listed = false;
+                let (journal, bodies) = (&mut self.journal, &mut self.bodies);
+                part.partition.hand_over(|block| {
+                    let bytes = block.body.len() as u64;
+                    match part.log {
+                        Some(log) => {
+                            let errand = BlockErrand { at, partition: number, what: What::Store { bytes } };
+                            journal.store_block(log, block, errand);
+                        }
+                        None => kept.push((number, bodies.put(block.body, 1), bytes)),
+                    }
+                });
+            }
+            for (number, place, bytes) in &kept {
+                self.block_stored(at, *number, *place, *bytes, links);
+            }
+            if !kept.is_empty() {
+                self.tend_stream(at, links);
+            }
+        }
+    }
+
+    /// A batch of blocks is back from the log.
+    pub(in crate::core) fn blocks_journaled(
+        &mut self,
+        batch: Batch,
+        result: &Result<(), Refused>,
+        errands: Vec<BlockErrand>,
+        links: &mut impl Links,
+    ) {
+        let mut touched: Vec<Key> = Vec::new();
+        for (number, errand) in errands.into_iter().enumerate() {
+            let BlockErrand { at, partition, what } = errand;
+            if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
+                self.forget_block(result.is_ok().then(|| batch.place(number)), what);
+                continue;
+            }
+            if touched.last() != Some(&at) {
+                touched.push(at);
+            }
+            match (what, result) {
+                (What::Store { bytes }, Ok(())) => self.block_stored(at, partition, batch.place(number), bytes, links),
+                (What::Store { .. }, Err(refused)) => self.block_refused(at, partition, refused, links),
+                (What::Merge { record, blocks }, result) => {
+                    let place = result.is_ok().then(|| batch.place(number));
+                    let Some(stream) = self.addresses[at].stream.as_mut() else { continue };
+                    if stream.parts[partition as usize].partition.merged(record, place).is_some() {
+                        blocks.iter().for_each(|(_, place)| self.bodies.forget_idle(*place));
+                    }
+                }
+            }
+        }
+        match result {
+            Ok(()) => self.bodies.keep_recent(batch),
+            Err(_) => self.bodies.lay_aside(batch),
+        }
+        touched.sort_unstable_by_key(|key| key.pack());
+        touched.dedup();
+        for at in touched {
+            if self.addresses.get(at).is_some() {
+                self.tend_stream(at, links);
+            }
+        }
+    }
+
+    /// The log has written for a stream that is deleted, and with it what it had.
+    fn forget_block(&mut self, place: Option<Place>, what: What) {
+        let mut freed = Freed::default();
+        match (place, what) {
+            (Some(place), _) => freed.add(place),
+            // They were to go with the merge.
+            (None, What::Merge { blocks, .. }) => blocks.iter().for_each(|(_, place)| freed.add(*place)),
+            (None, What::Store { .. }) => {}
+        }
+        self.journal.free_late(&freed);
+    }
+
+    fn block_stored(&mut self, at: Key, number: u32, place: Place, bytes: u64, links: &mut impl Links) {
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let count = stream.parts[number as usize].partition.committed(place, bytes);
+        self.answer_waiting(at, number, count, &Outcome::Accepted, links);
+        self.go_on_gathering(at, number);
+    }
+
+    fn block_refused(&mut self, at: Key, number: u32, refused: &Refused, links: &mut impl Links) {
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let count = stream.parts[number as usize].partition.refused();
+        let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
+        self.answer_waiting(at, number, count, &outcome, links);
+        self.go_on_gathering(at, number);
+    }
+
+    fn go_on_gathering(&mut self, at: Key, number: u32) {
+        let stream = self.addresses[at].stream.as_ref();
+        if stream.is_some_and(|stream| stream.parts[number as usize].partition.may_hand_over()) {
+            self.list_gathered(at, number);
+        }
+    }
+
+    /// Tells those who wait longest for messages of a partition what became of `count` of them.
+    fn answer_waiting(&mut self, at: Key, number: u32, count: u32, outcome: &Outcome, links: &mut impl Links) {
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let part = &mut stream.parts[number as usize];
+        let mut answered = std::mem::take(&mut self.answered);
+        answered.extend(part.waiting.drain(..(count as usize).min(part.waiting.len())));
+        let tickets = part.partition.answered() - u64::from(count)..part.partition.answered();
+        let echoing = !part.echoes.is_empty();
+        self.free_windows(&answered, links);
+        for waiting in answered.drain(..) {
+            self.answer(waiting.owed, at, outcome, links);
+        }
+        self.answered = answered;
+        if !echoing {
+            return;
+        }
+        for ticket in tickets {
+            let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+            for echo in stream.parts[number as usize].echoes.remove(&ticket).unwrap_or_default() {
+                self.answer_echo(at, &echo, outcome, links);
+            }
+        }
+    }
+
+    /// Windows of producers move on; messages of one producer mostly stand together.
+    fn free_windows(&mut self, answered: &[Waiting], links: &mut impl Links) {
+        for run in answered.chunk_by(|one, other| one.producer == other.producer) {
+            let key = run[0].producer;
+            let Some(producer) = self.producers.get_mut(key) else { continue };
+            producer.waiting -= run.len() as u32;
+            let bytes = producer.waiting_bytes - run.iter().map(|waiting| waiting.bytes as usize).sum::<usize>();
+            self.weigh_producer(key, bytes, links);
+            self.taken(key, run.len() as i32);
+        }
+    }
+
+    /// Small blocks side by side become one: read, written again behind all others, and gone from where they lay, in
+    /// one group of records.
+    pub(super) fn merge_blocks(&mut self, at: Key) {
+        let Some(stream) = self.addresses[at].stream.as_ref() else { return };
+        for number in 0..stream.parts.len() as u32 {
+            self.merge_in(at, number);
+        }
+    }
+
+    fn merge_in(&mut self, at: Key, number: u32) {
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let part = &mut stream.parts[number as usize];
+        let Some(places) = part.partition.merge_due() else { return };
+        let on_disk = part.log.is_some();
+        let mut complete = true;
+        for place in places {
+            if self.bodies.get(place, on_disk).is_none() {
+                complete = false;
+                if !part.merging.contains(&place) {
+                    self.bodies.fetch(place);
+                    part.merging.push(place);
+                }
+            }
+        }
+        if !complete {
+            return self.await_bodies(at);
+        }
+        let merge = part.partition.merge();
+        let fetched = std::mem::take(&mut part.merging);
+        if let Some(merge) = merge {
+            let bodies = merge.blocks.iter().filter_map(|(_, place)| self.bodies.get(*place, on_disk));
+            let parts: Vec<&[u8]> = bodies.collect();
+            let body = parts.concat();
+            match part.log {
+                // One of them is damaged: a reader will find that out.
+                _ if parts.contains(&&[][..]) => {
+                    part.partition.merged(merge.record, None);
+                }
+                Some(log) => {
+                    let what = What::Merge { record: merge.record, blocks: merge.blocks.clone() };
+                    self.journal.store_merged(log, &merge, &body, BlockErrand { at, partition: number, what });
+                }
+                None => {
+                    let place = self.bodies.put(&body, 1);
+                    part.partition.merged(merge.record, Some(place));
+                    merge.blocks.iter().for_each(|(_, place)| self.bodies.free(*place));
+                }
+            }
+        }
+        fetched.into_iter().for_each(|place| self.bodies.release(place));
+    }
+
+    /// Puts blocks that lie in a segment into a batch, to be written again.
+    pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut Batch) -> Vec<CopiedBlock> {
+        let mut copied = Vec::new();
+        let all: Vec<Key> = self.addresses.iter().map(|(key, _)| key).collect();
+        for at in all {
+            let Some(stream) = self.addresses[at].stream.as_mut() else { continue };
+            for (partition, part) in (0..).zip(&mut stream.parts) {
+                let Some(log) = part.log else { continue };
+                for (record, from) in part.partition.copying(segment, COPIES - copied.len()) {
+                    batch.copy(from, &[Target { queue: log, seq: record, head: &[] }]);
+                    copied.push(CopiedBlock { at, partition, record, from });
+                }
+                if copied.len() == COPIES {
+                    return copied;
+                }
+            }
+        }
+        copied
+    }
+
+    /// Blocks lie elsewhere now; without a batch they lie where they lay.
+    pub(in crate::core) fn blocks_moved(&mut self, batch: Option<&Batch>, copied: &[CopiedBlock], freed: &mut Freed) {
+        for (number, copy) in copied.iter().enumerate() {
+            let place = batch.and_then(|batch| batch.copied(number));
+            let stream = self.addresses.get_mut(copy.at).and_then(|address| address.stream.as_mut());
+            let known =
+                stream.is_some_and(|stream| stream.parts[copy.partition as usize].partition.moved(copy.record, place));
+            match place {
+                Some(_) if known => freed.add(copy.from),
+                // It was deleted with its stream, which has freed where it lay.
+                Some(place) => freed.add(place),
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Streams: each message behind the one before in a partition of the address, for anybody to read and nobody to take.
+//!
+//! What a partition decides is in `enmasse_journal::stream`. Here it meets ports: `incoming` brings messages in, `journal`
+//! hands them to the log in blocks and answers producers when it has them, `reading` hands them to readers. A reader is a
+//! place in each partition it reads; it copies bytes out of blocks, which all readers share.
+
+mod incoming;
+mod journal;
+mod reading;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Error, Fields, Symbol, Value, condition};
+use enmasse_journal::log::{Freed, Place, RecoveredQueue};
+use enmasse_journal::queue::{Cause, Figures};
+use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
+
+use super::arena::Key;
+use super::stored::Echo;
+use super::{AddressKey, Declared, Links, Router};
+
+pub(super) use incoming::Waiting;
+pub(super) use journal::{BlockErrand, CopiedBlock};
+pub(super) use reading::Reading;
+pub use reading::Start;
+
+/// Link property of an attach reply: what a stream has (`docs/contracts.md` 9).
+const PROPERTY: &str = "enmasse:stream";
+
+/// The stored side of a stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// what clients call the address
+    name: Arc<str>,
+    /// identity of the address
+    uid: Box<str>,
+    settings: Settings,
+    parts: Vec<Part>,
+    /// the partition of the next message that does not say one
+    turn: u32,
+    producers: u32,
+    /// partitions with messages for the log
+    gathered: Vec<u32>,
+    /// it is on the list of those that wait for bodies
+    pub(super) awaits: bool,
+    /// the earliest time that the router is to look after it
+    armed_ms: Option<u64>,
+    /// what the restart found missing, by partition
+    lost: Vec<(u32, Lost)>,
+    /// what the log has and no partition has a use for, by the partition's number in the log
+    superfluous: Vec<(u32, u64, Place)>,
+}
+
+/// One partition.
+#[derive(Debug)]
+struct Part {
+    /// its number in the log; without one its messages are in memory only
+    log: Option<u32>,
+    partition: Partition,
+    /// who waits for messages that are not on disk, in their order
+    waiting: VecDeque<Waiting>,
+    /// duplicates that wait for their originals, by the original's ticket
+    echoes: HashMap<u64, Vec<Echo>>,
+    /// it is among the stream's gathered
+    listed: bool,
+    /// blocks that were read to be merged
+    merging: Vec<Place>,
+}
+
+impl Stream {
+    /// A stream without partitions.
+    #[must_use]
+    pub fn new(name: Arc<str>, uid: &str, settings: Settings) -> Self {
+        Self {
+            name,
+            uid: uid.into(),
+            settings,
+            parts: Vec::new(),
+            turn: 0,
+            producers: 0,
+            gathered: Vec::new(),
+            awaits: false,
+            armed_ms: None,
+            lost: Vec::new(),
+            superfluous: Vec::new(),
+        }
+    }
+
+    /// With one more partition, without messages; `log` is its number in the log, `None` keeps its messages in memory only.
+    #[must_use]
+    pub fn with_partition(mut self, log: Option<u32>) -> Self {
+        let partition = Partition::new(&self.settings);
+        self.add(log, partition);
+        self
+    }
+
+    /// With one more partition, as the log knows it.
+    #[must_use]
+    pub fn with_restored(mut self, recovered: &RecoveredQueue) -> Self {
+        let Restored { partition, superfluous, lost } = Partition::restore(&self.settings, recovered);
+        let number = self.parts.len() as u32;
+        self.lost.extend(lost.into_iter().map(|lost| (number, lost)));
+        self.superfluous.extend(superfluous.into_iter().map(|(record, place)| (recovered.queue, record, place)));
+        self.add(Some(recovered.queue), partition);
+        self
+    }
+
+    fn add(&mut self, log: Option<u32>, partition: Partition) {
+        self.parts.push(Part {
+            log,
+            partition,
+            waiting: VecDeque::new(),
+            echoes: HashMap::new(),
+            listed: false,
+            merging: Vec::new(),
+        });
+    }
+
+    /// Bytes of one message at most.
+    pub(super) const fn message_bytes(&self) -> u32 {
+        self.settings.limits.message_bytes
+    }
+
+    /// `{uid, partitions: [{partition, first, next}]}`: what the attach reply says (`docs/contracts.md` 9).
+    pub(super) fn described(&self) -> Value {
+        let text = |text: &str| Value::String(text.to_owned());
+        let partitions = self.parts.iter().enumerate().map(|(number, part)| {
+            Value::Map(vec![
+                (text("partition"), Value::Uint(number as u32)),
+                (text("first"), Value::Ulong(part.partition.first())),
+                (text("next"), Value::Ulong(part.partition.next())),
+            ])
+        });
+        let partitions = Value::List(partitions.collect());
+        Value::Map(vec![(text("uid"), text(&self.uid)), (text("partitions"), partitions)])
+    }
+
+    /// The same as properties of an attach reply.
+    pub(super) fn properties(&self) -> Fields {
+        vec![(Symbol::constant(PROPERTY), self.described())]
+    }
+
+    /// One more producer, if there may be.
+    pub(super) fn attach_producer(&mut self) -> Result<(), Error> {
+        let most = self.settings.limits.producers;
+        if self.producers >= most {
+            return Err(exceeded(&format!("the address has {most} senders, the most it may have")));
+        }
+        self.producers += 1;
+        Ok(())
+    }
+
+    pub(super) fn detach_producer(&mut self) {
+        self.producers -= 1;
+    }
+
+    fn figures(&self) -> Figures {
+        let mut all = Figures { producers: self.producers, ..Figures::default() };
+        for Part { partition, .. } in &self.parts {
+            let figures = partition.figures();
+            all.ready += partition.next() - partition.first();
+            all.uncommitted += partition.uncommitted();
+            all.bytes += partition.bytes();
+            all.oldest = match (all.oldest, partition.oldest_ms()) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            all.enqueued += figures.enqueued;
+            all.duplicates += figures.duplicates;
+            all.refused += figures.refused;
+            all.removed[Cause::Overrun as usize] += figures.retired;
+        }
+        all
+    }
+}
+
+fn exceeded(what: &str) -> Error {
+    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what.to_owned())
+}
+
+impl Router {
+    /// A stream lives here from now on. One that is known by that key keeps its messages.
+    pub fn open_stream(&mut self, declared: Declared, mut stream: Stream, links: &mut impl Links) {
+        let key = self.address(declared);
+        if self.addresses[key].stream.is_some() {
+            return;
+        }
+        for (log, record, place) in stream.superfluous.drain(..) {
+            self.journal.remove_at(log, record, place);
+        }
+        for (partition, Lost { first, last }) in std::mem::take(&mut stream.lost) {
+            self.note_damage(key, &stream.name, partition, first, last);
+        }
+        self.addresses[key].stream = Some(Box::new(stream));
+        self.tend_stream(key, links);
+    }
+
+    /// A stream goes by other settings from now on, and has more partitions, by their numbers in the log.
+    pub fn change_stream(
+        &mut self,
+        key: AddressKey,
+        settings: Settings,
+        more: Vec<Option<u32>>,
+        links: &mut impl Links,
+    ) {
+        let Some(key) = self.by_key.get(&key).copied() else { return };
+        let Some(stream) = self.addresses[key].stream.as_mut() else { return };
+        stream.settings = settings;
+        for part in &mut stream.parts {
+            part.partition.reconfigure(&stream.settings);
+        }
+        for log in more {
+            let partition = Partition::new(&stream.settings);
+            stream.add(log, partition);
+        }
+        self.tend_stream(key, links);
+    }
+
+    /// The figures of every stream that lives here.
+    pub fn stream_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
+        let streams = self.addresses.iter().filter_map(|(_, address)| Some((address, address.stream.as_ref()?)));
+        streams.map(|(address, stream)| {
+            let consumers = address.consumers.len() as u32;
+            (address.declared.key, Figures { consumers, ..stream.figures() })
+        })
+    }
+
+    /// What a stream says of itself (`docs/contracts.md` 9); `None`: it is not here, or is none.
+    #[must_use]
+    pub fn describe_stream(&self, key: AddressKey) -> Option<Value> {
+        let address = &self.addresses[*self.by_key.get(&key)?];
+        Some(address.stream.as_ref()?.described())
+    }
+
+    fn note_damage(&mut self, at: Key, name: &Arc<str>, partition: u32, first: u64, last: u64) {
+        self.count_lost(at, name, Some(partition), first, last - first + 1);
+    }
+
+    /// After anything that may have changed a stream: readers are served, then what is too old goes, and the clock is set.
+    pub(super) fn tend_stream(&mut self, at: Key, links: &mut impl Links) {
+        self.serve_readers(at, links);
+        self.retire_blocks(at);
+        self.merge_blocks(at);
+        self.arm_stream(at);
+    }
+
+    /// What retention takes leaves, whole blocks at a time.
+    fn retire_blocks(&mut self, at: Key) {
+        let now_ms = self.now_ms;
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        for part in &mut stream.parts {
+            let mut any = false;
+            while let Some(block) = part.partition.overdue(now_ms) {
+                any = true;
+                match part.log {
+                    Some(log) => {
+                        self.bodies.forget_idle(block.place);
+                        self.journal.remove_at(log, block.record, block.place);
+                    }
+                    None => self.bodies.free(block.place),
+                }
+            }
+            if let (true, Some(log), Some(ended)) = (any, part.log, part.partition.ended()) {
+                self.journal.keep_ended(log, &ended);
+            }
+        }
+    }
+
+    fn arm_stream(&mut self, at: Key) {
+        let address = &mut self.addresses[at];
+        let Some(stream) = address.stream.as_mut() else { return };
+        let next = stream.parts.iter().filter_map(|part| part.partition.next_timeout()).min();
+        if next == stream.armed_ms {
+            return;
+        }
+        if let Some(before) = stream.armed_ms {
+            self.timers.remove(&(before, address.declared.key));
+        }
+        stream.armed_ms = next;
+        if let Some(next) = next {
+            self.timers.insert((next, address.declared.key), at);
+        }
+    }
+
+    /// The time that was set has come.
+    pub(super) fn stream_timeout(&mut self, at: Key, links: &mut impl Links) {
+        if let Some(stream) = self.addresses[at].stream.as_mut() {
+            stream.armed_ms = None;
+        }
+        self.tend_stream(at, links);
+    }
+
+    /// The address is deleted: so are its messages.
+    pub(super) fn clear_stream(&mut self, at: Key) {
+        let address = &mut self.addresses[at];
+        let Some(stream) = address.stream.take() else { return };
+        if let Some(armed) = stream.armed_ms {
+            self.timers.remove(&(armed, address.declared.key));
+        }
+        for part in &stream.parts {
+            part.merging.iter().for_each(|place| self.bodies.release(*place));
+            let Some(log) = part.log else {
+                part.partition.places().for_each(|place| self.bodies.free(place));
+                continue;
+            };
+            let mut freed = Freed::default();
+            part.partition.places().for_each(|place| freed.add(place));
+            self.journal.drop_partition(log, &freed);
+        }
+    }
+}

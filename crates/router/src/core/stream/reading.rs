@@ -1,0 +1,477 @@
+//! Messages going out: each reader has a place in each partition it reads, and copies what stands there.
+//!
+//! Blocks come from the newest part of the log in memory, or from the disk: two are read ahead of a reader that has
+//! room, shared with whoever reads the same, and kept for a while after. A reader without room keeps none.
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::stamp::Stamp;
+use enmasse_amqp::selector::{Selector, Subject};
+use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::log::Place;
+use enmasse_journal::queue::Seq;
+use enmasse_journal::stream::{Entry, Partition, block};
+
+use super::super::arena::Key;
+use super::super::flow::Part;
+use super::super::message::Owed;
+use super::super::{Consuming, Filter, Links, Router};
+use super::{Stream, exceeded};
+
+/// Messages that one reader looks at in a turn.
+const SHARE_MESSAGES: u32 = 4096;
+/// Bytes that it is handed in a turn; one message in any case.
+const SHARE_BYTES: usize = 512 << 10;
+/// Blocks read ahead of a reader.
+const AHEAD_BLOCKS: usize = 2;
+
+/// Where a reader begins: `rabbitmq:stream-offset-spec`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// the oldest message kept
+    First,
+    /// the newest message
+    Last,
+    /// behind the newest message
+    #[default]
+    Next,
+    /// an offset
+    Offset(u64),
+    /// the first message not older than a time, milliseconds since 1970
+    Time(u64),
+}
+
+/// How a consumer reads a stream.
+#[derive(Debug)]
+pub(in crate::core) struct Reading {
+    selector: Option<Arc<Selector>>,
+    /// the names it wants of those that the address covers
+    filter: Option<Filter>,
+    /// the address's own name is one of them
+    wants_own: bool,
+    /// nobody waits for outcomes
+    settled: bool,
+    positions: Vec<Position>,
+    /// whose turn it is
+    turn: usize,
+}
+
+/// A reader's place in a partition.
+#[derive(Debug)]
+struct Position {
+    partition: u32,
+    /// offset of the next message
+    next: u64,
+    /// nothing older is wanted, milliseconds since 1970
+    since_ms: u64,
+    /// it asked for the oldest there is, and has had nothing yet
+    at_first: bool,
+    within: Option<Within>,
+    /// blocks that were asked for
+    held: Vec<Place>,
+}
+
+/// The block that a reader is in.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    place: Place,
+    /// offset behind its last message
+    end: u64,
+    /// where in the body the next message begins
+    at: usize,
+}
+
+/// Why a reader stops, or goes to another partition.
+enum Step {
+    /// nothing more is there
+    End,
+    /// the block is read
+    Block,
+    /// the block is on its way
+    Waits,
+    /// there is no memory for blocks now
+    Starves,
+    /// the reader has no room
+    NoRoom,
+    /// it has had its share of the turn
+    Share,
+    /// retention was faster: the offset it was to get, and the first that is kept
+    Overtaken(u64, u64),
+    /// the block cannot be read
+    Damaged,
+}
+
+/// What is left of a reader's share.
+struct Share {
+    messages: u32,
+    bytes: usize,
+}
+
+impl Share {
+    /// Counts a message that was looked at, and bytes that were handed over. Whether something is left.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> bool {
+        self.messages -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.messages > 0 && self.bytes > 0
+    }
+}
+
+impl Reading {
+    /// Whether it wants a message.
+    #[inline]
+    fn wants(&self, entry: &Entry<'_>, now_ms: u64) -> bool {
+        if self.selector.is_none() && self.filter.is_none() {
+            return true;
+        }
+        let named = match (&self.filter, entry.name) {
+            (Some(filter), Some(name)) => filter.matches(name),
+            _ => self.wants_own || entry.name.is_some(),
+        };
+        let selects =
+            |selector: &Arc<Selector>| selector.selects(&Subject::new(entry.message).at(now_ms.cast_signed()));
+        named && self.selector.as_ref().is_none_or(selects)
+    }
+
+    /// Whether there is something that it has not looked at.
+    pub(in crate::core) fn has_more(&self, stream: &Stream) -> bool {
+        self.positions.iter().any(|position| position.next < stream.parts[position.partition as usize].partition.next())
+    }
+
+    /// It goes back to a message that came back.
+    fn rewind(&mut self, stamp: Stamp) {
+        let position = self.positions.iter_mut().find(|position| position.partition == stamp.partition);
+        if let Some(position) = position.filter(|position| position.next > stamp.offset) {
+            (position.next, position.within) = (stamp.offset, None);
+        }
+    }
+}
+
+impl Stream {
+    /// A reader attaches: where it begins.
+    ///
+    /// # Errors
+    /// `amqp:resource-limit-exceeded` at the bound of consumers, `amqp:invalid-field` for what the filters ask of no
+    /// partition or of several at once, `amqp:precondition-failed` for an offset that is not kept any more.
+    pub(in crate::core) fn attach(
+        &self,
+        consuming: &Consuming,
+        filter: Option<Filter>,
+        others: usize,
+    ) -> Result<Reading, Error> {
+        let most = self.settings.limits.consumers;
+        if others >= most as usize {
+            return Err(exceeded(&format!("the address has {most} receivers, the most it may have")));
+        }
+        if consuming.exclusive {
+            let what = "readers of a stream take nothing from each other: attach without \"exclusive\"";
+            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+        }
+        let count = self.parts.len() as u32;
+        let wanted = match consuming.partition {
+            None => 0..count,
+            Some(number) if number < count => number..number + 1,
+            Some(number) => {
+                let last = count.saturating_sub(1);
+                let what = format!("filter \"enmasse:stream-partition\" is {number}: use 0 to {last}");
+                return Err(Error::new(condition::INVALID_FIELD, what));
+            }
+        };
+        if let (Start::Offset(_), 2..) = (consuming.start, wanted.len()) {
+            let what = "filter \"rabbitmq:stream-offset-spec\" is an offset and the stream has several partitions: say \
+                        which by filter \"enmasse:stream-partition\", or begin with first, last, next or a time";
+            return Err(Error::new(condition::INVALID_FIELD, what));
+        }
+        let positions = wanted.map(|number| position(number, &self.parts[number as usize].partition, consuming.start));
+        Ok(Reading {
+            selector: consuming.selector.clone(),
+            wants_own: filter.as_ref().is_none_or(|filter| filter.matches(&self.name)),
+            filter,
+            settled: consuming.settled,
+            positions: positions.collect::<Result<_, _>>()?,
+            turn: 0,
+        })
+    }
+}
+
+fn position(number: u32, partition: &Partition, start: Start) -> Result<Position, Error> {
+    let (first, next) = (partition.first(), partition.next());
+    let mut position =
+        Position { partition: number, next, since_ms: 0, at_first: false, within: None, held: Vec::new() };
+    match start {
+        Start::Next => {}
+        Start::First => (position.next, position.at_first) = (first, true),
+        Start::Last => position.next = next.saturating_sub(1).max(first),
+        Start::Offset(offset) if offset < first => return Err(overtaken(number, offset, first)),
+        Start::Offset(offset) => position.next = offset,
+        Start::Time(at_ms) => {
+            (position.next, position.since_ms, position.at_first) = (partition.since(at_ms), at_ms, true);
+        }
+    }
+    Ok(position)
+}
+
+fn overtaken(partition: u32, offset: u64, first: u64) -> Error {
+    let what = format!(
+        "offset {offset} of partition {partition} is not kept any more, the first is {first}: begin there, or with \"first\""
+    );
+    Error::new(condition::PRECONDITION_FAILED, what)
+}
+
+impl Router {
+    /// Every reader of a stream gets what it has room for, up to its share.
+    pub(super) fn serve_readers(&mut self, at: Key, links: &mut impl Links) {
+        let mut readers = std::mem::take(&mut self.readers);
+        readers.clone_from(&self.addresses[at].consumers);
+        for to in readers.drain(..) {
+            if self.consumers.get(to).is_some() {
+                self.feed_reader(to, links);
+            }
+            if self.consumers.get(to).is_some_and(|consumer| consumer.drain) {
+                self.finish_drain(to, links);
+            }
+        }
+        self.readers = readers;
+    }
+
+    /// A reader may have got room, or lost it.
+    pub(in crate::core) fn feed_reader(&mut self, to: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[to];
+        let (at, port) = (consumer.address, consumer.port);
+        let Some(mut reading) = consumer.reading.take() else { return };
+        let Some(mut stream) = self.addresses[at].stream.take() else { return };
+        let has_room = self.consumers[to].has_room();
+        let step = if has_room { self.read(at, to, &mut reading, &mut stream, links) } else { Step::NoRoom };
+        if !matches!(step, Step::Share | Step::Waits | Step::Starves) {
+            self.let_go(&mut reading);
+        }
+        self.addresses[at].stream = Some(stream);
+        self.consumers[to].reading = Some(reading);
+        match step {
+            Step::Waits => self.await_bodies(at),
+            Step::Starves => self.starving.push(at),
+            Step::Share if self.later.last() != Some(&at) => self.later.push(at),
+            Step::Overtaken(offset, first) => {
+                let partition = self.consumers[to].reading.as_ref().map_or(0, |reading| reading.overtaken());
+                self.detach(port, links);
+                links.close(port, &overtaken(partition, offset, first));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads a block of each partition in turn, until nothing is left or the reader has had its share.
+    fn read(&mut self, at: Key, to: Key, reading: &mut Reading, stream: &mut Stream, links: &mut impl Links) -> Step {
+        let mut share = Share { messages: SHARE_MESSAGES, bytes: SHARE_BYTES };
+        let (mut idle, mut stops) = (0, Step::End);
+        while idle < reading.positions.len() {
+            let turn = reading.turn % reading.positions.len();
+            let step = self.read_block(at, to, reading, turn, stream, &mut share, links);
+            match step {
+                Step::Block => idle = 0,
+                Step::Damaged => self.pass_damaged(at, &mut reading.positions[turn], stream),
+                Step::End => idle += 1,
+                Step::Waits | Step::Starves => {
+                    idle += 1;
+                    stops = step;
+                }
+                // It goes on here.
+                Step::NoRoom | Step::Share | Step::Overtaken(..) => {
+                    reading.turn = turn;
+                    return step;
+                }
+            }
+            reading.turn = turn + 1;
+        }
+        stops
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is borrowed apart cannot be one")]
+    fn read_block(
+        &mut self,
+        at: Key,
+        to: Key,
+        reading: &mut Reading,
+        turn: usize,
+        stream: &mut Stream,
+        share: &mut Share,
+        links: &mut impl Links,
+    ) -> Step {
+        let position = &mut reading.positions[turn];
+        let part = &stream.parts[position.partition as usize];
+        let on_disk = part.log.is_some();
+        if let Err(step) = self.locate(position, &part.partition, on_disk) {
+            return step;
+        }
+        let Some(within) = position.within else { return Step::End };
+        let bodies = std::mem::take(&mut self.bodies);
+        let body = bodies.get(within.place, on_disk).unwrap_or_default();
+        let step = self.copy_out(to, reading, turn, body, share, links);
+        self.bodies = bodies;
+        if matches!(step, Step::Block) {
+            let position = &mut reading.positions[turn];
+            position.within = None;
+            if let Some(held) = position.held.iter().position(|place| *place == within.place) {
+                position.held.swap_remove(held);
+                self.bodies.release(within.place);
+            }
+        }
+        debug_assert!(self.addresses[at].stream.is_none(), "the stream is in hand");
+        step
+    }
+
+    /// Finds the block where a reader goes on, and sees to it that the next ones are here.
+    fn locate(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> Result<(), Step> {
+        let first = partition.first();
+        if position.next < first {
+            if !position.at_first {
+                return Err(Step::Overtaken(position.next, first));
+            }
+            (position.next, position.within) = (first, None);
+        }
+        if let Some(within) = position.within
+            && self.bodies.get(within.place, on_disk).is_some()
+        {
+            return Ok(());
+        }
+        position.within = None;
+        let Some(block) = partition.find(position.next).next().filter(|_| position.next < partition.next()) else {
+            return Err(Step::End);
+        };
+        // What stood before it the disk has lost.
+        position.next = position.next.max(block.first);
+        if block.damaged {
+            position.next = block.end();
+            return Err(Step::Block);
+        }
+        let asked = self.read_blocks_ahead(position, partition, on_disk);
+        let Some(body) = self.bodies.get(block.place, on_disk) else {
+            return Err(if asked { Step::Waits } else { Step::Starves });
+        };
+        let mut byte = 0;
+        for _ in block.first..position.next {
+            byte = block::entry(body, byte).ok_or(Step::Damaged)?.1;
+        }
+        position.within = Some(Within { place: block.place, end: block.end(), at: byte });
+        Ok(())
+    }
+
+    /// Asks for the block of a position and for those behind it. Whether the first of them is here or on its way.
+    fn read_blocks_ahead(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> bool {
+        for (number, block) in partition.find(position.next).take(1 + AHEAD_BLOCKS).enumerate() {
+            let here = block.damaged || position.held.contains(&block.place);
+            if here || self.bodies.get(block.place, on_disk).is_some_and(|_| !self.bodies.is_idle(block.place)) {
+                continue;
+            }
+            if self.bodies.is_full() {
+                return number > 0;
+            }
+            self.bodies.fetch(block.place);
+            position.held.push(block.place);
+        }
+        true
+    }
+
+    /// Hands over the messages of a block, from where the reader is.
+    #[inline]
+    fn copy_out(
+        &mut self,
+        to: Key,
+        reading: &mut Reading,
+        turn: usize,
+        body: &[u8],
+        share: &mut Share,
+        links: &mut impl Links,
+    ) -> Step {
+        let now_ms = self.now_ms;
+        let position = &reading.positions[turn];
+        let Some(Within { end, mut at, .. }) = position.within else { return Step::End };
+        let (mut next, since_ms) = (position.next, position.since_ms);
+        let mut step = Step::Block;
+        while next < end {
+            let Some((entry, after)) = block::entry(body, at) else {
+                step = Step::Damaged;
+                break;
+            };
+            let mut bytes = 0;
+            if entry.enqueued_ms >= since_ms && reading.wants(&entry, now_ms) {
+                let owed = if reading.settled { Owed::Nobody } else { Owed::Browsed(Seq(next)) };
+                if !self.consumers[to].has_room() || self.hand(to, owed, Part::whole(entry.message), links).is_err() {
+                    step = Step::NoRoom;
+                    break;
+                }
+                bytes = entry.message.len();
+            }
+            (next, at) = (next + 1, after);
+            if !share.take(bytes) && next < end {
+                step = Step::Share;
+                break;
+            }
+        }
+        let position = &mut reading.positions[turn];
+        position.at_first &= next == position.next;
+        position.next = next;
+        if let Some(within) = position.within.as_mut() {
+            within.at = at;
+        }
+        if matches!(step, Step::Block) && (share.messages == 0 || share.bytes == 0) { Step::Share } else { step }
+    }
+
+    /// The disk has lost a block: it is counted once, and readers go on behind it.
+    fn pass_damaged(&mut self, at: Key, position: &mut Position, stream: &mut Stream) {
+        let partition = &mut stream.parts[position.partition as usize].partition;
+        let Some((place, end)) = partition.find(position.next).next().map(|block| (block.place, block.end())) else {
+            return;
+        };
+        if position.within.take().is_some_and(|within| within.place != place) {
+            // The log has moved it while it was read.
+            return;
+        }
+        if let Some(block) = partition.damage(position.next) {
+            self.note_damage(at, &stream.name, position.partition, block.first, block.end() - 1);
+        }
+        position.next = end;
+    }
+
+    /// Blocks that a reader asked for may go.
+    fn let_go(&mut self, reading: &mut Reading) {
+        for position in &mut reading.positions {
+            position.held.drain(..).for_each(|place| self.bodies.release(place));
+        }
+    }
+
+    /// A reader goes.
+    pub(in crate::core) fn leave_stream(&mut self, to: Key) {
+        if let Some(mut reading) = self.consumers[to].reading.take() {
+            self.let_go(&mut reading);
+        }
+    }
+
+    /// A delivery that found no room on another shard: its reader goes on there.
+    pub(in crate::core) fn reread(&mut self, consumer: Option<Key>, payload: &[u8]) {
+        let reading =
+            consumer.and_then(|key| self.consumers.get_mut(key)).and_then(|consumer| consumer.reading.as_mut());
+        if let (Some(reading), Some(stamp)) = (reading, Stamp::of(payload)) {
+            reading.rewind(stamp);
+        }
+    }
+
+    /// Readers that had to wait for memory go on when there is some.
+    pub(in crate::core) fn feed_starving(&mut self, links: &mut impl Links) {
+        if self.starving.is_empty() || self.bodies.is_full() {
+            return;
+        }
+        for at in std::mem::take(&mut self.starving) {
+            if self.addresses.get(at).is_some() {
+                self.tend_stream(at, links);
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// The partition where it was overtaken: the one whose turn it is.
+    fn overtaken(&self) -> u32 {
+        self.positions.get(self.turn).map_or(0, |position| position.partition)
+    }
+}

@@ -1,0 +1,140 @@
+//! Seeded lives with losses of power: what a producer was told is stored is there, offsets are dense, and none that
+//! anybody has seen is used again.
+//!
+//! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use enmasse_amqp::types::Outcome;
+use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
+use enmasse_journal::stream::{Retention, Settings};
+use enmasse_router::core::Start;
+
+use super::Site;
+
+const RUNS: u64 = 200;
+
+/// What clients were told; a message is a number, which is its text.
+#[derive(Default)]
+struct History {
+    sent: u64,
+    /// by delivery of this life, which message it was
+    deliveries: Vec<u64>,
+    accepted: BTreeSet<u64>,
+    /// by partition and offset: what readers have seen
+    seen: BTreeMap<(u32, u64), u64>,
+    /// the first offset of each partition that was known to be kept
+    first: Vec<u64>,
+}
+
+impl History {
+    fn hear(&mut self, site: &mut Site) {
+        for (delivery, outcome) in site.told.settled.drain(..) {
+            if outcome == Outcome::Accepted {
+                self.accepted.insert(self.deliveries[delivery as usize]);
+            }
+        }
+        for got in site.got() {
+            let number = got.text.trim().parse().expect("a number");
+            let before = self.seen.insert((got.partition, got.offset), number);
+            assert!(before.is_none_or(|before| before == number), "offset {} is used again", got.offset);
+        }
+        site.told.closed.clear();
+    }
+
+    /// After a restart.
+    fn check(&mut self, site: &mut Site) {
+        let all = site.all();
+        let mut found = BTreeSet::new();
+        for (partition, list) in (0..).zip(&all) {
+            let (first, next) = site.bounds(partition);
+            let offsets: Vec<u64> = list.iter().map(|(offset, _)| *offset).collect();
+            assert_eq!(offsets, (first..next).collect::<Vec<_>>(), "partition {partition} has gaps");
+            assert!(first >= self.first[partition as usize], "what retention took is back");
+            self.first[partition as usize] = first;
+            for (offset, text) in list {
+                let number: u64 = text.trim().parse().expect("a number");
+                assert!(found.insert(number), "message {number} is there twice");
+                let seen = self.seen.insert((partition, *offset), number);
+                assert!(seen.is_none_or(|seen| seen == number), "offset {offset} is used again");
+            }
+            let last_seen = self.seen.range((partition, 0)..(partition + 1, 0)).next_back();
+            assert!(last_seen.is_none_or(|((_, offset), _)| *offset < next), "what was seen is gone");
+        }
+        let taken: BTreeSet<u64> =
+            self.seen.iter().filter(|((p, at), _)| *at < self.first[*p as usize]).map(|(_, n)| *n).collect();
+        let lost: Vec<&u64> = self.accepted.iter().filter(|n| !found.contains(n) && !taken.contains(n)).collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+    }
+}
+
+#[test]
+fn what_was_stored_is_there_under_its_offset_after_any_crash() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
+    let first: u64 = number("ENMASSE_CRASH_SEED").unwrap_or(1);
+    for seed in first..first + runs {
+        if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
+            eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn live(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let partitions = 1 + dice.below(3) as u32;
+    let bytes = dice.percent(60).then(|| 30_000 + dice.below(150_000));
+    let settings = Settings { retention: Retention { bytes, age_ms: Some(200_000) }, ..Settings::default() };
+    let sector_bytes = if dice.percent(50) { 512 } else { 4096 };
+    let mut site = Site::on(Arc::new(SimulatedDisk::new(sector_bytes, seed)), partitions, settings, true);
+    let mut history = History { first: vec![0; partitions as usize], ..History::default() };
+    for _ in 0..2 + dice.below(4) {
+        // It sees everything, so that what retention takes is known.
+        site.reader(Start::First, 1_000_000);
+        if dice.percent(70) {
+            site.disk.cut_after(dice.below(160));
+        }
+        for _ in 0..dice.below(150) {
+            step(&mut site, &mut history, &mut dice);
+            history.hear(&mut site);
+        }
+        let disk = if dice.percent(70) { site.disk.crashed(dice.any()) } else { site.disk.as_seen() };
+        let now_ms = site.now_ms;
+        site = Site::on(Arc::new(disk), partitions, site.settings, true);
+        site.now_ms = now_ms;
+        site.router.set_time(now_ms);
+        history.deliveries.clear();
+        history.check(&mut site);
+        site.sent = 0;
+    }
+}
+
+fn step(site: &mut Site, history: &mut History, dice: &mut Dice) {
+    match dice.below(8) {
+        0..4 => {
+            for _ in 0..1 + dice.below(8) {
+                history.deliveries.push(history.sent);
+                let width = dice.below(1200) as usize;
+                let text = format!("{:>width$}", history.sent);
+                if dice.percent(50) {
+                    site.send_to(dice.below(site.partitions.into()) as u32, &text);
+                } else {
+                    site.send(&text);
+                }
+                history.sent += 1;
+            }
+        }
+        4 => {
+            site.turn();
+        }
+        5 => site.slow = dice.percent(40),
+        6 => site.answer(),
+        _ => {
+            site.now_ms += dice.below(3000);
+            site.router.set_time(site.now_ms);
+            site.turn();
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Streams, with a log on a simulated disk: what producers are promised, what readers get from where, what is left after
+//! a restart.
+
+mod crash;
+mod life;
+mod random;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use enmasse_amqp::codec::stamp::Stamp;
+use enmasse_amqp::codec::{decode_message, encode_message};
+use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome, Symbol, Value};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Batch, Config, Log, Recovered};
+use enmasse_journal::stream::{Retention, Settings};
+use enmasse_router::core::{
+    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Start,
+    Stream,
+};
+
+const STREAM: AddressKey = AddressKey(1);
+const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
+
+/// What the links were told.
+#[derive(Default)]
+struct Told {
+    got: Vec<Got>,
+    settled: Vec<(u32, Outcome)>,
+    closed: HashMap<PortId, Error>,
+    properties: HashMap<PortId, Fields>,
+    drained: Vec<PortId>,
+    taken: u32,
+    /// ports without room
+    full: Vec<PortId>,
+}
+
+#[derive(Clone, Debug)]
+struct Got {
+    port: PortId,
+    token: Option<u64>,
+    partition: u32,
+    offset: u64,
+    at_ms: i64,
+    text: String,
+    payload: Vec<u8>,
+}
+
+impl Links for Told {
+    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
+        match answer {
+            Ok(properties) => self.properties.insert(port, properties).map(drop),
+            Err(error) => self.closed.insert(port, error).map(drop),
+        };
+    }
+
+    fn recalled(&mut self, _: PortId, _: &[u8]) {
+        panic!("a stream has no subscriptions");
+    }
+
+    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
+        if self.full.contains(&port) {
+            return false;
+        }
+        let stamp = Stamp::of(delivery.payload).expect("annotations of a stream");
+        let Body::Data(data) = decode_message(delivery.payload).expect("a message").body else { panic!("no data") };
+        self.got.push(Got {
+            port,
+            token: delivery.token,
+            partition: stamp.partition,
+            offset: stamp.offset,
+            at_ms: stamp.enqueued_ms,
+            text: String::from_utf8(data.concat()).expect("text"),
+            payload: delivery.payload.to_vec(),
+        });
+        true
+    }
+
+    fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
+        self.settled.push((delivery_id, outcome.clone()));
+    }
+
+    fn taken(&mut self, _: PortId, count: u32) {
+        self.taken += count;
+    }
+
+    fn open(&mut self, _: PortId, open: bool) {
+        assert!(open, "a stream takes what comes");
+    }
+
+    fn hold(&mut self, _: PortId, _: bool) {}
+
+    fn drained(&mut self, port: PortId) {
+        self.drained.push(port);
+    }
+
+    fn halted(&mut self, _: PortId) {}
+
+    fn close(&mut self, port: PortId, error: &Error) {
+        self.closed.insert(port, error.clone());
+    }
+}
+
+/// A router with a stream, and a log.
+struct Site {
+    router: Router,
+    told: Told,
+    disk: Arc<SimulatedDisk>,
+    log: Log<SimulatedDisk>,
+    settings: Settings,
+    partitions: u32,
+    on_disk: bool,
+    ports: u32,
+    sent: u32,
+    now_ms: u64,
+    /// bodies that were read
+    read: Vec<enmasse_journal::log::Place>,
+    /// batches that the log has not answered are held back
+    slow: bool,
+    held: Vec<Answer>,
+}
+
+impl Site {
+    fn new(partitions: u32, settings: Settings) -> Self {
+        Self::on(Arc::new(SimulatedDisk::new(512, 7)), partitions, settings, true)
+    }
+
+    fn on(disk: Arc<SimulatedDisk>, partitions: u32, settings: Settings, on_disk: bool) -> Self {
+        let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
+        let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
+        let mut site = Self {
+            router: Router::new(0, 42),
+            told: Told::default(),
+            disk,
+            log,
+            settings,
+            partitions,
+            on_disk,
+            ports: 1,
+            sent: 0,
+            now_ms: 1_000_000,
+            read: Vec::new(),
+            slow: false,
+            held: Vec::new(),
+        };
+        site.router.set_time(site.now_ms);
+        site.open(&recovered);
+        site.router.attach(PRODUCER, declared(), producer(None), &mut site.told);
+        site
+    }
+
+    fn open(&mut self, recovered: &Recovered) {
+        let mut stream = Stream::new("events".into(), "u-1", self.settings.clone());
+        let mut batch = Batch::new();
+        for number in 1..=self.partitions {
+            let known = recovered.queues.iter().find(|queue| queue.queue == number);
+            stream = match known.filter(|_| self.on_disk) {
+                Some(known) => stream.with_restored(known),
+                None => stream.with_partition(self.on_disk.then_some(number)),
+            };
+            if known.is_none() {
+                batch.declare(number, &[number as u8; 16], "events");
+            }
+        }
+        if !batch.is_empty() {
+            self.log.append(&mut batch).expect("room");
+            self.log.sync().expect("a disk that works");
+        }
+        self.router.open_stream(declared(), stream, &mut self.told);
+    }
+
+    /// The process is killed and started again, later.
+    fn restarted(self) -> Self {
+        let now_ms = self.now_ms;
+        let mut site = Self::on(Arc::new(self.disk.as_seen()), self.partitions, self.settings, self.on_disk);
+        site.now_ms = now_ms;
+        site.router.set_time(now_ms);
+        site
+    }
+
+    fn reader(&mut self, start: Start, credit: u32) -> PortId {
+        self.reader_that(Consuming { start, ..Consuming::default() }, credit)
+    }
+
+    fn reader_that(&mut self, consuming: Consuming, credit: u32) -> PortId {
+        let port = PortId { shard: 0, generation: 0, index: self.ports };
+        self.ports += 1;
+        self.router.attach(port, declared(), PortRole::Consumer { filter: None, consuming }, &mut self.told);
+        self.router.credit(port, credit, false, &mut self.told);
+        port
+    }
+
+    fn send(&mut self, text: &str) -> u32 {
+        self.send_message(&Message { body: Body::Data(vec![text.into()]), ..Message::default() })
+    }
+
+    /// To one partition.
+    fn send_to(&mut self, partition: u32, text: &str) -> u32 {
+        let message_annotations = vec![(Symbol::from("x-opt-partition"), Value::Uint(partition))];
+        self.send_message(&Message { message_annotations, body: Body::Data(vec![text.into()]), ..Message::default() })
+    }
+
+    fn send_message(&mut self, message: &Message) -> u32 {
+        self.send_from(PRODUCER, message)
+    }
+
+    fn send_from(&mut self, port: PortId, message: &Message) -> u32 {
+        let mut payload = Vec::new();
+        encode_message(&mut payload, message);
+        let id = self.sent;
+        self.sent += 1;
+        let arrival = Arrival {
+            delivery_id: id,
+            settled: false,
+            message_format: 0,
+            first: true,
+            more: false,
+            aborted: false,
+            payload: &payload,
+        };
+        self.router.deliver(port, arrival, &mut self.told);
+        id
+    }
+
+    /// A turn, with one answer of the log for each batch, unless the log is slow.
+    fn turn(&mut self) -> bool {
+        self.router.turn(&mut self.told);
+        let mut idle = true;
+        while let Some(mut batch) = self.router.take_journal() {
+            idle = false;
+            let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
+            self.held.push(Answer { batch, result });
+        }
+        if !self.slow {
+            for answer in std::mem::take(&mut self.held) {
+                self.router.journaled(answer, &mut self.told);
+            }
+        }
+        if let Some(segment) = self.log.wants_compacted() {
+            self.router.compact(segment);
+        }
+        // Whether the disk works is told by what it takes.
+        while !self.slow && self.log.turn().unwrap_or(false) && self.log.sync().is_ok() {}
+        let wanted = self.router.take_wanted();
+        idle &= wanted.is_empty();
+        self.read.extend(&wanted);
+        let reader = self.log.reader();
+        let read = wanted.into_iter().map(|place| {
+            let mut buffer = Vec::new();
+            (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+        });
+        let read: Vec<_> = read.collect();
+        self.router.fetched(read, &mut self.told);
+        let due = self.router.next_timeout().is_some_and(|at| at <= self.now_ms);
+        idle && !due
+    }
+
+    /// Turns until nothing is left to do.
+    fn pump(&mut self) {
+        for _ in 0..100_000 {
+            if self.turn() {
+                return;
+            }
+        }
+        panic!("there is work for ever");
+    }
+
+    /// The log answers what it has, in one go.
+    fn answer(&mut self) {
+        for answer in std::mem::take(&mut self.held) {
+            self.router.journaled(answer, &mut self.told);
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.router.set_time(self.now_ms);
+        self.pump();
+    }
+
+    fn got(&mut self) -> Vec<Got> {
+        std::mem::take(&mut self.told.got)
+    }
+
+    /// What was handed out: offset and text.
+    fn texts(&mut self) -> Vec<(u64, String)> {
+        self.got().into_iter().map(|got| (got.offset, got.text)).collect()
+    }
+
+    /// Everything that is kept, by partition: offset and text.
+    fn all(&mut self) -> Vec<Vec<(u64, String)>> {
+        let reader = self.reader(Start::First, 1_000_000);
+        self.pump();
+        let mut all = vec![Vec::new(); self.partitions as usize];
+        for got in self.got().into_iter().filter(|got| got.port == reader) {
+            all[got.partition as usize].push((got.offset, got.text));
+        }
+        self.router.detach(reader, &mut self.told);
+        all
+    }
+
+    fn accepted(&self) -> Vec<u32> {
+        let accepted = self.told.settled.iter().filter(|(_, outcome)| *outcome == Outcome::Accepted);
+        accepted.map(|(delivery, _)| *delivery).collect()
+    }
+
+    /// First and next of a partition, as links are told.
+    fn bounds(&self, partition: u32) -> (u64, u64) {
+        let Some(Value::Map(stream)) = self.router.describe_stream(STREAM) else { panic!("no map") };
+        let Value::List(partitions) = &stream[1].1 else { panic!("no list") };
+        let Value::Map(fields) = &partitions[partition as usize] else { panic!("no map") };
+        match fields.iter().map(|(_, value)| value).collect::<Vec<_>>()[..] {
+            [Value::Uint(number), Value::Ulong(first), Value::Ulong(next)] if *number == partition => (*first, *next),
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn declared() -> Declared {
+    Declared { key: STREAM, kind: AddressKind::Stream, link_capacity: 100 }
+}
+
+fn producer(name: Option<&str>) -> PortRole {
+    PortRole::Producer { anonymous: false, name: None, producer_name: name.map(Into::into) }
+}
+
+fn keeping(bytes: u64) -> Settings {
+    Settings { retention: Retention { bytes: Some(bytes), age_ms: None }, ..Settings::default() }
+}
+
+fn lines(texts: &[(u64, &str)]) -> Vec<(u64, String)> {
+    texts.iter().map(|(offset, text)| (*offset, (*text).to_owned())).collect()
+}
