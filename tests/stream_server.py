@@ -42,14 +42,14 @@ class Kept:
 class StreamServer(MessagingHandler):
     """Runs in a thread of its own until it is closed; what is asked of it happens there."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, streams: dict[str, Kept] | None = None) -> None:
         super().__init__(prefetch=1000)
-        self.streams: dict[str, Kept] = {}
+        self.streams = {} if streams is None else streams
+        self.connections: list[Any] = []
         self._made: dict[str, int] = defaultdict(int)
         self._at: dict[Any, int] = {}
-        self._connections: list[Any] = []
         self._asks = EventInjector()
-        self._port = port
+        self.port = port
         self._ready = threading.Event()
         self._container = Container(self)
         self._container.selectable(self._asks)
@@ -59,7 +59,7 @@ class StreamServer(MessagingHandler):
 
     @property
     def url(self) -> str:
-        return f"amqp://127.0.0.1:{self._port}"
+        return f"amqp://127.0.0.1:{self.port}"
 
     def forget(self, address: str, count: int) -> None:
         """Drop the first messages of a stream, as retention does."""
@@ -81,7 +81,7 @@ class StreamServer(MessagingHandler):
         def stop() -> None:
             self._acceptor.close()
             self._asks.close()
-            for connection in self._connections:
+            for connection in self.connections:
                 connection.close()
 
         self._do(stop)
@@ -100,17 +100,17 @@ class StreamServer(MessagingHandler):
 
     def on_start(self, event: Event) -> None:
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", self._port))
-            self._port = probe.getsockname()[1]
-        self._acceptor = event.container.listen(f"127.0.0.1:{self._port}")
+            probe.bind(("127.0.0.1", self.port))
+            self.port = probe.getsockname()[1]
+        self._acceptor = event.container.listen(f"127.0.0.1:{self.port}")
         self._ready.set()
 
     def on_connection_opening(self, event: Event) -> None:
-        self._connections.append(event.connection)
+        self.connections.append(event.connection)
 
     def on_connection_closed(self, event: Event) -> None:
-        if event.connection in self._connections:
-            self._connections.remove(event.connection)
+        if event.connection in self.connections:
+            self.connections.remove(event.connection)
 
     def _kept(self, address: str) -> Kept:
         if address not in self.streams:

@@ -39,7 +39,10 @@ metadata: {name: north}
 spec: {type: standard}
 """
 
-SERVED = ["default.anycast", "default.deadletter", "default.multicast", "default.queue"]
+SERVED = [
+    f"default.{type_}"
+    for type_ in ("anycast", "deadletter", "multicast", "queue", "subscription", "topic")
+]
 """The addresses of a first start."""
 
 Run = Callable[..., Awaitable[str]]

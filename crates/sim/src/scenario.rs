@@ -129,7 +129,7 @@ impl Scenario {
         let declared = random.pick(&self.addresses);
         match declared.kind {
             AddressKind::Anycast | AddressKind::Stored => declared.name.to_owned(),
-            AddressKind::Multicast | AddressKind::Topic => {
+            AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => {
                 format!("{}{}", declared.name, random.pick(&["", "", "/x", "/y", "/x/z"]))
             }
         }
@@ -149,7 +149,7 @@ impl Scenario {
     pub(crate) fn resolve(&self, name: &str) -> Option<&Declared> {
         let covers = |declared: &&Declared| match declared.kind {
             AddressKind::Anycast | AddressKind::Stored => declared.name == name,
-            AddressKind::Multicast | AddressKind::Topic => {
+            AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => {
                 name.strip_prefix(declared.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
         };
@@ -169,7 +169,7 @@ impl Scenario {
                 AddressKind::Anycast => AddressType::Anycast,
                 AddressKind::Multicast => AddressType::Multicast,
                 AddressKind::Stored => AddressType::Queue,
-                AddressKind::Topic => AddressType::Topic,
+                AddressKind::Topic | AddressKind::Stream => AddressType::Topic,
             };
             life.map(|life| Address {
                 limits: AddressLimits { link_capacity: declared.capacity, ..AddressLimits::default() },

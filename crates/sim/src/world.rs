@@ -211,7 +211,7 @@ impl World {
             let Some(declared) = self.scenario.resolve(name) else { continue };
             let wanted = |source: &str| match declared.kind {
                 AddressKind::Anycast | AddressKind::Stored => source == name,
-                AddressKind::Multicast | AddressKind::Topic => covers(source, name),
+                AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => covers(source, name),
             };
             let open = sources.iter().any(|(other, source)| *other == space && wanted(source));
             let right = if open { credit > declared.capacity / 2 } else { credit == 0 };

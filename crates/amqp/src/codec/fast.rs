@@ -6,9 +6,9 @@ use super::error::{Blame, DecodeError};
 use super::list::ListReader;
 use super::performative::{self, no_payload, read_delivery_tag, read_rcv_settle_mode, read_role};
 use super::reader::{Reader, code};
-use super::state::put_outcome;
+use super::state::put_state;
 use super::{MAX_DELIVERY_TAG, frame::HEADER_SIZE};
-use crate::types::{Flow, Outcome, ReceiverSettleMode, Role, condition};
+use crate::types::{DeliveryState, Flow, Outcome, ReceiverSettleMode, Role, condition};
 
 /// A transfer (2.7.5) over the bytes of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,6 +265,29 @@ pub fn encode_transfer(out: &mut Vec<u8>, head: &TransferHead<'_>) {
     out.extend_from_slice(bytes.finish(fields, head.payload_len));
 }
 
+/// As [`encode_transfer`], with a state at the sender (part 4), whose bytes come on top of [`MAX_TRANSFER_HEAD`].
+#[cold]
+pub fn encode_transfer_with(out: &mut Vec<u8>, head: &TransferHead<'_>, state: &DeliveryState) {
+    use super::writer::{ListWriter, put_binary, put_bool, put_null, put_uint};
+    let start = out.len();
+    super::frame::encode(out, super::frame::FrameKind::Amqp, head.channel, |out| {
+        ListWriter::new(out, descriptor::TRANSFER)
+            .put(head.handle, put_uint)
+            .maybe(head.delivery_id, put_uint)
+            .maybe(head.delivery_id.map(|_| &head.tag[..head.tag.len().min(MAX_DELIVERY_TAG)]), put_binary)
+            .maybe(head.delivery_id.map(|_| head.message_format), put_uint)
+            .put(head.settled, put_bool)
+            .put(head.more, put_bool)
+            .put((), |out, ()| put_null(out))
+            .put(state, put_state)
+            .put((), |out, ()| put_null(out))
+            .flag(head.aborted)
+            .finish();
+    });
+    let size = (out.len() - start + head.payload_len) as u32;
+    out[start..start + 4].copy_from_slice(&size.to_be_bytes());
+}
+
 /// Appends a disposition frame (2.7.6).
 #[inline]
 pub fn encode_disposition(
@@ -289,19 +312,22 @@ pub fn encode_disposition(
         None => return out.extend_from_slice(bytes.finish(4, 0)),
         Some(Outcome::Accepted) => descriptor::ACCEPTED as u8,
         Some(Outcome::Released) => descriptor::RELEASED as u8,
-        Some(other) => return encode_large_disposition(out, channel, (role, first, last, settled), other),
+        Some(other) => {
+            let state = DeliveryState::Outcome(other.clone());
+            return encode_disposition_of(out, channel, (role, first, last, settled), &state);
+        }
     };
     bytes.bytes(&[code::DESCRIBED, code::SMALL_ULONG, state, code::LIST_0]);
     out.extend_from_slice(bytes.finish(5, 0));
 }
 
-/// A disposition whose state may be of any length.
+/// As [`encode_disposition`], with any state.
 #[cold]
-fn encode_large_disposition(
+pub fn encode_disposition_of(
     out: &mut Vec<u8>,
     channel: u16,
     (role, first, last, settled): (Role, u32, u32, bool),
-    outcome: &Outcome,
+    state: &DeliveryState,
 ) {
     use super::writer::{ListWriter, put_bool, put_uint};
     super::frame::encode(out, super::frame::FrameKind::Amqp, channel, |out| {
@@ -310,7 +336,7 @@ fn encode_large_disposition(
             .put(first, put_uint)
             .maybe((first != last).then_some(last), put_uint)
             .put(settled, put_bool)
-            .put(outcome, put_outcome)
+            .put(state, put_state)
             .finish();
     });
 }

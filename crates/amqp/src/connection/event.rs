@@ -87,6 +87,35 @@ pub enum Event<'a> {
         /// the outcome; a source's default outcome, else released, where the peer settled without one
         outcome: Outcome,
     },
+    /// A provisional outcome of deliveries we sent, within a transaction (4.4.2, 4.5.6): with `settled` answer with
+    /// `take_settled` of the same range; else they stay unsettled until `take_settled` is called for them.
+    Provisional {
+        /// the session of the deliveries
+        session: SessionId,
+        /// first delivery id
+        first: u32,
+        /// last delivery id (serial number arithmetic)
+        last: u32,
+        /// the receiver has forgotten them already
+        settled: bool,
+        /// the transaction
+        txn_id: Vec<u8>,
+        /// as of `Disposition`
+        outcome: Outcome,
+    },
+    /// A coordinator has begun a transaction (4.5.5): answer with `take_settled` of the same range.
+    Declared {
+        /// the session of the delivery
+        session: SessionId,
+        /// first delivery id
+        first: u32,
+        /// last delivery id (serial number arithmetic)
+        last: u32,
+        /// the coordinator has forgotten it already
+        settled: bool,
+        /// the transaction
+        txn_id: Vec<u8>,
+    },
     /// A link is over, whoever began it (already answered). Call `take_unsettled`; then the id is gone.
     Detach {
         /// the link

@@ -5,7 +5,9 @@ use super::Connection;
 use super::fault::Fault;
 use super::state::State;
 use crate::codec::{encode_attach, encode_close, encode_detach, encode_end, fast};
-use crate::types::{Attach, Detach, Error, Fields, Modified, Outcome, Role, condition};
+use crate::types::{
+    Attach, DeliveryState, Detach, Error, Fields, Modified, Outcome, Role, TransactionalState, condition,
+};
 
 /// Bytes that a disposition, detach, end or close has around the condition and description of its error, at most.
 const AROUND_ERROR: usize = 96;
@@ -19,16 +21,33 @@ pub(super) fn disposition(
     role: Role,
     (first, last): (u32, u32),
     settled: bool,
-    outcome: Option<&Outcome>,
+    state: Option<&DeliveryState>,
 ) {
-    let write = |out: &mut Vec<u8>, outcome: Option<&Outcome>| {
-        fast::encode_disposition(out, channel, role, first, last, settled, outcome);
+    let write = |out: &mut Vec<u8>, state: Option<&DeliveryState>| match state {
+        None => fast::encode_disposition(out, channel, role, first, last, settled, None),
+        Some(DeliveryState::Outcome(outcome)) => {
+            fast::encode_disposition(out, channel, role, first, last, settled, Some(outcome));
+        }
+        Some(state) => fast::encode_disposition_of(out, channel, (role, first, last, settled), state),
     };
     let start = out.len();
-    write(out, outcome);
+    write(out, state);
     if out.len() - start > max {
         out.truncate(start);
-        write(out, outcome.map(|outcome| cut_outcome(outcome, max)).as_ref());
+        write(out, state.map(|state| cut_state(state, max)).as_ref());
+    }
+}
+
+/// The state without what may be long.
+#[cold]
+fn cut_state(state: &DeliveryState, max: usize) -> DeliveryState {
+    match state {
+        DeliveryState::Outcome(outcome) => DeliveryState::Outcome(cut_outcome(outcome, max)),
+        DeliveryState::Transactional(state) => DeliveryState::Transactional(Box::new(TransactionalState {
+            txn_id: state.txn_id.clone(),
+            outcome: state.outcome.as_ref().map(|outcome| cut_outcome(outcome, max)),
+        })),
+        DeliveryState::Declared(_) | DeliveryState::Received(_) => state.clone(),
     }
 }
 

@@ -241,11 +241,11 @@ impl Connection {
             return;
         }
         let (channel, output, max) = (session.channel, &mut self.output, self.remote_max_frame_size);
-        session.received.take(|first, last, outcome, settled| {
-            fitting::disposition(output, max, channel, Role::Receiver, (first, last), settled, outcome);
+        session.received.take(|first, last, state, settled| {
+            fitting::disposition(output, max, channel, Role::Receiver, (first, last), settled, state);
         });
-        session.sent.take(|first, last, outcome, settled| {
-            fitting::disposition(output, max, channel, Role::Sender, (first, last), settled, outcome);
+        session.sent.take(|first, last, state, settled| {
+            fitting::disposition(output, max, channel, Role::Sender, (first, last), settled, state);
         });
         while let Some(place) = session.due_links.pop() {
             let Some(link) = self.links.get_mut(place as usize).filter(|link| link.session == index) else { continue };

@@ -10,6 +10,9 @@ use crate::link::state::{State as LinkState, Step as LinkStep};
 use crate::session::state::{State as SessionState, Step as SessionStep};
 use crate::types::{Attach, Begin, Detach, Error, Flow, Performative, Role, condition};
 
+/// Property of a flow that asks for what is sent to be acquired within a transaction (4.4.3).
+const TXN_ID: &str = "txn-id";
+
 /// What a frame leads to: an event, nothing to report, or a violation.
 pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
 
@@ -178,14 +181,20 @@ impl Connection {
             return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
         };
         self.tell_reopened(index, opened, Some(place));
-        Ok(self.on_link_flow(place, flow))
+        self.on_link_flow(place, flow)
     }
 
     /// The link part of a flow.
-    fn on_link_flow(&mut self, place: u32, flow: &mut Flow) -> Option<Event<'static>> {
-        let link = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached)?;
+    fn on_link_flow(&mut self, place: u32, flow: &mut Flow) -> Received {
+        let link = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached);
+        let Some(link) = link else { return Ok(None) };
         let id = LinkId(place);
         let event = match link.role {
+            Role::Sender if flow.properties.iter().any(|(name, _)| name.as_str() == TXN_ID) => {
+                let description = "flow.properties: txn-id asks for transactional acquisition; acknowledge in the \
+                                   transaction instead";
+                return Err(Fault::link(place, condition::NOT_IMPLEMENTED, description));
+            }
             Role::Sender => {
                 link.receiver_flow(flow);
                 Event::Credit { link: id, credit: link.credit, drain: link.drain }
@@ -201,7 +210,7 @@ impl Connection {
         if flow.echo {
             self.mark_flow(place);
         }
-        Some(event)
+        Ok(Some(event))
     }
 
     /// Tells the sending links of a session that its window is open again; `except` hears of it anyway.

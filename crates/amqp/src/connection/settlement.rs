@@ -1,4 +1,4 @@
-//! Outcomes both ways (2.6.12, 2.7.6, 3.4).
+//! Outcomes both ways (2.6.12, 2.7.6, 3.4), and the states of transactions (4.5).
 
 use super::fault::Fault;
 use super::receive::Received;
@@ -6,7 +6,7 @@ use super::{Connection, Event, LinkId, SessionId};
 use crate::codec::decode_state;
 use crate::codec::fast::{DispositionView, StateView};
 use crate::link::state::State as LinkState;
-use crate::types::{DeliveryState, Outcome, ReceiverSettleMode, Role, condition};
+use crate::types::{DeliveryState, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
 
 impl Connection {
     /// A disposition of the peer. What it says about its own deliveries needs no answer: once it has settled
@@ -25,13 +25,21 @@ impl Connection {
         let outcome = match view.state {
             StateView::Accepted => Outcome::Accepted,
             StateView::Released => Outcome::Released,
-            StateView::None => return Ok(self.settled_by_default(index, view)),
+            StateView::None => return Ok(self.settled_by_default(index, view, None)),
             StateView::Other(bytes) => match decode_state(bytes)? {
                 DeliveryState::Outcome(outcome) => outcome,
-                DeliveryState::Received(_) => return Ok(self.settled_by_default(index, view)),
-                DeliveryState::Declared(_) | DeliveryState::Transactional(_) => {
-                    let description = "disposition.state: transactions are not supported";
-                    return Err(Fault::session(index, condition::NOT_IMPLEMENTED, description));
+                DeliveryState::Received(_) => return Ok(self.settled_by_default(index, view, None)),
+                DeliveryState::Declared(declared) => {
+                    let (session, txn_id) = (SessionId(index), declared.txn_id);
+                    return Ok(Some(Event::Declared { session, first, last, settled, txn_id }));
+                }
+                DeliveryState::Transactional(state) => {
+                    let TransactionalState { txn_id, outcome } = *state;
+                    let Some(outcome) = outcome else {
+                        return Ok(self.settled_by_default(index, view, Some(&txn_id)));
+                    };
+                    let session = SessionId(index);
+                    return Ok(Some(Event::Provisional { session, first, last, settled, txn_id, outcome }));
                 }
             },
         };
@@ -39,12 +47,17 @@ impl Connection {
     }
 
     /// Deliveries that were settled without an outcome get the default outcome of their source (3.5.3), else they
-    /// are released: one event for each run of deliveries of the same link.
+    /// are released: one event for each run of deliveries of the same link. `txn_id`: within that transaction.
     #[cold]
-    fn settled_by_default(&mut self, index: u32, view: &DispositionView<'_>) -> Option<Event<'static>> {
+    fn settled_by_default(
+        &mut self,
+        index: u32,
+        view: &DispositionView<'_>,
+        txn_id: Option<&[u8]>,
+    ) -> Option<Event<'static>> {
         let session = self.sessions.get(index as usize).filter(|_| view.settled)?;
         let mut runs: Vec<(u32, u32, u32)> = Vec::new();
-        for (id, link) in session.unsettled.range(view.first, view.last) {
+        for (id, link, _) in session.unsettled.range(view.first, view.last) {
             match runs.last_mut() {
                 Some((_, last, of)) if *of == link => *last = id,
                 _ => runs.push((id, id, link)),
@@ -53,7 +66,14 @@ impl Connection {
         for (first, last, place) in runs {
             let default = self.links.get(place as usize).and_then(|link| link.default_outcome.clone());
             let outcome = default.unwrap_or(Outcome::Released);
-            self.tell(Event::Disposition { session: SessionId(index), first, last, settled: true, outcome });
+            let (session, settled) = (SessionId(index), true);
+            self.tell(match txn_id {
+                None => Event::Disposition { session, first, last, settled, outcome },
+                Some(txn_id) => {
+                    let txn_id = txn_id.to_vec();
+                    Event::Provisional { session, first, last, settled, txn_id, outcome }
+                }
+            });
         }
         None
     }
@@ -69,6 +89,26 @@ impl Connection {
         let settled = link.rcv_settle_mode == ReceiverSettleMode::First || link.settle_first.remove(&delivery_id);
         session.received.push(delivery_id, Some(outcome), settled);
         Self::mark_due(&mut self.due, link.session, session);
+    }
+
+    /// As `settle`, with any state, of part 4 for instance. Without `settled` the delivery stays unsettled on our side,
+    /// as it does whenever the link settles second.
+    pub fn settle_with(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState, settled: bool) {
+        let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
+        let first = link.rcv_settle_mode == ReceiverSettleMode::First;
+        let settled = settled && (first || link.settle_first.remove(&delivery_id));
+        session.received.push_state(delivery_id, state, settled);
+        Self::mark_due(&mut self.due, link.session, session);
+    }
+
+    /// Each unsettled delivery of ours in `first..=last`, which stays so: id, link and token, in order of ids.
+    pub fn unsettled(&self, session: SessionId, first: u32, last: u32) -> impl Iterator<Item = (u32, LinkId, u64)> {
+        let session = self.sessions.get(session.0 as usize);
+        let entries = session.into_iter().flat_map(move |session| session.unsettled.range(first, last));
+        entries.map(|(id, link, token)| (id, LinkId(link), token))
     }
 
     /// Takes each delivery of ours in `first..=last` out of the unsettled ones: `f(link, token)`, in order of ids.

@@ -4,12 +4,16 @@
 use super::fault::Fault;
 use super::state::State;
 use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError};
+use crate::codec::encode_state;
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
 use crate::link::Link;
 use crate::link::state::State as LinkState;
 use crate::session::Session;
 use crate::session::state::State as SessionState;
-use crate::types::{ReceiverSettleMode, Role, SenderSettleMode, condition};
+use crate::types::{DeliveryState, ReceiverSettleMode, Role, SenderSettleMode, condition};
+
+/// Bytes that the head of a long list has more than that of a short one.
+const WIDE_LIST_BYTES: usize = 6;
 
 impl Connection {
     /// A transfer frame of the peer on an open connection.
@@ -206,6 +210,19 @@ impl Connection {
     /// Says why nothing was taken.
     #[inline]
     pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
+        self.put_piece(link, piece, None)
+    }
+
+    /// As `transfer`, with a state on the first frame of the piece (4.4.1: the transaction that a delivery is part of).
+    ///
+    /// # Errors
+    /// As `transfer`.
+    pub fn transfer_with(&mut self, link: LinkId, piece: Outgoing<'_>, state: &DeliveryState) -> Result<(), SendError> {
+        self.put_piece(link, piece, Some(state))
+    }
+
+    #[inline]
+    fn put_piece(&mut self, link: LinkId, piece: Outgoing<'_>, state: Option<&DeliveryState>) -> Result<(), SendError> {
         let place = link.0;
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.sends()) else {
             return Err(SendError::NotAttached);
@@ -248,12 +265,12 @@ impl Connection {
             aborted: false,
             payload_len: piece.payload.len(),
         };
-        if piece.payload.len() + MAX_TRANSFER_HEAD <= self.remote_max_frame_size {
+        if state.is_none() && piece.payload.len() + MAX_TRANSFER_HEAD <= self.remote_max_frame_size {
             session.count_outgoing(1);
             fast::encode_transfer(&mut self.output, &head);
             self.output.extend_from_slice(piece.payload);
         } else {
-            write_frames(session, place, head, piece.payload, self.remote_max_frame_size, &mut self.output);
+            write_frames(session, place, (head, state), piece.payload, self.remote_max_frame_size, &mut self.output);
         }
         Ok(())
     }
@@ -296,30 +313,52 @@ fn begin_delivery(
 fn write_frames(
     session: &mut Session,
     place: u32,
-    mut head: TransferHead<'_>,
+    (mut head, mut state): (TransferHead<'_>, Option<&DeliveryState>),
     payload: &[u8],
     max_frame_size: usize,
     out: &mut Vec<u8>,
 ) {
     let more = head.more;
-    let mut chunks = payload.chunks(max_frame_size - MAX_TRANSFER_HEAD).peekable();
-    while let Some(chunk) = chunks.next() {
-        head.more = more || chunks.peek().is_some();
+    let mut around = MAX_TRANSFER_HEAD;
+    if let Some(state) = state {
+        let mut encoded = Vec::new();
+        encode_state(&mut encoded, state);
+        around += encoded.len() + WIDE_LIST_BYTES;
+    }
+    let mut rest = payload;
+    loop {
+        let (chunk, after) = rest.split_at(rest.len().min(max_frame_size.saturating_sub(around).max(1)));
+        rest = after;
+        head.more = more || !rest.is_empty();
         head.payload_len = chunk.len();
-        write_frame(session, place, &head, chunk, out);
+        write_frame(session, place, (&head, state.take()), chunk, out);
         head.delivery_id = None;
+        if rest.is_empty() {
+            return;
+        }
     }
 }
 
-fn write_frame(session: &mut Session, place: u32, head: &TransferHead<'_>, payload: &[u8], out: &mut Vec<u8>) {
+fn write_frame(
+    session: &mut Session,
+    place: u32,
+    (head, state): (&TransferHead<'_>, Option<&DeliveryState>),
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let put = |out: &mut Vec<u8>| {
+        match state {
+            None => fast::encode_transfer(out, head),
+            Some(state) => fast::encode_transfer_with(out, head, state),
+        }
+        out.extend_from_slice(payload);
+    };
     if session.room() > 0 {
         session.count_outgoing(1);
-        fast::encode_transfer(out, head);
-        out.extend_from_slice(payload);
+        put(out);
     } else {
         let mut frame = Vec::with_capacity(MAX_TRANSFER_HEAD + payload.len());
-        fast::encode_transfer(&mut frame, head);
-        frame.extend_from_slice(payload);
+        put(&mut frame);
         session.held.push(place, &frame);
     }
 }
@@ -342,5 +381,5 @@ fn abort(session: &mut Session, link: &mut Link, place: u32, out: &mut Vec<u8>) 
         aborted: true,
         payload_len: 0,
     };
-    write_frame(session, place, &head, &[], out);
+    write_frame(session, place, (&head, None), &[], out);
 }

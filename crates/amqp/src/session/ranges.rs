@@ -1,6 +1,9 @@
 //! Dispositions put together until the end of a turn (2.6.12).
 
-use crate::types::Outcome;
+use crate::types::{DeliveryState, Outcome};
+
+static ACCEPTED_STATE: DeliveryState = DeliveryState::Outcome(Outcome::Accepted);
+static RELEASED_STATE: DeliveryState = DeliveryState::Outcome(Outcome::Released);
 
 /// What is said about a delivery, in a word: whether it is settled, and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +40,8 @@ struct Range {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     ranges: Vec<Range>,
-    /// outcomes that carry something; a verdict points at them
-    others: Vec<Outcome>,
+    /// states that carry something; a verdict points at them
+    others: Vec<DeliveryState>,
     sorted: bool,
 }
 
@@ -50,8 +53,15 @@ impl Ranges {
             Some(Outcome::Accepted) => ACCEPTED,
             Some(Outcome::Released) => RELEASED,
             None => NO_STATE,
-            Some(other) => self.other(other),
+            Some(other) => self.other(DeliveryState::Outcome(other.clone())),
         };
+        self.add(id, id, Verdict::new(state, settled));
+    }
+
+    /// Adds a delivery with any state.
+    #[cold]
+    pub(crate) fn push_state(&mut self, id: u32, state: &DeliveryState, settled: bool) {
+        let state = self.other(state.clone());
         self.add(id, id, Verdict::new(state, settled));
     }
 
@@ -77,27 +87,27 @@ impl Ranges {
     }
 
     #[cold]
-    fn other(&mut self, outcome: &Outcome) -> u32 {
-        if self.others.last() != Some(outcome) {
-            self.others.push(outcome.clone());
+    fn other(&mut self, state: DeliveryState) -> u32 {
+        if self.others.last() != Some(&state) {
+            self.others.push(state);
         }
         FIRST_OTHER + self.others.len() as u32 - 1
     }
 
-    /// Empties this: `write(first, last, outcome, settled)` for each range, in order of ids.
+    /// Empties this: `write(first, last, state, settled)` for each range, in order of ids.
     #[inline]
-    pub(crate) fn take(&mut self, mut write: impl FnMut(u32, u32, Option<&Outcome>, bool)) {
+    pub(crate) fn take(&mut self, mut write: impl FnMut(u32, u32, Option<&DeliveryState>, bool)) {
         if !self.sorted {
             self.sort();
         }
         for range in &self.ranges {
-            let outcome = match range.verdict.state() {
-                ACCEPTED => Some(&Outcome::Accepted),
-                RELEASED => Some(&Outcome::Released),
+            let state = match range.verdict.state() {
+                ACCEPTED => Some(&ACCEPTED_STATE),
+                RELEASED => Some(&RELEASED_STATE),
                 NO_STATE => None,
                 other => self.others.get((other - FIRST_OTHER) as usize),
             };
-            write(range.first, range.last, outcome, range.verdict.settled());
+            write(range.first, range.last, state, range.verdict.settled());
         }
         self.ranges.clear();
         self.others.clear();
@@ -134,7 +144,13 @@ mod tests {
 
     fn taken(ranges: &mut Ranges) -> Vec<(u32, u32, Option<Outcome>, bool)> {
         let mut all = Vec::new();
-        ranges.take(|first, last, outcome, settled| all.push((first, last, outcome.cloned(), settled)));
+        ranges.take(|first, last, state, settled| {
+            let outcome = state.map(|state| match state {
+                DeliveryState::Outcome(outcome) => outcome.clone(),
+                other => panic!("no outcome: {other:?}"),
+            });
+            all.push((first, last, outcome, settled));
+        });
         all
     }
 

@@ -162,14 +162,14 @@ impl Unsettled {
         self.advance();
     }
 
-    /// The link of each unsettled delivery of `first..=last`, with its id, in order of ids.
-    pub(crate) fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, u32)> {
+    /// Each unsettled delivery of `first..=last`: id, link and token, in order of ids.
+    pub(crate) fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, u32, u64)> {
         let (from, to) = self.span(first, last);
         let base = self.next - self.ring.len() as u64;
         let (start, end) = (from.max(base) - base, to.min(self.next).max(base) - base);
         let ring = (base + start..).zip(self.ring.range(start.min(end) as usize..end as usize).copied());
         let stragglers = self.stragglers.range(from..to).map(|(id, entry)| (*id, *entry));
-        stragglers.chain(ring).filter_map(|(id, entry)| Some((id as u32, entry.link?)))
+        stragglers.chain(ring).filter_map(|(id, entry)| Some((id as u32, entry.link?, entry.token)))
     }
 
     /// Gives spare memory back.
@@ -198,7 +198,7 @@ mod tests {
         }
         assert_eq!(take(&mut unsettled, 3, 4), [(7, 3), (7, 4)]);
         assert_eq!(take(&mut unsettled, 0, 0), [(7, 0)]);
-        assert_eq!(unsettled.range(0, 9).collect::<Vec<_>>(), [(1, 7), (2, 7)]);
+        assert_eq!(unsettled.range(0, 9).collect::<Vec<_>>(), [(1, 7, 1), (2, 7, 2)]);
         assert_eq!(take(&mut unsettled, 0, 9), [(7, 1), (7, 2)]);
         assert_eq!(take(&mut unsettled, 0, 9), []);
         assert_eq!((unsettled.len(), unsettled.next_id(), unsettled.ring.len()), (0, 5, 0));

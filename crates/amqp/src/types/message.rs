@@ -142,6 +142,6 @@ pub enum DeliveryState {
     Outcome(Outcome),
     /// 4.5.5
     Declared(Declared),
-    /// 4.5.8
+    /// 4.5.6
     Transactional(Box<TransactionalState>),
 }

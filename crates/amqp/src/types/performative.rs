@@ -52,7 +52,7 @@ impl Error {
     }
 }
 
-/// The error conditions of 2.8.15 to 2.8.18 (part 4's are beside its types).
+/// The error conditions of 2.8.15 to 2.8.18 and of transactions (4.5.8).
 pub mod condition {
     use super::Symbol;
 
@@ -103,6 +103,10 @@ pub mod condition {
         HANDLE_IN_USE = "amqp:session:handle-in-use";
         /// 2.8.17
         UNATTACHED_HANDLE = "amqp:session:unattached-handle";
+        /// 4.5.8
+        TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id";
+        /// 4.5.8
+        TRANSACTION_ROLLBACK = "amqp:transaction:rollback";
         /// 2.8.18
         DETACH_FORCED = "amqp:link:detach-forced";
         /// 2.8.18

@@ -1,4 +1,4 @@
-//! Part 4, Transactions: the types; the machine comes with stored addresses.
+//! Part 4, Transactions: the types.
 
 use super::{Outcome, Symbol};
 
@@ -41,7 +41,7 @@ pub struct Declared {
     pub txn_id: Vec<u8>,
 }
 
-/// 4.5.8
+/// 4.5.6
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransactionalState {
     /// transaction

@@ -150,6 +150,28 @@ proptest! {
     }
 
     #[test]
+    fn an_encoded_transfer_head_with_a_state_says_what_it_was_given(
+        delivery_id in proptest::option::of(strategies::uint()),
+        (settled, more, aborted) in any::<(bool, bool, bool)>(),
+        state in strategies::state(),
+        payload in strategies::bytes(),
+    ) {
+        let head = TransferHead {
+            channel: 7, handle: 300, delivery_id, tag: b"tag", message_format: 0, settled, more, aborted,
+            payload_len: payload.len(),
+        };
+        let mut bytes = Vec::new();
+        fast::encode_transfer_with(&mut bytes, &head, &state);
+        bytes.extend_from_slice(&payload);
+        let (performative, seen) = decode_performative(body(&bytes)).unwrap();
+        prop_assert_eq!(seen, &payload);
+        let Performative::Transfer(transfer) = performative else { panic!("{performative:?}") };
+        prop_assert_eq!((transfer.handle, transfer.delivery_id), (300, delivery_id));
+        prop_assert_eq!((transfer.settled, transfer.more, transfer.aborted), (Some(settled), more, aborted));
+        prop_assert_eq!(transfer.state, Some(state));
+    }
+
+    #[test]
     fn an_encoded_disposition_says_what_it_was_given(
         (channel, receiver, settled) in any::<(u16, bool, bool)>(),
         (first, last) in (strategies::uint(), strategies::uint()),

@@ -228,6 +228,12 @@ impl Driver {
                     machine.take_settled(session, first, last, settled, |_, token| assert!(token < 1 << 32));
                 }
             }
+            Seen::Event(Event::Provisional { session, first, last, settled, .. }) => {
+                let unsettled: Vec<_> = machine.unsettled(session, first, last).collect();
+                machine.take_settled(session, first, last, settled, |_, token| {
+                    assert!(unsettled.iter().any(|(_, _, known)| *known == token));
+                });
+            }
             Seen::Event(Event::Detach { link, .. }) => machine.take_unsettled(link, |token| assert!(token < 1 << 32)),
             Seen::Piece(piece) => {
                 if !piece.settled && !piece.more && choices.flag() {

@@ -2,10 +2,7 @@
 
 use enmasse_amqp::codec::frame::{Protocol, protocol_header};
 use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
-use enmasse_amqp::types::{
-    Begin, Declared, DeliveryState, Disposition, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer,
-    condition,
-};
+use enmasse_amqp::types::{Begin, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer, condition};
 
 use crate::pair::{Seen, attach};
 use crate::raw::{Raw, begin, detach, disposition, flow, link, open, transfer};
@@ -277,14 +274,6 @@ fn section_2_7_6_dispositions_about_nothing_are_passed_over() {
     }
     raw.send(0, Performative::Disposition(disposition(5, Some(4))));
     raw.assert_ended(&condition::INVALID_FIELD, "before first");
-}
-
-#[test]
-fn section_2_7_6_states_of_transactions_are_not_known() {
-    let mut raw = sending();
-    let state = Some(DeliveryState::Declared(Declared { txn_id: vec![1] }));
-    raw.send(0, Performative::Disposition(Disposition { state, ..disposition(0, None) }));
-    raw.assert_ended(&condition::NOT_IMPLEMENTED, "transactions");
 }
 
 #[test]

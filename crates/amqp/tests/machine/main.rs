@@ -12,3 +12,4 @@ mod pair;
 mod random;
 mod raw;
 mod session;
+mod transaction;

@@ -31,6 +31,8 @@ pub(crate) struct Piece {
     pub(crate) settled: bool,
     pub(crate) message_format: u32,
     pub(crate) payload: Vec<u8>,
+    /// the sender's state, encoded
+    pub(crate) state: Option<Vec<u8>>,
 }
 
 impl Seen {
@@ -53,6 +55,12 @@ impl Seen {
             Event::Disposition { session, first, last, settled, outcome } => {
                 Event::Disposition { session, first, last, settled, outcome }
             }
+            Event::Provisional { session, first, last, settled, txn_id, outcome } => {
+                Event::Provisional { session, first, last, settled, txn_id, outcome }
+            }
+            Event::Declared { session, first, last, settled, txn_id } => {
+                Event::Declared { session, first, last, settled, txn_id }
+            }
             Event::Detach { link, closed, error } => Event::Detach { link, closed, error },
             Event::End { session, error } => Event::End { session, error },
             Event::Closed { error, by } => Event::Closed { error, by },
@@ -71,6 +79,7 @@ impl Piece {
             settled: incoming.settled,
             message_format: incoming.message_format,
             payload: incoming.payload.to_vec(),
+            state: incoming.state.map(<[u8]>::to_vec),
         }
     }
 }

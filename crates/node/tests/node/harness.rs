@@ -6,11 +6,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use enmasse_amqp::codec::encode_transaction_control;
 use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
-    Attach, Error, Open, Outcome, ReceiverSettleMode, Role, SaslCode, SaslInit, SenderSettleMode, Source, Symbol,
-    Target, TerminusDurability, TerminusExpiryPolicy,
+    Attach, Coordinator, Declare, DeliveryState, Discharge, Error, Open, Outcome, ReceiverSettleMode, Role, SaslCode,
+    SaslInit, SenderSettleMode, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy, TransactionControl,
+    TransactionalState,
 };
 use enmasse_node::{Happening, Listener, ListenerKind, Node, NodeConfig, NodeEvent, NodeStats, TlsFiles};
 use rustls::pki_types::ServerName;
@@ -188,6 +190,8 @@ pub(crate) enum Heard {
     Message { link: LinkId, delivery_id: u32, payload: Vec<u8>, complete: bool },
     Credit(u32),
     Outcome(Outcome),
+    Declared(Vec<u8>),
+    Provisional(Outcome),
     Detached(Option<Error>),
     Challenge(Vec<u8>),
     Sasl(SaslCode),
@@ -259,6 +263,51 @@ impl Client {
     pub(crate) fn detach(&mut self, link: LinkId, closed: bool) {
         self.machine.detach(link, closed, None);
         assert_eq!(self.detached(), None);
+    }
+
+    /// A link that controls transactions.
+    pub(crate) fn coordinator(&mut self) -> LinkId {
+        let mut attach = self.blank(Role::Sender);
+        attach.target = Some(Box::new(Target::Coordinator(Coordinator::default())));
+        self.attach(attach)
+    }
+
+    pub(crate) fn declare(&mut self, link: LinkId) -> Vec<u8> {
+        self.control(link, &TransactionControl::Declare(Declare::default()));
+        self.wait(|heard| if let Heard::Declared(txn_id) = heard { Some(std::mem::take(txn_id)) } else { None })
+    }
+
+    /// Commits, or with `fail` rolls back; the answer.
+    pub(crate) fn discharge(&mut self, link: LinkId, txn_id: &[u8], fail: bool) -> Outcome {
+        self.ask_discharge(link, txn_id, fail);
+        self.outcome()
+    }
+
+    /// The same without waiting for the answer.
+    pub(crate) fn ask_discharge(&mut self, link: LinkId, txn_id: &[u8], fail: bool) {
+        self.control(link, &TransactionControl::Discharge(Discharge { txn_id: txn_id.to_vec(), fail }));
+    }
+
+    fn control(&mut self, link: LinkId, control: &TransactionControl) {
+        let mut bytes = b"\0\x53\x77".to_vec();
+        encode_transaction_control(&mut bytes, control);
+        self.send(link, &bytes, false);
+    }
+
+    /// Sends a message in a transaction and waits for its provisional outcome.
+    pub(crate) fn post(&mut self, link: LinkId, txn_id: &[u8], payload: &[u8]) -> Outcome {
+        self.wait_for_credit(link);
+        let outgoing =
+            Outgoing { token: Some(0), message_format: 0, first: true, more: false, aborted: false, payload };
+        self.machine.transfer_with(link, outgoing, &within(txn_id, None)).expect("the link may send");
+        self.say();
+        self.wait(|heard| if let Heard::Provisional(outcome) = heard { Some(outcome.clone()) } else { None })
+    }
+
+    /// Accepts a message in a transaction.
+    pub(crate) fn retire(&mut self, link: LinkId, txn_id: &[u8], delivery_id: u32, settled: bool) {
+        self.machine.settle_with(link, delivery_id, &within(txn_id, Some(Outcome::Accepted)), settled);
+        self.say();
     }
 
     fn attach(&mut self, attach: Attach) -> LinkId {
@@ -422,6 +471,10 @@ impl Client {
     }
 }
 
+fn within(txn_id: &[u8], outcome: Option<Outcome>) -> DeliveryState {
+    DeliveryState::Transactional(Box::new(TransactionalState { txn_id: txn_id.to_vec(), outcome }))
+}
+
 fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&SaslInit>, event: Event<'_>) {
     match event {
         Event::SaslMechanisms(_) => machine.sasl_init(sasl.expect("the client has SASL").clone()),
@@ -453,6 +506,14 @@ fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&Sas
         Event::Disposition { session, first, last, settled, outcome } => {
             machine.take_settled(session, first, last, settled, |_, _| ());
             heard.extend((first..=last).map(|_| Heard::Outcome(outcome.clone())));
+        }
+        Event::Declared { session, first, last, settled, txn_id } => {
+            machine.take_settled(session, first, last, settled, |_, _| ());
+            heard.push_back(Heard::Declared(txn_id));
+        }
+        Event::Provisional { session, first, last, settled, outcome, .. } => {
+            machine.take_settled(session, first, last, settled, |_, _| ());
+            heard.extend((first..=last).map(|_| Heard::Provisional(outcome.clone())));
         }
         Event::Detach { error, .. } => heard.push_back(Heard::Detached(error)),
         Event::Closed { error, .. } => heard.push_back(Heard::Closed(error)),

@@ -12,5 +12,6 @@ mod streams;
 #[path = "../../src/testing.rs"]
 mod testing;
 mod topics;
+mod transactions;
 
 use enmasse_node::TlsFiles;

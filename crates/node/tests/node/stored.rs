@@ -23,8 +23,8 @@ pub(crate) fn plan(version: u64, addresses: &str) -> String {
     )
 }
 
-const ORDERS: &str = r#"{"uid": "11111111-2222-3333-4444-555555555555", "name": "orders", "type": "queue"}"#;
-const DIRECT: &str = r#"{"uid": "a", "name": "direct", "type": "anycast"}"#;
+pub(crate) const ORDERS: &str = r#"{"uid": "11111111-2222-3333-4444-555555555555", "name": "orders", "type": "queue"}"#;
+pub(crate) const DIRECT: &str = r#"{"uid": "a", "name": "direct", "type": "anycast"}"#;
 
 fn with_journal(count: u16, folder: &Path) -> NodeConfig {
     NodeConfig { journal: Some(folder.to_owned()), ..workers(count) }

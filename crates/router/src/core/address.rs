@@ -8,7 +8,7 @@ use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::stored::{Assembly, Looking, Stored, Topic};
 use super::stream::{Reading, Stream};
-use super::{AddressStats, Declared, Filter, PortId};
+use super::{AddressStats, Declared, Filter, PortId, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
@@ -76,6 +76,8 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// what has come of it
     pub(super) assembly: Option<Box<Assembly>>,
+    /// the transaction of the delivery that begins
+    pub(super) transaction: Option<TransactionId>,
     /// the queue of a stored address, or the stream, counts it
     pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
@@ -282,6 +284,7 @@ impl Producer {
             to_tell: false,
             incoming: Incoming::Nothing,
             assembly: None,
+            transaction: None,
             counted: false,
             producer_name: None,
         }

@@ -5,7 +5,7 @@ use enmasse_amqp::types::Outcome;
 use super::address::{Address, Consumer, Outgoing};
 use super::arena::{Arena, Key};
 use super::message::{Message, Owed};
-use super::outcome::{Pending, token_of};
+use super::outcome::{Pending, Retiring, token_of};
 use super::port::Tenant;
 use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
 
@@ -54,7 +54,8 @@ impl Handing<'_> {
         let Part { message_format, more, payload } = part;
         let consumer = &mut self.consumers[to];
         let key = consumer.address;
-        let pending = (owed != Owed::Nobody).then(|| self.pending.insert(Pending { consumer: to, address: key, owed }));
+        let pending = (owed != Owed::Nobody)
+            .then(|| self.pending.insert(Pending { consumer: to, address: key, owed, retiring: Retiring::No }));
         let token = pending.map(|pending| token_of(self.shard, pending));
         let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         if !links.transfer(consumer.port, &delivery) {

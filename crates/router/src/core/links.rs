@@ -2,7 +2,7 @@
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use super::PortId;
+use super::{PortId, TransactionId};
 
 /// The links behind the ports, as the router sees them. Nothing is ever said about a port after its
 /// [`Router::detach`](super::Router::detach), and no call may come back into the router.
@@ -26,6 +26,14 @@ pub trait Links {
     /// The outcome of an unsettled delivery: exactly one each, unless its producer detached or aborted it. It may
     /// come before the last part of a delivery; what still arrives of it is thrown away.
     fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome);
+
+    /// An unsettled delivery is held until its transaction is discharged: its provisional outcome is accepted (4.4.1).
+    /// Said in place of [`Links::settle`], after which nothing more is said of the delivery.
+    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId);
+
+    /// Answers [`Router::discharge`](super::Router::discharge), once: what was asked for is done; or the transaction was
+    /// rolled back instead of committed, and why (4.5.8).
+    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>);
 
     /// `count` more deliveries of this producer wait no longer: its window moves on. Said once a turn.
     fn taken(&mut self, producer: PortId, count: u32);

@@ -28,6 +28,8 @@ pub(super) enum Owed {
     Queue(Seq),
     /// nobody: the queue it was shown from keeps it
     Browsed(Seq),
+    /// nobody: its producer has a provisional outcome, and its transaction is answered
+    Posted,
     /// what an administrator does, for a message of so many bytes
     Operation { id: u32, bytes: u32 },
 }

@@ -31,7 +31,7 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
-use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS};
+use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
 use stream::Waiting;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
@@ -41,7 +41,7 @@ pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
     Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Shelf, Subscribing, SubscriptionName,
-    TopicShelf, Work, subscription_of,
+    TRANSACTION_MESSAGES, TopicShelf, TransactionId, Work, subscription_of,
 };
 pub use stream::{Start, Stream};
 
@@ -72,6 +72,11 @@ impl AddressKind {
     #[must_use]
     pub const fn stores(self) -> bool {
         matches!(self, Self::Stored | Self::Topic | Self::Stream)
+    }
+
+    /// Whether messages can be part of a transaction: those that queues store.
+    pub(crate) const fn transacts(self) -> bool {
+        matches!(self, Self::Stored | Self::Topic)
     }
 }
 
@@ -147,6 +152,7 @@ pub struct Router {
     /// the key of the address of the next one that is not declared
     next_subscription: u32,
     queue_numbers: QueueNumbers,
+    transactions: Transactions,
     // streams
     /// those that have messages for the log
     gathering: Vec<Key>,
@@ -194,6 +200,7 @@ impl Router {
             subscriptions: HashMap::new(),
             next_subscription: SUBSCRIPTION_KEYS.start,
             queue_numbers: QueueNumbers::new(1),
+            transactions: Transactions::default(),
             gathering: Vec::new(),
             starving: Vec::new(),
             answered: Vec::new(),
@@ -228,15 +235,20 @@ impl Router {
     /// A delivery that is void from the start, or one that begins within another: that one is void then.
     #[cold]
     fn deliver_oddly(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
-            self.abort(message, links);
-        }
-        self.take_assembly(from);
+        self.break_off(from, links);
         if arrival.aborted {
             self.taken(from, 1);
         } else {
             self.begin_delivery(from, arrival, links);
         }
+    }
+
+    /// The delivery that a producer is in the middle of is void.
+    fn break_off(&mut self, from: Key, links: &mut impl Links) {
+        if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
+            self.abort(message, links);
+        }
+        self.take_assembly(from);
     }
 
     /// A delivery that was on its way when its address was deleted.

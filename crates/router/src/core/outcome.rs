@@ -13,6 +13,17 @@ pub(super) struct Pending {
     pub(super) consumer: Key,
     pub(super) address: Key,
     pub(super) owed: Owed,
+    pub(super) retiring: Retiring,
+}
+
+/// Whether a copy was settled within a transaction that is open (4.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retiring {
+    No,
+    /// its consumer holds it again after a rollback
+    Held,
+    /// its consumer has let go of it: after a rollback its delivery has failed
+    LetGo,
 }
 
 /// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
@@ -54,7 +65,8 @@ pub(super) const fn token_of(shard: u16, pending: Key) -> u64 {
 }
 
 impl Router {
-    /// A consumer has said what became of a delivery. A token that is not open any more is ignored.
+    /// A consumer has said what became of a delivery. A token that is not open any more is ignored; what was said of it
+    /// in a transaction that is open stands.
     #[inline]
     pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
         let Some(pending) = self.close_token(token) else { return };
@@ -64,13 +76,19 @@ impl Router {
         }
     }
 
-    /// Ends the life of a token; `None` if it has ended.
+    /// Ends the life of a token; `None` if it has ended, or a transaction has it.
     #[inline]
     pub(super) fn close_token(&mut self, token: u64) -> Option<Pending> {
         if home_of_token(token) != self.shard {
             return None;
         }
-        let pending = self.pending.remove(Key::unpack(token))?;
+        let key = Key::unpack(token);
+        let retiring = &mut self.pending.get_mut(key)?.retiring;
+        if *retiring != Retiring::No {
+            *retiring = Retiring::LetGo;
+            return None;
+        }
+        let pending = self.pending.remove(key)?;
         if let Some(consumer) = self.consumers.get_mut(pending.consumer) {
             consumer.outstanding -= 1;
         }
@@ -83,6 +101,7 @@ impl Router {
     pub(super) fn answer(&mut self, owed: Owed, address: Key, outcome: &Outcome, links: &mut impl Links) {
         match owed {
             Owed::Nobody | Owed::Browsed(_) => {}
+            Owed::Posted => self.addresses[address].stats.accepted += u64::from(*outcome == Outcome::Accepted),
             Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
             Owed::Join(key) => self.join(key, address, outcome, links),
             Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),

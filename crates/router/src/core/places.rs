@@ -6,7 +6,7 @@ use enmasse_journal::queue::Refused;
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
 use super::message::Owed;
-use super::outcome::{delivery_failed, token_of};
+use super::outcome::{Retiring, delivery_failed, token_of};
 use super::port::Tenant;
 use super::stored::{Looking, refusal};
 use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
@@ -267,6 +267,10 @@ impl Router {
         let tokens: Vec<u64> = mine.map(|(key, _)| token_of(self.shard, key)).collect();
         let failed = delivery_failed();
         for token in tokens {
+            // There is nothing left that a transaction could decide about.
+            if let Some(pending) = self.pending.get_mut(Key::unpack(token)) {
+                pending.retiring = Retiring::No;
+            }
             self.outcome(token, &failed, links);
         }
     }

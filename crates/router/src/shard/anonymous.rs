@@ -57,15 +57,21 @@ impl Shard {
         }
         let Some(mut beginning) = beginning else {
             if !self.begins(id, incoming) {
-                let kept = Beginning { bytes: incoming.payload.to_vec(), look_at: 2 * incoming.payload.len() };
+                let kept = Beginning {
+                    bytes: incoming.payload.to_vec(),
+                    look_at: 2 * incoming.payload.len(),
+                    state: incoming.state.map(Into::into),
+                };
                 self.keep_beginning(id, incoming.link, kept);
             }
             return;
         };
         beginning.bytes.extend_from_slice(incoming.payload);
+        beginning.state = beginning.state.or_else(|| incoming.state.map(Into::into));
         let length = beginning.bytes.len();
         if !incoming.more || length >= beginning.look_at.min(TO_BYTES_MAX) {
-            if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, ..*incoming }) {
+            let state = beginning.state.as_deref();
+            if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, state, ..*incoming }) {
                 return;
             }
             beginning.look_at = 2 * length;
@@ -85,6 +91,7 @@ impl Shard {
             Ok(Some(route)) => route,
             Ok(None) => return false,
             Err(error) => {
+                self.refuse_posting(id, incoming, &error);
                 self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
                 return true;
             }
@@ -136,7 +143,7 @@ impl Shard {
         may_be_sent_to(&entry)?;
         self.give_up_routes(id, incoming.link);
         let home = self.home_of(&entry);
-        let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.key, home);
+        let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.declared(), home);
         let link = self.fabric.conns[id.key()].links.get(incoming.link.0 as usize);
         let producer_name = if let Some(Link::Anonymous(link)) = link { link.producer_name.clone() } else { None };
         let role = PortRole::Producer { anonymous: true, name: full_name(&entry, to), producer_name };

@@ -65,7 +65,7 @@ impl Shard {
         for link in (0..links).map(LinkId) {
             for (entry, wildcard) in self.unheard(id, link) {
                 let home = self.home_of(&entry);
-                let port = self.fabric.ports.insert(id.key, link.0, entry.key, home);
+                let port = self.fabric.ports.insert(id.key, link.0, entry.declared(), home);
                 let conn = &mut self.fabric.conns[id.key()];
                 if let Some(Link::Consumer { ports, .. }) = conn.links.get_mut(link.0 as usize) {
                     ports.push(port);

@@ -14,7 +14,7 @@ use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
-use crate::core::{AddressKey, AddressKind, PortId, PortRole};
+use crate::core::{AddressKey, AddressKind, Declared, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space};
@@ -23,6 +23,8 @@ use crate::table::{AddressEntry, Space};
 enum Want {
     /// send to the anonymous terminus
     Anonymous,
+    /// control transactions
+    Coordinator,
     /// a new dynamic node
     Dynamic,
     /// this address
@@ -92,6 +94,7 @@ impl Shard {
                 self.attach_anonymous(id, link, &attach, producer_name);
                 Ok(())
             }
+            Want::Coordinator => self.attach_coordinator(id, link, attach).map_err(|error| (None, error)),
             Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
             Want::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
             Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
@@ -159,7 +162,7 @@ impl Shard {
         entry.home.claim(self.fabric.index)
     }
 
-    fn moves_to(&self, id: ConnId, home: u16) -> bool {
+    pub(super) fn moves_to(&self, id: ConnId, home: u16) -> bool {
         let conn = &self.fabric.conns[id.key()];
         let here = self.fabric.index;
         if home == here || conn.settled_here {
@@ -182,7 +185,7 @@ impl Shard {
             .iter()
             .map(|entry| {
                 let home = self.home_of(entry);
-                (self.fabric.ports.insert(id.key, link.0, entry.key, home), home)
+                (self.fabric.ports.insert(id.key, link.0, entry.declared(), home), home)
             })
             .collect();
         let state = match (attach.role, &places[..]) {
@@ -236,7 +239,8 @@ impl Shard {
         let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
         // The topic is not known yet. No address has this key.
-        let port = self.fabric.ports.insert(id.key, link.0, AddressKey(u32::MAX), home);
+        let unknown = Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0 };
+        let port = self.fabric.ports.insert(id.key, link.0, unknown, home);
         conn.settled_here = true;
         conn.set_link(link, Link::Consumer { ports: std::iter::once(port).collect(), wildcard: None });
         let terminus = Terminus { name: None, kind: Some(AddressKind::Topic), dynamic: false, terms: None };
@@ -312,10 +316,7 @@ fn wanted(attach: &Attach) -> Result<Want, Error> {
     let (address, dynamic) = match attach.role {
         Role::Sender => match attach.target.as_deref() {
             Some(Target::Node { address, dynamic, .. }) => (address.clone(), *dynamic),
-            Some(Target::Coordinator(_)) => {
-                let what = "transactions need stored addresses, which this address space has none of";
-                return Err(Error::new(condition::NOT_IMPLEMENTED, what));
-            }
+            Some(Target::Coordinator(_)) => return Ok(Want::Coordinator),
             None => return Err(Error::new(condition::INVALID_FIELD, "attach.target is null: name an address")),
         },
         Role::Receiver => match attach.source.as_deref() {

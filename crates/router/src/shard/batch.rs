@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName};
+use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName, TransactionId};
 use crate::table::AddressEntry;
 
 /// Where a payload lies in the batch's bytes.
@@ -86,6 +86,24 @@ pub(super) enum Entry {
     Retire {
         address: AddressKey,
     },
+    Declare {
+        transaction: TransactionId,
+    },
+    Post {
+        port: PortId,
+        transaction: TransactionId,
+        arrival: ArrivalHead,
+    },
+    RetireDelivery {
+        transaction: TransactionId,
+        token: u64,
+        outcome: Outcome,
+        settled: bool,
+    },
+    Discharge {
+        transaction: TransactionId,
+        fail: bool,
+    },
     // to the owner of a port
     Recalled {
         port: PortId,
@@ -103,6 +121,15 @@ pub(super) enum Entry {
         port: PortId,
         delivery_id: u32,
         outcome: Outcome,
+    },
+    Provisional {
+        port: PortId,
+        delivery_id: u32,
+        transaction: TransactionId,
+    },
+    Discharged {
+        transaction: TransactionId,
+        error: Option<Box<Error>>,
     },
     Taken {
         port: PortId,
@@ -158,17 +185,25 @@ impl Batch {
     }
 
     pub(super) fn push_arrival(&mut self, port: PortId, arrival: &Arrival<'_>) {
-        let payload = self.store(arrival.payload);
-        let arrival = ArrivalHead {
+        let arrival = self.arrival_head(arrival);
+        self.entries.push(Entry::Deliver { port, arrival });
+    }
+
+    pub(super) fn push_posting(&mut self, port: PortId, transaction: TransactionId, arrival: &Arrival<'_>) {
+        let arrival = self.arrival_head(arrival);
+        self.entries.push(Entry::Post { port, transaction, arrival });
+    }
+
+    fn arrival_head(&mut self, arrival: &Arrival<'_>) -> ArrivalHead {
+        ArrivalHead {
             delivery_id: arrival.delivery_id,
             message_format: arrival.message_format,
             settled: arrival.settled,
             first: arrival.first,
             more: arrival.more,
             aborted: arrival.aborted,
-            payload,
-        };
-        self.entries.push(Entry::Deliver { port, arrival });
+            payload: self.store(arrival.payload),
+        }
     }
 
     pub(super) fn push_transfer(&mut self, port: PortId, delivery: &Delivery<'_>) {

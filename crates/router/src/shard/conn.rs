@@ -1,12 +1,13 @@
 //! One connection as its shard sees it: the protocol machine, who is at the other end, and its links.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
 use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
+use super::coordinator::{Coordinator, Discharging, Transaction};
 use super::window::Window;
 use crate::core::{Consuming, PortId};
 use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
@@ -36,6 +37,8 @@ pub(super) enum Link {
     Producer { port: PortId, home: u16, window: Window },
     /// it sends to us, and each message says where to
     Anonymous(Box<Anonymous>),
+    /// it sends to us what is to become of transactions
+    Coordinator(Box<Coordinator>),
 }
 
 /// What a link with wildcards asks of every address that it reaches.
@@ -65,6 +68,8 @@ pub(super) struct Beginning {
     pub(super) bytes: Vec<u8>,
     /// from how many bytes on to look for `to` again: twice as many each time, so that small frames cost no more
     pub(super) look_at: usize,
+    /// the sender's state, encoded, if a frame had one
+    pub(super) state: Option<Box<[u8]>>,
 }
 
 impl Anonymous {
@@ -135,6 +140,10 @@ pub(super) struct Conn {
     /// its place among the connections of its space, and those of its links, where these are limited
     pub(super) place: Option<Place>,
     pub(super) link_places: Vec<(LinkId, Place)>,
+    /// its transactions, by their numbers
+    pub(super) transactions: BTreeMap<u64, Transaction>,
+    /// those of which the discharge is yet to be answered
+    pub(super) discharging: BTreeMap<u64, Discharging>,
     /// in the list of connections the driver has to look at
     pub(super) dirty: bool,
     /// its output was over the high-water mark: consumers on it count as having no credit
@@ -168,6 +177,8 @@ impl Conn {
             settled_here: false,
             place: None,
             link_places: Vec::new(),
+            transactions: BTreeMap::new(),
+            discharging: BTreeMap::new(),
             dirty: false,
             congested: false,
             starved: false,
@@ -211,6 +222,7 @@ impl Conn {
         match self.links.get_mut(id as usize)? {
             Link::Producer { window, .. } => Some(window),
             Link::Anonymous(anonymous) => Some(&mut anonymous.window),
+            Link::Coordinator(coordinator) => Some(&mut coordinator.window),
             Link::Vacant | Link::Consumer { .. } => None,
         }
     }

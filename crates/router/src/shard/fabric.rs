@@ -9,10 +9,11 @@ use super::OUTPUT_HIGH_BYTES;
 use super::attach::check_right;
 use super::batch::{Batch, Entry};
 use super::conn::{Attaching, Conn, Link};
+use super::coordinator::within;
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use super::subscribing::Description;
-use crate::core::{Delivery, Links, PortId};
+use crate::core::{Delivery, Links, PortId, TransactionId};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
@@ -31,6 +32,8 @@ pub(super) struct Fabric {
     pub(super) refused: Vec<u32>,
     /// connections and links where a long delivery of one address has ended and those of others may go on
     pub(super) freed: Vec<(u32, u32)>,
+    /// transactions of connections here that were discharged, or could not be
+    pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
 }
 
 impl Fabric {
@@ -46,6 +49,7 @@ impl Fabric {
             too_large: Vec::new(),
             refused: Vec::new(),
             freed: Vec::new(),
+            discharged: Vec::new(),
         }
     }
 
@@ -85,7 +89,7 @@ impl Fabric {
     /// Something is to be done before the turn ends.
     pub(super) fn has_afterwork(&self) -> bool {
         let has_answers = !(self.sent_settled.is_empty() && self.too_large.is_empty());
-        has_answers || !self.freed.is_empty() || !self.refused.is_empty()
+        has_answers || !self.freed.is_empty() || !self.refused.is_empty() || !self.discharged.is_empty()
     }
 
     /// Answers the link of a connection whose addresses have all answered. A refusal is the shard's to say.
@@ -170,7 +174,7 @@ impl Fabric {
         match link {
             Link::Producer { port, .. } => self.ports.get(*port).is_some_and(|port| port.held),
             Link::Anonymous(anonymous) => anonymous.held > 0,
-            Link::Vacant | Link::Consumer { .. } => false,
+            Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => false,
         }
     }
 
@@ -357,6 +361,30 @@ impl Links for Fabric {
         if let Some(state) = self.conns.get_mut(conn as usize) {
             state.machine.settle(LinkId(link), delivery_id, outcome);
             self.mark(conn);
+        }
+    }
+
+    #[cold]
+    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId) {
+        if let Some(batch) = self.remote(producer) {
+            return batch.push(Entry::Provisional { port: producer, delivery_id, transaction });
+        }
+        let Some(port) = self.ports.get_mut(producer) else { return };
+        port.unanswered = port.unanswered.saturating_sub(1);
+        let (conn, link) = (port.conn, port.link);
+        if let Some(state) = self.conns.get_mut(conn as usize) {
+            let accepted = within(transaction.number, Outcome::Accepted);
+            state.machine.settle_with(LinkId(link), delivery_id, &accepted, true);
+            self.mark(conn);
+        }
+    }
+
+    #[cold]
+    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
+        if transaction.shard == self.index {
+            self.discharged.push((transaction, result));
+        } else if let Some(batch) = self.outboxes.get_mut(transaction.shard as usize) {
+            batch.push(Entry::Discharged { transaction, error: result.err().map(Box::new) });
         }
     }
 

@@ -38,6 +38,7 @@ impl Shard {
                 self.deliver(port, home, incoming);
             }
             Some(Link::Anonymous(_)) => self.incoming_anonymous(id, incoming),
+            Some(Link::Coordinator(_)) => self.control(id, incoming),
             _ => {}
         }
     }
@@ -53,6 +54,11 @@ impl Shard {
             aborted: incoming.aborted,
             payload: incoming.payload,
         };
+        if let Some(state) = incoming.state
+            && self.post(port, home, state, arrival)
+        {
+            return;
+        }
         if home == self.fabric.index {
             self.router.deliver(port, arrival, &mut self.fabric);
         } else {
@@ -81,7 +87,7 @@ impl Shard {
     }
 
     /// Room for unsettled deliveries has come about.
-    fn feed_starved(&mut self, id: ConnId) {
+    pub(super) fn feed_starved(&mut self, id: ConnId) {
         if let Some(conn) = self.fabric.conns.get(id.key())
             && conn.starved
         {
@@ -282,6 +288,7 @@ impl Shard {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port, closed),
             Link::Anonymous(anonymous) => self.release_anonymous(&anonymous),
+            Link::Coordinator(_) => self.release_coordinator(id, link),
             Link::Consumer { ports, .. } => {
                 // Else what becomes of one delivery would have the next handed out to a link that is gone.
                 ports.iter().for_each(|port| self.stall_port(*port));

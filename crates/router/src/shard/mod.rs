@@ -13,6 +13,7 @@ mod apply;
 mod attach;
 mod batch;
 mod conn;
+mod coordinator;
 mod dynamic;
 mod event;
 mod fabric;
@@ -119,6 +120,8 @@ pub struct Shard {
     entropy: Entropy,
     /// tokens of the disposition being worked on; kept to save the allocation
     settled: Vec<u64>,
+    /// transactions that were ever declared here
+    transactions: u64,
 }
 
 impl Shard {
@@ -139,6 +142,7 @@ impl Shard {
             requests: VecDeque::new(),
             entropy,
             settled: Vec::new(),
+            transactions: 0,
         }
     }
 
@@ -207,6 +211,10 @@ impl Shard {
             Event::Disposition { session, first, last, settled, outcome } => {
                 self.disposition(id, session, first, last, settled, &outcome);
             }
+            Event::Provisional { session, first, last, settled, txn_id, outcome } => {
+                self.retire(id, session, (first, last), settled, &txn_id, &outcome);
+            }
+            Event::Declared { session, .. } => self.declared_by_receiver(id, session),
             Event::Credit { link, credit, drain } => self.granted(id, link, credit, drain),
             Event::Attach { link, attach, .. } => self.attach(id, link, attach),
             Event::Detach { link, closed, .. } => self.release(id, link, closed),
@@ -343,6 +351,20 @@ impl Shard {
             Entry::Attached { port, answer } => {
                 fabric.attached(*port, answer.clone().map_err(|error| *error));
             }
+            Entry::Declare { transaction } => router.declare(*transaction),
+            Entry::Post { port, transaction, arrival } => {
+                router.post_delivery(*port, *transaction, batch.arrival(arrival), fabric);
+            }
+            Entry::RetireDelivery { transaction, token, outcome, settled } => {
+                router.retire_delivery(*transaction, *token, outcome, *settled, fabric);
+            }
+            Entry::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
+            Entry::Provisional { port, delivery_id, transaction } => {
+                fabric.provisional(*port, *delivery_id, *transaction);
+            }
+            Entry::Discharged { transaction, error } => {
+                fabric.discharged(*transaction, error.as_deref().map_or(Ok(()), |error| Err(error.clone())));
+            }
             Entry::Open { port, open } => fabric.open(*port, *open),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
@@ -372,6 +394,7 @@ impl Shard {
             self.refuse_attaches();
             self.answer_for_receivers();
             self.feed_freed();
+            self.answer_discharges();
             self.router.tend_touched(&mut self.fabric);
         }
         self.router.turn(&mut self.fabric);

@@ -2,7 +2,7 @@
 //! is still on the way to the old port is recognised and dropped. One whose address lives elsewhere is used again
 //! only after the last word from there: what is on its way to it until then goes back, and is known there.
 
-use crate::core::{AddressKey, PortId};
+use crate::core::{AddressKey, AddressKind, Declared, PortId};
 
 /// What a port stands for on the shard that owns its link.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub(super) struct Port {
     pub(super) link: u32,
     /// where messages come from or go to
     pub(super) address: AddressKey,
+    /// what that does with messages
+    pub(super) kind: AddressKind,
     /// the shard where the address lives
     pub(super) home: u16,
     /// deliveries handed to this consumer port so far: the base of its credit limit
@@ -58,7 +60,7 @@ impl Ports {
         Self { shard, slots: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn insert(&mut self, conn: u32, link: u32, address: AddressKey, home: u16) -> PortId {
+    pub(super) fn insert(&mut self, conn: u32, link: u32, address: Declared, home: u16) -> PortId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
@@ -67,7 +69,8 @@ impl Ports {
         slot.port = Some(Port {
             conn,
             link,
-            address,
+            address: address.key,
+            kind: address.kind,
             home,
             handed: 0,
             unanswered: 0,
@@ -129,12 +132,14 @@ impl Ports {
 mod tests {
     use super::*;
 
+    const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1 };
+
     #[test]
     fn a_used_again_slot_does_not_answer_to_the_old_port() {
         let mut ports = Ports::new(3);
-        let old = ports.insert(1, 2, AddressKey(9), 0);
+        let old = ports.insert(1, 2, ADDRESS, 0);
         assert_eq!(ports.remove(old).map(|port| port.conn), Some(1));
-        let new = ports.insert(7, 8, AddressKey(9), 0);
+        let new = ports.insert(7, 8, ADDRESS, 0);
         assert_eq!(new.index, old.index);
         assert!(ports.get(old).is_none());
         assert!(ports.remove(old).is_none());
@@ -144,14 +149,14 @@ mod tests {
     #[test]
     fn a_slot_is_used_again_after_the_last_word() {
         let mut ports = Ports::new(3);
-        let left = ports.insert(1, 2, AddressKey(9), 1);
+        let left = ports.insert(1, 2, ADDRESS, 1);
         assert_eq!(ports.leave(left).map(|port| port.home), Some(1));
         assert!(ports.get(left).is_none() && ports.leave(left).is_none());
         assert_eq!(ports.left(left), Some(1));
-        assert_ne!(ports.insert(7, 8, AddressKey(9), 1).index, left.index);
+        assert_ne!(ports.insert(7, 8, ADDRESS, 1).index, left.index);
         assert!(ports.remove(left).is_none());
-        assert_eq!(ports.insert(7, 8, AddressKey(9), 1).index, left.index);
+        assert_eq!(ports.insert(7, 8, ADDRESS, 1).index, left.index);
         ports.remove(left);
-        assert_ne!(ports.insert(7, 8, AddressKey(9), 1).index, left.index, "free once");
+        assert_ne!(ports.insert(7, 8, ADDRESS, 1).index, left.index, "free once");
     }
 }

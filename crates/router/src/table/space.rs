@@ -83,6 +83,12 @@ impl Space {
         self.names.last().map_or("", |name| name)
     }
 
+    /// The shard where its stored addresses live, if it has any.
+    #[must_use]
+    pub fn storage_home(&self) -> Option<u16> {
+        self.addresses.values().filter(|entry| entry.storage.is_some()).find_map(|entry| entry.home.get())
+    }
+
     /// Counts one more connection.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole,
-    Router,
+    Router, TransactionId,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -76,6 +76,14 @@ impl Links for Recorder {
 
     fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {
         self.say(producer, &format!(" {delivery_id} {}", name_of(outcome)));
+    }
+
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
+        panic!("direct addresses take part in no transaction");
+    }
+
+    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
+        panic!("there are no transactions");
     }
 
     fn taken(&mut self, producer: PortId, count: u32) {

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+    TransactionId,
 };
 use proptest::prelude::*;
 
@@ -256,6 +257,14 @@ impl Links for World {
 
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
         assert!(answer.is_ok() && self.attached.insert(port), "answered once");
+    }
+
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
+        panic!("direct addresses take part in no transaction");
+    }
+
+    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
+        panic!("there are no transactions");
     }
 
     fn taken(&mut self, port: PortId, count: u32) {

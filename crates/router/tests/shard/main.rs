@@ -8,6 +8,7 @@ mod several;
 mod stored;
 mod termini;
 mod topics;
+mod transactions;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use enmasse_amqp::codec::describe;
 use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error, Message, Open, Outcome, Properties, Role, SaslInit, Source, Symbol, Target};
-use enmasse_amqp::types::{Body, ReceiverSettleMode, SenderSettleMode};
+use enmasse_amqp::types::{Body, DeliveryState, ReceiverSettleMode, SenderSettleMode};
 use enmasse_router::core::{AddressKey, QueueNumbers};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
@@ -20,6 +21,9 @@ pub(crate) enum Heard {
     Message { link: LinkId, delivery_id: u32, settled: bool, payload: Vec<u8> },
     Credit { link: LinkId, credit: u32 },
     Outcome { first: u32, last: u32, outcome: Outcome },
+    Declared(Vec<u8>),
+    Provisional { first: u32, last: u32, txn_id: Vec<u8>, outcome: Outcome },
+    Ended(Option<Error>),
     Flow { link: LinkId, credit: u32, drain: bool },
     Detach { link: LinkId, error: Option<Error> },
     Closed(Option<Error>),
@@ -33,6 +37,8 @@ pub(crate) struct Client {
     to_server: Vec<u8>,
     partial: Vec<u8>,
     pub(crate) heard: VecDeque<Heard>,
+    /// what the server has written, described
+    pub(crate) frames: Vec<String>,
     sasl: Option<SaslInit>,
     gone: bool,
     /// reads nothing
@@ -133,6 +139,7 @@ impl Net {
             to_server: Vec::new(),
             partial: Vec::new(),
             heard: VecDeque::new(),
+            frames: Vec::new(),
             sasl,
             gone: false,
             deaf: false,
@@ -253,6 +260,40 @@ impl Net {
 
     pub(crate) fn settle(&mut self, client: usize, link: LinkId, delivery_id: u32, outcome: &Outcome) {
         self.clients[client].machine.settle(link, delivery_id, outcome);
+        self.run();
+    }
+
+    /// As `piece`, with a state.
+    pub(crate) fn piece_with(
+        &mut self,
+        client: usize,
+        link: LinkId,
+        (bytes, state): (&[u8], &DeliveryState),
+        settled: bool,
+        first: bool,
+        more: bool,
+    ) {
+        let token = (!settled).then_some(0);
+        let piece = Outgoing { token, message_format: 0, first, more, aborted: false, payload: bytes };
+        self.clients[client].machine.transfer_with(link, piece, state).expect("the link may send");
+        self.run();
+    }
+
+    pub(crate) fn settle_with(
+        &mut self,
+        client: usize,
+        link: LinkId,
+        delivery_id: u32,
+        state: &DeliveryState,
+        settled: bool,
+    ) {
+        self.clients[client].machine.settle_with(link, delivery_id, state, settled);
+        self.run();
+    }
+
+    pub(crate) fn end(&mut self, client: usize) {
+        let session = self.clients[client].session.take().expect("the client has a session");
+        self.clients[client].machine.end(session, None);
         self.run();
     }
 
@@ -405,6 +446,7 @@ impl Client {
     /// Hears what has come and says what there is to say.
     fn speak(&mut self, now: Time) -> bool {
         let mut moved = !self.to_client.is_empty();
+        self.frames.extend(describe(&self.to_client).lines().map(str::to_owned));
         self.partial.append(&mut self.to_client);
         let bytes = std::mem::take(&mut self.partial);
         let mut rest = &bytes[..];
@@ -434,6 +476,15 @@ impl Client {
                     self.machine.take_settled(session, first, last, settled, |_, _| ());
                     self.heard.push_back(Heard::Outcome { first, last, outcome });
                 }
+                Event::Declared { session, first, last, settled, txn_id } => {
+                    self.machine.take_settled(session, first, last, settled, |_, _| ());
+                    self.heard.push_back(Heard::Declared(txn_id));
+                }
+                Event::Provisional { session, first, last, settled, txn_id, outcome } => {
+                    self.machine.take_settled(session, first, last, settled, |_, _| ());
+                    self.heard.push_back(Heard::Provisional { first, last, txn_id, outcome });
+                }
+                Event::End { error, .. } => self.heard.push_back(Heard::Ended(error)),
                 Event::Detach { link, error, .. } => self.heard.push_back(Heard::Detach { link, error }),
                 Event::Closed { error, .. } => self.heard.push_back(Heard::Closed(error)),
                 _ => {}

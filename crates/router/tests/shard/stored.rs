@@ -10,7 +10,7 @@ use crate::net::{Heard, Net, blank};
 use crate::{OPEN_SPACE, pinned};
 
 /// The open space with a queue for two consumers, which lives on shard 0 in memory.
-fn with_queue(shards: u16) -> Net {
+pub(crate) fn with_queue(shards: u16) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1);
     let mut net = Net::new(shards, &plan);

@@ -39,7 +39,7 @@ impl Router {
     /// Writes a share of the messages that lie in `segment` again, each once for all its queues; to be said until none is
     /// left there.
     pub fn compact(&mut self, segment: u32) {
-        if self.journal.is_compacting() {
+        if self.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
             return;
         }
         let mut share: Share = HashMap::with_capacity(SHARE);

@@ -7,18 +7,26 @@ use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Seq, Sto
 use super::super::address::Incoming;
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::{Arrival, Links, Router};
+use super::super::{Arrival, Links, PortId, Router, TransactionId};
 use super::journal::{Commit, Duty};
 
 /// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond them is refused with
 /// its message, unless no other is in parts: so one may always be as large as its address allows.
 const ASSEMBLING_BYTES: usize = 64 << 20;
 
+/// What is known of a message before its bytes are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Arriving {
+    pub(in crate::core) owed: Owed,
+    message_format: u32,
+    /// what it is part of
+    pub(super) transaction: Option<TransactionId>,
+}
+
 /// A message of which more parts are to come.
 #[derive(Debug)]
 pub(in crate::core) struct Assembly {
-    owed: Owed,
-    message_format: u32,
+    arriving: Arriving,
     bytes: Vec<u8>,
 }
 
@@ -30,16 +38,54 @@ pub(in crate::core) struct Echo {
 }
 
 impl Router {
+    /// As [`Router::deliver`], of a delivery that is to be part of a transaction (4.4.1), which any of its parts may say. It
+    /// is held until the discharge. A direct address takes none.
+    pub fn post_delivery(
+        &mut self,
+        port: PortId,
+        transaction: TransactionId,
+        arrival: Arrival<'_>,
+        links: &mut impl Links,
+    ) {
+        if let Some(from) = self.ports.producer(port) {
+            let producer = &mut self.producers[from];
+            let stores = self.addresses[producer.address].declared.kind.transacts();
+            if arrival.first && !arrival.aborted {
+                if !stores {
+                    return self.refuse_direct(from, &arrival, links);
+                }
+                producer.transaction = Some(transaction);
+            } else if let Some(assembly) = producer.assembly.as_mut() {
+                assembly.arriving.transaction.get_or_insert(transaction);
+            }
+        }
+        self.deliver(port, arrival, links);
+    }
+
+    fn refuse_direct(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        self.break_off(from, links);
+        if arrival.more {
+            self.producers[from].incoming = Incoming::Discarded;
+        }
+        self.refuse(from, &self.arriving(from, arrival), takes_no_part(), links);
+    }
+
+    fn arriving(&self, from: Key, arrival: &Arrival<'_>) -> Arriving {
+        let (port, delivery_id, message_format) =
+            (self.producers[from].port, arrival.delivery_id, arrival.message_format);
+        let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
+        Arriving { owed, message_format, transaction: None }
+    }
+
     /// A delivery begins for an address that takes whole messages.
     pub(in crate::core) fn deliver_whole(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        let producer = &mut self.producers[from];
-        let (port, delivery_id, message_format) = (producer.port, arrival.delivery_id, arrival.message_format);
-        let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
+        let transaction = self.producers[from].transaction.take();
+        let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
         if arrival.more {
-            producer.incoming = Incoming::Assembly;
-            return self.gather(from, Assembly { owed, message_format, bytes: Vec::new() }, arrival, links);
+            self.producers[from].incoming = Incoming::Assembly;
+            return self.gather(from, Assembly { arriving, bytes: Vec::new() }, arrival, links);
         }
-        self.take_in(from, owed, message_format, arrival.payload, links);
+        self.take_in(from, &arriving, arrival.payload, links);
     }
 
     /// A later part of one.
@@ -68,14 +114,14 @@ impl Router {
             if arrival.more {
                 self.producers[from].incoming = Incoming::Discarded;
             }
-            return self.refuse(from, assembly.owed, error, links);
+            return self.refuse(from, &assembly.arriving, error, links);
         }
         assembly.bytes.extend_from_slice(arrival.payload);
         if arrival.more {
             self.assembling_bytes += bytes;
             self.producers[from].assembly = Some(Box::new(assembly));
         } else {
-            self.take_in(from, assembly.owed, assembly.message_format, &assembly.bytes, links);
+            self.take_in(from, &assembly.arriving, &assembly.bytes, links);
         }
     }
 
@@ -86,36 +132,42 @@ impl Router {
         Some(assembly)
     }
 
-    pub(in crate::core) fn refuse(&mut self, from: Key, owed: Owed, error: Error, links: &mut impl Links) {
+    /// A message is not taken. A transaction that it was to be part of, without anybody being told, fails.
+    pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
         let at = self.producers[from].address;
-        if owed == Owed::Nobody {
+        if arriving.owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
+            self.spoil(arriving.transaction, &error);
         }
-        self.answer(owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
+        self.answer(arriving.owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
         self.taken(from, 1);
     }
 
     /// A whole message for its producer's address.
-    fn take_in(&mut self, from: Key, owed: Owed, message_format: u32, body: &[u8], links: &mut impl Links) {
+    fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
         if self.addresses[self.producers[from].address].stream.is_some() {
-            return match &read(message_format, body) {
-                Ok(envelope) => self.take_into_stream(from, owed, envelope, body, links),
-                Err(error) => self.refuse(from, owed, error.clone(), links),
+            if arriving.transaction.is_some() {
+                return self.refuse(from, arriving, takes_no_part(), links);
+            }
+            return match &read(arriving.message_format, body) {
+                Ok(envelope) => self.take_into_stream(from, arriving, envelope, body, links),
+                Err(error) => self.refuse(from, arriving, error.clone(), links),
             };
         }
         // What is known of a message is looked at where it was made: it is too large to be moved about.
-        match &self.head(from, message_format, body) {
+        match &self.head(from, arriving.message_format, body) {
+            Ok(head) if arriving.transaction.is_some() => self.hold_posting(from, arriving, (head, body), links),
             Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
-                self.publish(from, owed, head, body, links);
+                self.publish(from, arriving, head, body, links);
             }
-            Ok(head) => self.offer(from, owed, head, body, links),
-            Err(error) => self.refuse(from, owed, error.clone(), links),
+            Ok(head) => self.offer(from, arriving, head, body, links),
+            Err(error) => self.refuse(from, arriving, error.clone(), links),
         }
     }
 
     #[inline]
-    fn offer(&mut self, from: Key, owed: Owed, head: &Head, body: &[u8], links: &mut impl Links) {
-        let (at, now_ms) = (self.producers[from].address, self.now_ms);
+    fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+        let (at, owed, now_ms) = (self.producers[from].address, arriving.owed, self.now_ms);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         match &stored.shelf.queue.offer(now_ms, head) {
             Admission::Store(admitted) => self.keep(from, owed, admitted, body, links),
@@ -129,7 +181,7 @@ impl Router {
                 self.answer(owed, at, &Outcome::Accepted, links);
                 self.taken(from, 1);
             }
-            Admission::Refuse(refusal) => self.refuse(from, owed, refused(*refusal), links),
+            Admission::Refuse(refusal) => self.refuse(from, arriving, refused(*refusal), links),
         }
     }
 
@@ -219,6 +271,11 @@ impl Router {
             producer: numbered.map(|(name, number)| (self.digests.long(name.as_bytes()), number)),
         }
     }
+}
+
+fn takes_no_part() -> Error {
+    let what = "queues and topics take part in transactions, others do not: send it outside of them";
+    Error::new(condition::NOT_IMPLEMENTED, what)
 }
 
 /// Reads what a store has to know of a message.

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::stream::BlockErrand;
-use super::super::{Links, Router};
+use super::super::{Links, Router, TransactionId};
 use super::changed;
 use super::compact::Copied;
 
@@ -49,6 +49,9 @@ impl Commit {
     }
 }
 
+/// The queues of the log that a message is for: their numbers, what is to be written, and what is to be done then.
+pub(super) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
+
 /// What is to be done when a message is on disk, or will not be.
 #[derive(Clone, Debug)]
 pub(super) struct Duty {
@@ -71,10 +74,11 @@ impl Duty {
 /// What a batch is about.
 #[derive(Debug)]
 enum Errand {
-    /// messages, and subscriptions that were declared
-    Store(Vec<Commit>, Vec<Key>),
+    /// messages, subscriptions that were declared, and transactions whose postings are among the messages
+    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>),
     Blocks(Vec<BlockErrand>),
-    Forget,
+    /// removals, and transactions that consist of some of them
+    Forget(Vec<TransactionId>),
     Copy(Copied),
 }
 
@@ -85,15 +89,19 @@ pub(in crate::core) struct Journal {
     commits: Vec<Commit>,
     /// subscriptions that the log is to know of
     declared: Vec<Key>,
+    /// transactions of which there are groups in `growing`
+    posting: Vec<TransactionId>,
     /// blocks of streams
     blocks: Batch,
     block_errands: Vec<BlockErrand>,
     /// removals and state: what a full disk must still take
     shrinking: Batch,
+    /// transactions of which there are groups in `shrinking`
+    retiring: Vec<TransactionId>,
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
     /// removals that a full disk did not take, to be offered again when it has taken something
-    again: Vec<Batch>,
+    again: Vec<(Batch, Vec<TransactionId>)>,
     has_room: bool,
     /// messages to be written again
     copying: Option<(Batch, Copied)>,
@@ -111,6 +119,11 @@ impl Journal {
         if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
             self.growing.begin();
         }
+        self.put(queues, body);
+    }
+
+    fn put<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
+        let queues: SmallVec<[_; 2]> = queues.into_iter().collect();
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
         let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
@@ -146,6 +159,38 @@ impl Journal {
             }
         }
         self.growing.end();
+    }
+
+    /// What a transaction has come to, on disk as a whole or not at all: messages, each with the queues of the log it is
+    /// for, and messages that leave them. Without messages it is what a full disk must still take.
+    pub(super) fn transact<'a>(
+        &mut self,
+        transaction: TransactionId,
+        postings: impl Iterator<Item = (Queues<'a>, &'a [u8])>,
+        removals: &mut [Removal],
+    ) {
+        let mut postings = postings.peekable();
+        if postings.peek().is_none() {
+            self.shrinking.begin();
+            removals.iter_mut().for_each(|removal| self.shrinking.remove(removal));
+            self.shrinking.end();
+            return self.retiring.push(transaction);
+        }
+        self.growing.begin();
+        postings.for_each(|(queues, body)| self.put(queues, body));
+        removals.iter_mut().for_each(|removal| self.growing.remove(removal));
+        self.growing.end();
+        self.posting.push(transaction);
+    }
+
+    /// The log forgets a message that it does not have any more, with what it kept of it.
+    pub(super) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
+        if item.failures > 0 {
+            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
+        }
+        if annotated {
+            self.forget_annotations(log, item.id.0);
+        }
     }
 
     /// The log forgets a message.
@@ -254,7 +299,8 @@ impl Journal {
             return None;
         }
         let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        self.under_way.push_back(Errand::Store(commits, std::mem::take(&mut self.declared)));
+        let (declared, transactions) = (std::mem::take(&mut self.declared), std::mem::take(&mut self.posting));
+        self.under_way.push_back(Errand::Store(commits, declared, transactions));
         Some(std::mem::replace(&mut self.growing, spare))
     }
 
@@ -265,8 +311,9 @@ impl Journal {
         }
         let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
         let shrinks = !self.shrinking.is_empty();
-        let batch = again.or_else(|| shrinks.then(|| std::mem::replace(&mut self.shrinking, spare)))?;
-        self.under_way.push_back(Errand::Forget);
+        let next = || (std::mem::replace(&mut self.shrinking, spare), std::mem::take(&mut self.retiring));
+        let (batch, transactions) = again.or_else(|| shrinks.then(next))?;
+        self.under_way.push_back(Errand::Forget(transactions));
         Some(batch)
     }
 
@@ -354,13 +401,14 @@ impl Router {
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let (mut commits, declared) = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits, declared)) => (commits, declared),
+        let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits, declared, transactions)) => (commits, declared, transactions),
             Some(Errand::Blocks(errands)) => return self.blocks_journaled(batch, &result, errands, links),
-            Some(Errand::Forget) => return self.forgotten(batch, &result),
+            Some(Errand::Forget(transactions)) => return self.forgotten(batch, transactions, &result, links),
             Some(Errand::Copy(copied)) => {
                 self.moved(result.is_ok().then_some(&batch), copied);
-                return self.bodies.recent.lay_aside(batch);
+                self.bodies.recent.lay_aside(batch);
+                return self.begin_waiting_commits(links);
             }
             None => return,
         };
@@ -374,18 +422,29 @@ impl Router {
             }
         }
         self.journal.spare_commits.push(commits);
-        match result {
+        match &result {
             Ok(()) => self.bodies.recent.keep(batch),
             Err(_) => self.bodies.recent.lay_aside(batch),
+        }
+        for transaction in transactions {
+            self.end_commit(transaction, &result, links);
         }
     }
 
     /// What a full disk did not take is handed over again.
-    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
+    fn forgotten(
+        &mut self,
+        batch: Batch,
+        transactions: Vec<TransactionId>,
+        result: &Result<(), Refused>,
+        links: &mut impl Links,
+    ) {
         if matches!(result, Err(Refused::NoRoom(_))) {
-            self.journal.again.push(batch);
-        } else {
-            self.bodies.recent.lay_aside(batch);
+            return self.journal.again.push((batch, transactions));
+        }
+        self.bodies.recent.lay_aside(batch);
+        for transaction in transactions {
+            self.end_commit(transaction, result, links);
         }
     }
 

@@ -5,13 +5,14 @@
 //! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
 //! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
 //! bytes of a message are, `manage` is what administrators do. A `topic` puts messages into the queues of its
-//! `subscription`s.
+//! `subscription`s. `transactions` holds what is part of one until `discharge` commits it or rolls it back.
 
 mod bodies;
 mod changed;
 mod compact;
 mod damaged;
 mod digest;
+mod discharge;
 mod incoming;
 mod journal;
 mod looking;
@@ -21,13 +22,14 @@ mod restore;
 mod settling;
 mod subscription;
 mod topic;
+mod transactions;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings};
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings, State};
 
 use super::arena::Key;
 use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
@@ -36,7 +38,7 @@ pub(super) use bodies::Bodies;
 use changed::Changed;
 pub use damaged::Damaged;
 pub use digest::Digests;
-pub(super) use incoming::{Assembly, Echo, refused};
+pub(super) use incoming::{Arriving, Assembly, Echo, refused};
 pub use journal::{Answer, subscription_of};
 pub(super) use journal::{Journal, not_stored};
 pub(super) use looking::Looking;
@@ -49,6 +51,8 @@ use subscription::Subscription;
 pub use subscription::{Subscribing, SubscriptionName};
 pub(super) use topic::Topic;
 pub use topic::TopicShelf;
+pub(super) use transactions::Transactions;
+pub use transactions::{TRANSACTION_MESSAGES, TransactionId};
 
 /// The stored side of an address.
 #[derive(Debug)]
@@ -249,8 +253,11 @@ impl Router {
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let starving = !self.starving.is_empty() && !self.bodies.is_full();
-        let is_due = !self.later.is_empty() || self.operations.is_due() || starving;
-        if !is_due { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now_ms) }
+        if !self.later.is_empty() || self.operations.is_due() || starving {
+            return Some(self.now_ms);
+        }
+        let timer = self.timers.keys().next().map(|(at, _)| *at);
+        timer.into_iter().chain(self.transactions.next_look()).min()
     }
 
     /// Does what time has brought, and for stored addresses what a turn before had no time for.
@@ -275,6 +282,7 @@ impl Router {
             self.effects = effects;
             self.tend(key, links);
         }
+        self.end_idle_transactions(links);
         for key in std::mem::take(&mut self.later) {
             if self.addresses.get(key).is_some() {
                 self.tend(key, links);
@@ -443,7 +451,11 @@ impl Router {
         }
         match stored.shelf.log {
             Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),
-            None => stored.shelf.queue.iter(Seq(0)).for_each(|item| self.bodies.free(item.place)),
+            None => {
+                // What a commit is about to bring has no place here yet.
+                let here = stored.shelf.queue.iter(Seq(0)).filter(|item| item.state != State::Offered);
+                here.for_each(|item| self.bodies.free(item.place));
+            }
         }
     }
 }

@@ -12,10 +12,9 @@ use enmasse_journal::queue::{Admission, Figures, Head, Item, Refusal, Seq, Setti
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::message::Owed;
 use super::super::{AddressKey, AddressStats, Declared, Links, Router};
 use super::Shelf;
-use super::incoming::refused;
+use super::incoming::{Arriving, refused};
 use super::journal::{Commit, Duty};
 
 /// What a topic has beside what every address has.
@@ -88,8 +87,8 @@ impl Topic {
 /// A message that queues have admitted and do not have yet.
 #[derive(Debug, Default)]
 pub(super) struct Posted {
-    disk: SmallVec<[(Key, u32, Admitted); 2]>,
-    memory: SmallVec<[(Key, Seq); 2]>,
+    pub(super) disk: SmallVec<[(Key, u32, Admitted); 2]>,
+    pub(super) memory: SmallVec<[(Key, Seq); 2]>,
 }
 
 impl Posted {
@@ -121,14 +120,14 @@ impl Router {
     }
 
     /// A message of a producer goes to the subscriptions of its topic.
-    pub(super) fn publish(&mut self, from: Key, owed: Owed, head: &Head, body: &[u8], links: &mut impl Links) {
-        let at = self.producers[from].address;
+    pub(super) fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+        let (at, owed) = (self.producers[from].address, arriving.owed);
         let audience = self.audience_by_name(from);
         let posted = self.post(&audience, head, body);
         self.producers[from].audience = audience;
         let posted = match posted {
             Ok(posted) => posted,
-            Err(refusal) => return self.refuse(from, owed, refused(refusal), links),
+            Err(refusal) => return self.refuse(from, arriving, refused(refusal), links),
         };
         self.addresses[at].stats.dropped += u64::from(posted.is_empty());
         let duty = Duty { producer: from, owed, address: at, bytes: body.len(), from: None };
@@ -160,12 +159,16 @@ impl Router {
 
     /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its subscriptions.
     pub(super) fn audience_of(&self, at: Key) -> Vec<Key> {
+        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.shelf.name))
+    }
+
+    /// As above, of a message that was sent to `name`.
+    pub(super) fn audience_named(&self, at: Key, name: Option<&str>) -> Vec<Key> {
         let Some(topic) = self.addresses[at].topic.as_ref() else { return vec![at] };
-        let name = &*topic.shelf.name;
         let wants = |key: &Key| {
             let stored = self.addresses[*key].stored.as_ref();
             let filter = stored.and_then(|stored| stored.subscription.as_ref()?.filter.as_ref());
-            filter.is_none_or(|filter| filter.matches(name))
+            filter.is_none_or(|filter| name.is_some_and(|name| filter.matches(name)))
         };
         topic.subscriptions.iter().copied().filter(wants).collect()
     }

@@ -8,7 +8,7 @@ use enmasse_journal::stream::{Identity, Offer};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::stored::{Digests, Echo, refused};
+use super::super::stored::{Arriving, Digests, Echo, refused};
 use super::super::{Links, Router};
 use super::Stream;
 
@@ -30,23 +30,24 @@ impl Router {
     pub(in crate::core) fn take_into_stream(
         &mut self,
         from: Key,
-        owed: Owed,
+        arriving: &Arriving,
         envelope: &Envelope<'_>,
         body: &[u8],
         links: &mut impl Links,
     ) {
+        let owed = arriving.owed;
         let at = self.producers[from].address;
         let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
         let producer = &self.producers[from];
         if body.len() > stream.message_bytes() as usize {
             let error = refused(Refusal::MessageSize(stream.message_bytes()));
-            return self.refuse(from, owed, error, links);
+            return self.refuse(from, arriving, error, links);
         }
         let identity = stream.identity(&self.digests, envelope, producer.producer_name.as_deref());
         let chosen = stream.choose(&self.digests, envelope, producer.producer_name.as_deref(), identity);
         let number = match chosen {
             Ok(number) => number,
-            Err(error) => return self.refuse(from, owed, error, links),
+            Err(error) => return self.refuse(from, arriving, error, links),
         };
         let part = &mut stream.parts[number as usize];
         match part.partition.offer(self.now_ms, identity) {
@@ -61,7 +62,7 @@ impl Router {
                 self.answer(owed, at, &Outcome::Accepted, links);
                 return self.taken(from, 1);
             }
-            Offer::TooManyProducers => return self.refuse(from, owed, refused(Refusal::NumberedProducers), links),
+            Offer::TooManyProducers => return self.refuse(from, arriving, refused(Refusal::NumberedProducers), links),
         }
         let name = producer.name.as_deref().filter(|name| *name != &*stream.name);
         let about = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
@@ -70,7 +71,7 @@ impl Router {
         };
         if part.partition.gather(self.now_ms, identity, name, about, put).is_none() {
             let what = "message-annotations: they are no map (3.2.3)";
-            return self.refuse(from, owed, Error::new(condition::DECODE_ERROR, what), links);
+            return self.refuse(from, arriving, Error::new(condition::DECODE_ERROR, what), links);
         }
         part.waiting.push_back(Waiting { producer: from, owed, bytes: body.len() as u32 });
         self.list_gathered(at, number);

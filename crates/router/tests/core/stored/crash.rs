@@ -1,6 +1,6 @@
 //! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of power: what a producer
 //! was told is stored is there until a consumer has said that it is done, in one place, once; and so in every
-//! subscription.
+//! subscription. A transaction is there as a whole or not at all.
 //!
 //! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
 
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Redelivery, Settings};
+use enmasse_router::core::TransactionId;
 
 use super::subscriptions::shared;
-use super::{DEAD, DECLARED, Got, House, PortId, QUEUE, Value, failed};
+use super::{DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, PortId, QUEUE, Value, failed};
 
 const RUNS: u64 = 200;
 
@@ -35,6 +36,25 @@ struct History {
     done: BTreeSet<Copy>,
     /// the disk knows
     gone: BTreeSet<Copy>,
+    /// was rolled back, or never committed
+    never: BTreeSet<Copy>,
+    declared: u64,
+    /// the transaction that is open in this life
+    open: Option<Work>,
+    /// discharged, and not answered for sure
+    doubtful: Vec<Work>,
+}
+
+/// What a transaction consists of.
+struct Work {
+    id: TransactionId,
+    posted: BTreeSet<Copy>,
+    retired: BTreeSet<Copy>,
+}
+
+/// The lanes of a message for the topic, or for the queue.
+fn lanes(published: bool) -> std::ops::Range<usize> {
+    if published { 1..LANES.len() } else { 0..1 }
 }
 
 impl History {
@@ -42,8 +62,7 @@ impl History {
         for (delivery, outcome) in house.told.settled.drain(..) {
             if outcome == Outcome::Accepted {
                 let (number, published) = self.deliveries[delivery as usize];
-                let lanes = if published { 1..LANES.len() } else { 0..1 };
-                self.accepted.extend(lanes.map(|lane| (lane, number)));
+                self.accepted.extend(lanes(published).map(|lane| (lane, number)));
             }
         }
         if !house.refused {
@@ -51,9 +70,50 @@ impl History {
         }
     }
 
+    /// What became of commits. When the log has stopped, nobody can tell what is on disk.
+    fn hear_discharges(&mut self, house: &mut House) {
+        for (id, result) in house.told.discharged.drain(..) {
+            let Some(at) = self.doubtful.iter().position(|work| work.id == id) else { continue };
+            if result.is_ok() {
+                let work = self.doubtful.remove(at);
+                self.happened(work);
+            } else if result.is_err_and(|error| !error.description.unwrap_or_default().contains("has stopped")) {
+                self.never.append(&mut self.doubtful.remove(at).posted);
+            }
+        }
+    }
+
+    fn happened(&mut self, mut work: Work) {
+        self.accepted.append(&mut work.posted);
+        self.gone.append(&mut work.retired);
+    }
+
+    /// After a crash a transaction is there or it is not.
+    fn settle_doubts(&mut self, set: &BTreeSet<Copy>) {
+        if let Some(mut open) = self.open.take() {
+            self.never.append(&mut open.posted);
+        }
+        for mut work in std::mem::take(&mut self.doubtful) {
+            // One before it, which was handed back, may have happened after all.
+            work.retired.retain(|copy| !self.gone.contains(copy));
+            let there = work.posted.is_subset(set) && work.retired.is_disjoint(set);
+            let not_there = work.posted.is_disjoint(set) && work.retired.is_subset(set);
+            let (posted, retired) = (&work.posted, &work.retired);
+            assert!(there || not_there, "posted {posted:?}, retired {retired:?}: half of it");
+            if there {
+                self.happened(work);
+            } else {
+                self.never.append(&mut work.posted);
+            }
+        }
+        let back: Vec<&Copy> = self.never.intersection(set).collect();
+        assert!(back.is_empty(), "was never committed: {back:?}");
+    }
+
     fn check(&mut self, found: &[Copy]) {
         let set: BTreeSet<Copy> = found.iter().copied().collect();
         assert_eq!(set.len(), found.len(), "a message is there twice: {found:?}");
+        self.settle_doubts(&set);
         let owed: BTreeSet<Copy> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
         let lost: Vec<&Copy> = owed.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
@@ -121,6 +181,7 @@ fn live(seed: u64) {
         for _ in 0..dice.below(120) {
             step(&mut house, &mut history, &mut held, &mut dice);
         }
+        history.hear_discharges(&mut house);
         let disk = if dice.percent(70) { house.disk.crashed(dice.any()) } else { house.disk.as_seen() };
         house = House::with_topic(Arc::new(disk), house.settings, house.topic);
         (history.deliveries, history.lanes) = (Vec::new(), BTreeMap::new());
@@ -130,7 +191,8 @@ fn live(seed: u64) {
 }
 
 fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mut Dice) {
-    match dice.below(10) {
+    match dice.below(14) {
+        10..14 => transact(house, history, held, dice),
         0..4 => {
             let published = dice.percent(50);
             for _ in 0..1 + dice.below(6) {
@@ -169,10 +231,53 @@ fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mu
             house.answer(&got, &outcome);
         }
     }
+    history.hear_discharges(house);
     // Only what was written and synced before is known to the disk.
     if dice.percent(60) {
         house.pump();
         history.hear(house);
+    }
+}
+
+/// The next step of a transaction: it begins, posts, retires, or is discharged.
+fn transact(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mut Dice) {
+    let Some(work) = &mut history.open else {
+        history.declared += 1;
+        let id = house.declare(history.declared);
+        history.open = Some(Work { id, posted: BTreeSet::new(), retired: BTreeSet::new() });
+        return;
+    };
+    match dice.below(5) {
+        0..2 => {
+            for _ in 0..1 + dice.below(4) {
+                let published = dice.percent(50);
+                history.deliveries.push((history.sent, published));
+                let width = dice.below(900) as usize;
+                let port = if published { PUBLISHER } else { PRODUCER };
+                house.post(work.id, port, &format!("{:>width$}", history.sent));
+                work.posted.extend(lanes(published).map(|lane| (lane, history.sent)));
+                history.sent += 1;
+            }
+        }
+        2..4 => {
+            held.append(&mut house.got());
+            if !held.is_empty() {
+                let got = held.swap_remove(dice.below(held.len() as u64) as usize);
+                house.retire(work.id, &got, &Outcome::Accepted, true);
+                let copy = history.copy(&got);
+                history.open.as_mut().expect("it is open").retired.insert(copy);
+            }
+        }
+        _ => {
+            let fail = dice.percent(30);
+            house.router.discharge(work.id, fail, &mut house.told);
+            let Some(mut work) = history.open.take() else { return };
+            if fail {
+                history.never.append(&mut work.posted);
+            } else {
+                history.doubtful.push(work);
+            }
+        }
     }
 }
 

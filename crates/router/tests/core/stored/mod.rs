@@ -8,6 +8,9 @@ mod manage;
 mod sending;
 mod subscriptions;
 mod topics;
+mod transactions;
+mod transactions_model;
+mod transactions_topics;
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers,
-    Router, Shelf, TopicShelf,
+    Router, Shelf, TopicShelf, TransactionId,
 };
 
 const QUEUE: AddressKey = AddressKey(1);
@@ -34,6 +37,9 @@ const KEY: &str = "key";
 struct Told {
     got: Vec<Got>,
     settled: Vec<(u32, Outcome)>,
+    /// deliveries with a provisional outcome
+    provisional: Vec<u32>,
+    discharged: Vec<(TransactionId, Result<(), Error>)>,
     open: Option<bool>,
     held: Option<bool>,
     closed: usize,
@@ -89,6 +95,14 @@ impl Links for Told {
 
     fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
         self.settled.push((delivery_id, outcome.clone()));
+    }
+
+    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId) {
+        self.provisional.push(delivery_id);
+    }
+
+    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
+        self.discharged.push((transaction, result));
     }
 
     fn taken(&mut self, _: PortId, _: u32) {}

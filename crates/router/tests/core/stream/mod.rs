@@ -16,7 +16,7 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Start,
-    Stream,
+    Stream, TransactionId,
 };
 
 const STREAM: AddressKey = AddressKey(1);
@@ -47,6 +47,14 @@ struct Got {
 }
 
 impl Links for Told {
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
+        panic!("streams take part in no transaction");
+    }
+
+    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
+        panic!("there are no transactions");
+    }
+
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
         match answer {
             Ok(properties) => self.properties.insert(port, properties).map(drop),

@@ -1,0 +1,294 @@
+//! The discharge of a transaction (4.4): what it holds takes effect as a whole, or not at all.
+//!
+//! At a commit every message is offered to its queue. If all are taken, messages and removals go to the log as one group,
+//! and when that is on disk all of it takes effect in one call: nobody sees a part. Until then everything is as before, and
+//! it stays so if the log does not take the group.
+
+use std::collections::BTreeMap;
+
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::log::{Refused, Removal};
+use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::outcome::{Retiring, delivery_failed};
+use super::super::{Links, Router, TransactionId};
+use super::incoming::refused;
+use super::journal::{Commit, Duty, Queues, not_stored};
+use super::topic::Posted;
+use super::transactions::{Posting, Retirement, rolled_back, unknown};
+
+/// A commit on its way.
+#[derive(Debug, Default)]
+pub(super) struct Committing {
+    /// messages for queues in memory, which can be had when the log has the rest
+    in_memory: Vec<(Key, Seq, Place)>,
+    /// addresses of messages that the log has nothing to do with
+    apart: Vec<Key>,
+}
+
+/// A message that its queues take.
+struct Offered<'a> {
+    posting: &'a Posting,
+    at: Key,
+    posted: Posted,
+}
+
+impl Offered<'_> {
+    /// The queues on disk it is for; for one of them it is counted.
+    fn on_disk(&self) -> Option<Queues<'_>> {
+        let counted = Duty { owed: Owed::Posted, address: self.at, ..Duty::NONE };
+        let duties = std::iter::once(counted).chain(std::iter::repeat(Duty::NONE));
+        let queues = self.posted.disk.iter().zip(duties);
+        let queues = queues.map(|((at, log, admitted), duty)| (*log, admitted, Commit::new(*at, admitted.seq, duty)));
+        (!self.posted.disk.is_empty()).then(|| queues.collect())
+    }
+}
+
+impl Router {
+    /// The client commits a transaction, or with `fail` rolls it back; [`Links::discharged`] answers.
+    pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else {
+            return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
+        };
+        if fail {
+            self.roll_back(id, links);
+            return links.discharged(id, Ok(()));
+        }
+        transaction.committing = Some(Committing::default());
+        if self.journal.is_compacting() || self.transactions.compaction.is_some() {
+            self.transactions.waiting.push_back(id);
+        } else {
+            self.begin_commit(id, links);
+        }
+    }
+
+    /// Messages that were written again have their places: commits that have waited for that begin.
+    pub(super) fn begin_waiting_commits(&mut self, links: &mut impl Links) {
+        while !self.journal.is_compacting()
+            && let Some(id) = self.transactions.waiting.pop_front()
+        {
+            self.begin_commit(id, links);
+        }
+    }
+
+    fn begin_commit(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
+        let postings = std::mem::take(&mut transaction.postings);
+        let offered = match transaction.refusal.clone() {
+            Some(refusal) => Err(refusal),
+            None => self.offer_all(&postings),
+        };
+        let offered = match offered {
+            Ok(offered) => offered,
+            Err(reason) => {
+                self.roll_back(id, links);
+                return links.discharged(id, Err(rolled_back(&reason)));
+            }
+        };
+        let apart = offered.iter().filter(|offered| offered.posted.disk.is_empty()).map(|offered| offered.at).collect();
+        let mut in_memory = Vec::new();
+        for Offered { posting, posted, .. } in offered.iter().filter(|offered| !offered.posted.memory.is_empty()) {
+            let place = self.bodies.put(&posting.body, posted.memory.len() as u32);
+            in_memory.extend(posted.memory.iter().map(|(key, seq)| (*key, *seq, place)));
+        }
+        let mut removals = self.removals_of(id);
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.committing = Some(Committing { in_memory, apart });
+        }
+        self.transactions.committing += 1;
+        let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*it.posting.body))).peekable();
+        if on_disk.peek().is_none() && removals.is_empty() {
+            return self.end_commit(id, &Ok(()), links);
+        }
+        self.journal.transact(id, on_disk, &mut removals);
+    }
+
+    /// Offers messages to their queues: all of them, or none.
+    fn offer_all<'a>(&mut self, postings: &'a [Posting]) -> Result<Vec<Offered<'a>>, Error> {
+        let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
+        for posting in postings {
+            let refusal = match self.offer_one(posting, &offered) {
+                Ok(one) => {
+                    offered.push(one);
+                    continue;
+                }
+                Err(refusal) => refusal,
+            };
+            for Offered { posted, .. } in offered.iter().rev() {
+                let on_disk = posted.disk.iter().map(|(at, _, admitted)| (*at, admitted.seq));
+                on_disk.chain(posted.memory.iter().copied()).for_each(|(at, seq)| self.withdraw(at, seq));
+            }
+            return Err(refusal);
+        }
+        Ok(offered)
+    }
+
+    fn offer_one<'a>(&mut self, posting: &'a Posting, before: &[Offered<'a>]) -> Result<Offered<'a>, Error> {
+        let at = self.by_key.get(&posting.address).copied();
+        let at = at.filter(|at| self.addresses[*at].takes_messages());
+        let at = at.ok_or_else(|| Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted"))?;
+        let posted = if self.addresses[at].topic.is_some() {
+            let audience = self.audience_named(at, posting.name.as_deref());
+            let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
+            self.addresses[at].stats.dropped += u64::from(posted.is_empty());
+            posted
+        } else {
+            self.offer_to_queue(at, posting, before)?
+        };
+        Ok(Offered { posting, at, posted })
+    }
+
+    fn offer_to_queue(&mut self, at: Key, posting: &Posting, before: &[Offered<'_>]) -> Result<Posted, Error> {
+        let now_ms = self.now_ms;
+        let mut posted = Posted::default();
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return Ok(posted) };
+        match (stored.shelf.queue.offer(now_ms, &posting.head), stored.shelf.log) {
+            (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
+            (Admission::Store(admitted), None) => posted.memory.push((at, admitted.seq)),
+            // Its original may still be refused: what is accepted before could be lost.
+            (Admission::Duplicate { of: Some(original) }, _) if !is_among(before, at, original) => {
+                let what = "a message repeats one that is being stored: send both again";
+                return Err(Error::new(condition::RESOURCE_LOCKED, what));
+            }
+            (Admission::Duplicate { .. }, _) => {}
+            (Admission::Refuse(refusal), _) => return Err(refused(refusal)),
+        }
+        Ok(posted)
+    }
+
+    /// A message that was offered will not be stored.
+    fn withdraw(&mut self, at: Key, seq: Seq) {
+        if let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) {
+            stored.shelf.queue.withdraw(seq);
+        }
+    }
+
+    /// What the log is to forget with a transaction: what was accepted of queues on disk. Other outcomes follow when the
+    /// transaction is on disk: whatever is lost of them is delivered again.
+    fn removals_of(&mut self, id: TransactionId) -> Vec<Removal> {
+        let mut removals: BTreeMap<u32, Removal> = BTreeMap::new();
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return Vec::new() };
+        let accepted = |retirement: &&mut Retirement| retirement.outcome == Outcome::Accepted;
+        for retirement in transaction.retirements.iter_mut().filter(accepted) {
+            let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
+            let Owed::Queue(seq) = pending.owed else { continue };
+            let Some(stored) = self.addresses[pending.address].stored.as_ref() else { continue };
+            if let (Some(log), Some(item)) = (stored.shelf.log, stored.shelf.queue.get(seq)) {
+                removals.entry(log).or_insert_with(|| Removal::new(log)).add(item.id.0, item.place);
+                retirement.logged = true;
+            }
+        }
+        removals.into_values().collect()
+    }
+
+    /// The log has a transaction, needs none of it, or has refused it.
+    pub(super) fn end_commit(&mut self, id: TransactionId, result: &Result<(), Refused>, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.remove(id) else { return };
+        let Committing { in_memory, apart } = transaction.committing.unwrap_or_default();
+        match result {
+            Ok(()) => {
+                for at in apart {
+                    if let Some(address) = self.addresses.get_mut(at) {
+                        address.stats.accepted += 1;
+                    }
+                }
+                for (at, seq, place) in in_memory {
+                    self.end_posting(at, seq, place, links);
+                }
+                for retirement in &transaction.retirements {
+                    self.end_retirement(retirement, links);
+                }
+                links.discharged(id, Ok(()));
+            }
+            Err(refused) => {
+                for (at, seq, place) in in_memory.into_iter().rev() {
+                    self.withdraw(at, seq);
+                    self.bodies.free(place);
+                }
+                self.hand_back(&transaction.retirements, links);
+                links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
+            }
+        }
+        self.transactions.committing -= 1;
+        if self.transactions.committing == 0
+            && let Some(segment) = self.transactions.compaction.take()
+        {
+            self.compact(segment);
+            self.begin_waiting_commits(links);
+        }
+    }
+
+    /// A message of a queue in memory can be had.
+    fn end_posting(&mut self, at: Key, seq: Seq, place: Place, links: &mut impl Links) {
+        let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else {
+            // The queue was deleted meanwhile.
+            return self.bodies.free(place);
+        };
+        let effects = &mut self.effects;
+        stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
+        self.do_effects(at, links);
+        self.touch(at);
+    }
+
+    /// What was said of a delivery holds.
+    fn end_retirement(&mut self, retirement: &Retirement, links: &mut impl Links) {
+        let Some(pending) = self.pending.get_mut(Key::unpack(retirement.token)) else { return };
+        if std::mem::replace(&mut pending.retiring, Retiring::No) == Retiring::No {
+            return;
+        }
+        if !retirement.logged {
+            return self.outcome(retirement.token, &retirement.outcome, links);
+        }
+        let Some(pending) = self.close_token(retirement.token) else { return };
+        let (at, now_ms) = (pending.address, self.now_ms);
+        let (Owed::Queue(seq), Some(stored)) = (pending.owed, self.addresses[at].stored.as_mut()) else { return };
+        let mut removed = None;
+        stored.shelf.queue.settle(now_ms, seq, queue::Outcome::Accepted, &mut |effect| {
+            if let Effect::Remove { item, .. } = effect {
+                removed = Some(item);
+            }
+        });
+        if let (Some(item), Some(log)) = (removed, stored.shelf.log) {
+            let changed = stored.changed.remove(&seq.0);
+            self.bodies.forget(item.place);
+            self.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
+        }
+        self.touch(at);
+    }
+
+    /// Nothing of a transaction happens.
+    pub(super) fn roll_back(&mut self, id: TransactionId, links: &mut impl Links) {
+        if let Some(transaction) = self.transactions.remove(id) {
+            self.hand_back(&transaction.retirements, links);
+        }
+    }
+
+    /// Deliveries are with their consumers as before; of those that were let go the delivery has failed.
+    fn hand_back(&mut self, retirements: &[Retirement], links: &mut impl Links) {
+        for Retirement { token, .. } in retirements {
+            let Some(pending) = self.pending.get_mut(Key::unpack(*token)) else { continue };
+            let (at, owed) = (pending.address, pending.owed);
+            match std::mem::replace(&mut pending.retiring, Retiring::No) {
+                Retiring::No => {}
+                Retiring::LetGo => self.outcome(*token, &delivery_failed(), links),
+                Retiring::Held => {
+                    let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+                    if let (Owed::Queue(seq), Some(stored)) = (owed, stored) {
+                        stored.shelf.queue.unretire(seq);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a message of a queue is one of those offered before.
+fn is_among(before: &[Offered<'_>], at: Key, seq: Seq) -> bool {
+    let of_it = |offered: &Offered<'_>| {
+        offered.posted.disk.iter().any(|(key, _, admitted)| (*key, admitted.seq) == (at, seq))
+            || offered.posted.memory.contains(&(at, seq))
+    };
+    before.iter().any(of_it)
+}

@@ -1,0 +1,260 @@
+//! Transactions (part 4): what is posted and retired in one is held until its discharge.
+//!
+//! A transaction is open from [`Router::declare`] until its discharge. Messages that are posted are checked as far as
+//! they can be alone, and kept in memory: nobody sees them, and no queue knows them. Messages that are retired stay
+//! with their consumers' tokens, which nothing else can end. What cannot be kept makes the transaction one that can only be
+//! rolled back. One that nobody has used for a while is rolled back, and then not known any more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::queue::{Head, Refusal};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::outcome::{Retiring, delivery_failed};
+use super::super::{AddressKey, Links, Router, home_of_token};
+use super::discharge::Committing;
+use super::incoming::{Arriving, refused};
+
+/// Messages posted, and messages retired, of one transaction at most.
+pub const TRANSACTION_MESSAGES: usize = 100_000;
+/// Bytes of the messages posted in one transaction at most; one message alone may be as large as its address allows.
+const TRANSACTION_BYTES: usize = 64 << 20;
+/// The same of all transactions of a shard.
+const SHARD_BYTES: usize = 256 << 20;
+/// After so long without use a transaction is rolled back.
+const IDLE_MS: u64 = 300_000;
+/// Time between two looks for those, at least.
+const LOOK_MS: u64 = 1000;
+
+/// Names a transaction. Its number is never used again by the shard of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId {
+    /// the shard of the connection that declared it
+    pub shard: u16,
+    /// key of that connection there
+    pub conn: u32,
+    /// from 1 on
+    pub number: u64,
+}
+
+impl TransactionId {
+    /// Names none.
+    pub const NONE: Self = Self { shard: u16::MAX, conn: u32::MAX, number: 0 };
+}
+
+/// The transactions of a shard that are not discharged.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Transactions {
+    pub(super) open: BTreeMap<TransactionId, Transaction>,
+    /// bytes of all messages held
+    pub(super) bytes: usize,
+    /// when to look for idle ones, if there are any
+    look_ms: Option<u64>,
+    /// commits that wait for messages that are being written again
+    pub(super) waiting: VecDeque<TransactionId>,
+    /// commits that are with the log
+    pub(super) committing: usize,
+    /// the segment whose messages are to be written again when there are none
+    pub(super) compaction: Option<u32>,
+}
+
+impl Transactions {
+    pub(super) fn next_look(&self) -> Option<u64> {
+        self.look_ms
+    }
+
+    /// What a commit removes must not be written again meanwhile: whether that has to wait.
+    pub(super) fn postpone_compaction(&mut self, segment: u32) -> bool {
+        let wait = self.committing > 0;
+        self.compaction = wait.then_some(segment);
+        wait
+    }
+
+    pub(super) fn remove(&mut self, id: TransactionId) -> Option<Transaction> {
+        let transaction = self.open.remove(&id)?;
+        self.bytes -= transaction.bytes;
+        if self.open.is_empty() {
+            self.look_ms = None;
+        }
+        Some(transaction)
+    }
+}
+
+/// What is held.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    pub(super) postings: Vec<Posting>,
+    bytes: usize,
+    pub(super) retirements: Vec<Retirement>,
+    /// why it can only be rolled back
+    pub(super) refusal: Option<Error>,
+    used_ms: u64,
+    /// its discharge has come, and what has become of its messages so far
+    pub(super) committing: Option<Committing>,
+}
+
+/// A message to be stored.
+#[derive(Debug)]
+pub(super) struct Posting {
+    pub(super) address: AddressKey,
+    /// the full name it was sent to, where receivers may ask for some names only
+    pub(super) name: Option<Arc<str>>,
+    pub(super) head: Head,
+    pub(super) body: Box<[u8]>,
+}
+
+/// What is to become of a delivery.
+#[derive(Debug)]
+pub(super) struct Retirement {
+    pub(super) token: u64,
+    pub(super) outcome: Outcome,
+    /// the log has been given its removal
+    pub(super) logged: bool,
+}
+
+impl Transaction {
+    /// Why a message of so many bytes cannot be held, if so; `held_bytes`: of all transactions.
+    fn refusal_of(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+        if let Some(refusal) = &self.refusal {
+            return Some(rolled_back(refusal));
+        }
+        let what = if self.postings.len() >= TRANSACTION_MESSAGES {
+            format!("a transaction may hold {TRANSACTION_MESSAGES} messages: commit more often")
+        } else if !self.postings.is_empty() && self.bytes + bytes > TRANSACTION_BYTES {
+            format!("a transaction may hold {TRANSACTION_BYTES} bytes of messages: commit more often")
+        } else if held_bytes > 0 && held_bytes + bytes > SHARD_BYTES {
+            format!("all transactions together may hold {SHARD_BYTES} bytes of messages: try again later")
+        } else {
+            return None;
+        };
+        Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+}
+
+/// Why a transaction was not committed (4.5.8).
+pub(super) fn rolled_back(reason: &Error) -> Error {
+    let text = reason.description.as_deref().unwrap_or_default();
+    let what = format!("the transaction is rolled back: {text} ({})", reason.condition.as_str());
+    Error::new(condition::TRANSACTION_ROLLBACK, what)
+}
+
+/// That a transaction is not known, or not any more (4.5.8).
+pub(super) fn unknown() -> Error {
+    let what = format!(
+        "this connection has no such transaction: declare one; one that is not used for {} s is rolled back",
+        IDLE_MS / 1000
+    );
+    Error::new(condition::TRANSACTION_UNKNOWN_ID, what)
+}
+
+impl Router {
+    /// A transaction begins here: it is named before anything is part of it.
+    pub fn declare(&mut self, id: TransactionId) {
+        let transaction = Transaction { used_ms: self.now_ms, ..Transaction::default() };
+        self.transactions.open.insert(id, transaction);
+        self.transactions.look_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
+    }
+
+    /// A whole message is part of a transaction: what its queue says to it is asked at the commit.
+    pub(super) fn hold_posting(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
+        (head, body): (&Head, &[u8]),
+        links: &mut impl Links,
+    ) {
+        let id = arriving.transaction.unwrap_or(TransactionId::NONE);
+        let address = &self.addresses[self.producers[from].address];
+        let key = address.declared.key;
+        let limit = address.message_bytes();
+        let name = self.producers[from].name.clone();
+        if head.size_bytes > limit {
+            return self.refuse(from, arriving, refused(Refusal::MessageSize(limit)), links);
+        }
+        let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
+        let Some(transaction) = self.transactions.open.get_mut(&id) else {
+            return self.refuse(from, arriving, unknown(), links);
+        };
+        transaction.used_ms = now_ms;
+        if let Some(error) = transaction.refusal_of(body.len(), held_bytes) {
+            self.spoil(Some(id), &error);
+            return self.refuse(from, arriving, error, links);
+        }
+        transaction.postings.push(Posting { address: key, name, head: *head, body: body.into() });
+        transaction.bytes += body.len();
+        self.transactions.bytes += body.len();
+        if let Owed::Producer { port, delivery_id } = arriving.owed {
+            links.provisional(port, delivery_id, id);
+        }
+        self.taken(from, 1);
+    }
+
+    /// Something that was to be part of a transaction is not: it can only be rolled back, and its messages go now.
+    pub(super) fn spoil(&mut self, id: Option<TransactionId>, reason: &Error) {
+        let Some(transaction) = id.and_then(|id| self.transactions.open.get_mut(&id)) else { return };
+        transaction.refusal.get_or_insert_with(|| reason.clone());
+        transaction.postings = Vec::new();
+        self.transactions.bytes -= std::mem::take(&mut transaction.bytes);
+    }
+
+    /// A consumer has said in a transaction what is to become of a delivery (4.4.2), and `settled` if it has let go of it.
+    /// In a transaction that is not known the delivery is as after a rollback: still with its consumer, or failed.
+    pub fn retire_delivery(
+        &mut self,
+        id: TransactionId,
+        token: u64,
+        outcome: &Outcome,
+        settled: bool,
+        links: &mut impl Links,
+    ) {
+        if home_of_token(token) != self.shard {
+            return;
+        }
+        let now_ms = self.now_ms;
+        let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
+        let transaction = self.transactions.open.get_mut(&id);
+        let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
+        let (Owed::Queue(seq), Some(stored), Some(transaction)) = (pending.owed, stored, transaction) else {
+            // What a browser says has no effect anyhow.
+            return if settled {
+                self.outcome(token, &delivery_failed(), links)
+            };
+        };
+        transaction.used_ms = now_ms;
+        if transaction.retirements.len() >= TRANSACTION_MESSAGES {
+            let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
+            self.spoil(Some(id), &Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+            return if settled {
+                self.outcome(token, &delivery_failed(), links)
+            };
+        }
+        if pending.retiring == Retiring::No && stored.shelf.queue.retire(seq) {
+            pending.retiring = Retiring::Held;
+            transaction.retirements.push(Retirement { token, outcome: outcome.clone(), logged: false });
+        }
+        if settled && pending.retiring == Retiring::Held {
+            pending.retiring = Retiring::LetGo;
+        }
+    }
+
+    /// Rolls back what nobody has used for long.
+    pub(super) fn end_idle_transactions(&mut self, links: &mut impl Links) {
+        if self.transactions.look_ms.is_none_or(|at| at > self.now_ms) {
+            return;
+        }
+        let now_ms = self.now_ms;
+        let ends = |transaction: &Transaction| transaction.used_ms.saturating_add(IDLE_MS);
+        let open = || self.transactions.open.iter().filter(|(_, transaction)| transaction.committing.is_none());
+        let idle: Vec<TransactionId> = open().filter(|(_, idle)| ends(idle) <= now_ms).map(|(id, _)| *id).collect();
+        let next = open().map(|(_, transaction)| ends(transaction)).filter(|at| *at > now_ms).min();
+        // One more may have begun its commit, and be refused it.
+        let next = next.unwrap_or(now_ms.saturating_add(IDLE_MS));
+        self.transactions.look_ms = Some(next.max(now_ms.saturating_add(LOOK_MS)));
+        for id in idle {
+            self.roll_back(id, links);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The coordinator of a connection's transactions (part 4): links that control them, and what is said in them.
+//!
+//! Transactions belong to the connection that declared them; their names are numbers, which are looked up there, so that
+//! another connection's mean nothing. What is part of one is held at the home of the stored addresses it uses, which are
+//! those of one space and so live together: home is told of a transaction before the first message of it, and everything
+//! goes there in order. Here is only what has to be known about links and deliveries. A transaction ends with its discharge,
+//! and is rolled back with the link that declared it.
+
+use enmasse_amqp::codec::{decode_state, decode_transaction_control, scan};
+use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
+use enmasse_amqp::types::{
+    self, Attach, Declared, DeliveryState, Discharge, Error, Outcome, Symbol, Target, TransactionControl,
+    TransactionalState, condition,
+};
+
+use super::batch::Entry;
+use super::conn::{Conn, Link};
+use super::terminus::{Terminus, reply};
+use super::window::Window;
+use super::{ConnId, Request, Shard};
+use crate::core::{Arrival, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token};
+
+/// Controls that may wait for their answers on one link.
+const CONTROLS_MAX: u32 = 100;
+/// Bytes of a control at most.
+const CONTROL_BYTES: u64 = 4096;
+/// Transactions of one connection that may be open at once.
+const OPEN_MAX: usize = 1000;
+/// The section that holds a control: amqp-value (3.2.8).
+const AMQP_VALUE: u64 = 0x77;
+/// What can be had of a coordinator (4.5.7).
+const CAPABILITIES: [&str; 3] = ["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
+
+/// A link that controls transactions.
+pub(super) struct Coordinator {
+    pub(super) window: Window,
+    /// what has come of a control
+    beginning: Vec<u8>,
+    /// its source knows the outcome rejected
+    rejects: bool,
+}
+
+/// A transaction that is open.
+pub(super) struct Transaction {
+    /// the link that declared it
+    link: LinkId,
+    /// where its messages are held, once there are any
+    home: Option<u16>,
+    /// why it can only be rolled back
+    refusal: Option<Error>,
+    unsettled: Vec<Unsettled>,
+}
+
+/// A delivery that was retired and that its receiver has not settled: the commit does.
+struct Unsettled {
+    session: SessionId,
+    delivery_id: u32,
+    token: u64,
+}
+
+/// A transaction of which the discharge is under way.
+pub(super) struct Discharging {
+    fail: bool,
+    /// the control to be answered, unless its link has gone
+    control: Option<(LinkId, u32)>,
+    /// why it is rolled back and not committed
+    refusal: Option<Error>,
+    unsettled: Vec<Unsettled>,
+}
+
+/// A state within a transaction.
+pub(super) fn within(number: u64, outcome: Outcome) -> DeliveryState {
+    let (txn_id, outcome) = (number.to_be_bytes().to_vec(), Some(outcome));
+    DeliveryState::Transactional(Box::new(TransactionalState { txn_id, outcome }))
+}
+
+/// The number of the transaction that is called so, if it is one of ours.
+fn number_of(txn_id: &[u8]) -> Option<u64> {
+    txn_id.try_into().ok().map(u64::from_be_bytes)
+}
+
+fn unknown() -> Error {
+    let what = "this connection has no such transaction, or not any more: declare one";
+    Error::new(condition::TRANSACTION_UNKNOWN_ID, what)
+}
+
+fn rolled_back(reason: &Error) -> Error {
+    let text = reason.description.as_deref().unwrap_or_default();
+    let what = format!("the transaction is rolled back: {text} ({})", reason.condition.as_str());
+    Error::new(condition::TRANSACTION_ROLLBACK, what)
+}
+
+/// What a control says: the value of the amqp-value section; other sections are passed over (4.2).
+fn control_of(message: &[u8]) -> Result<TransactionControl, Error> {
+    for section in scan::sections(message) {
+        match section {
+            Ok(section) if section.code == AMQP_VALUE => {
+                return decode_transaction_control(section.value).map_err(Into::into);
+            }
+            Ok(_) => {}
+            Err(_) => return Err(Error::new(condition::DECODE_ERROR, "a message to the coordinator is broken")),
+        }
+    }
+    let what = "a message to the coordinator is an amqp-value section with declare or discharge";
+    Err(Error::new(condition::INVALID_FIELD, what))
+}
+
+impl Shard {
+    /// The peer asks for a link to the coordinator.
+    pub(super) fn attach_coordinator(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), Error> {
+        let conn = &self.fabric.conns[id.key()];
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let space = space.ok_or_else(|| Error::new(condition::NOT_ALLOWED, "open the connection before a link"))?;
+        if let Some(to) = space.storage_home()
+            && self.moves_to(id, to)
+        {
+            self.fabric.conns[id.key()].moving = Some((link, attach));
+            self.requests.push_back(Request::Move { conn: id, to });
+            return Ok(());
+        }
+        let outcomes = attach.source.as_ref().map_or(&[][..], |source| &source.outcomes[..]);
+        let rejects = outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == "amqp:rejected:list");
+        let terminus = Terminus { name: None, kind: None, dynamic: false, terms: None };
+        let mut answer = reply(&attach, &terminus, Some(CONTROL_BYTES));
+        let capabilities = CAPABILITIES.map(Symbol::constant).to_vec();
+        answer.target = Some(Box::new(Target::Coordinator(types::Coordinator { capabilities })));
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.settled_here = true;
+        let window = Window::new(CONTROLS_MAX);
+        conn.set_link(link, Link::Coordinator(Box::new(Coordinator { window, beginning: Vec::new(), rejects })));
+        conn.machine.accept(link, answer);
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+            self.fabric.grant(id.key, link.0, credit);
+        }
+        Ok(())
+    }
+
+    /// A frame of a control.
+    pub(super) fn control(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(Link::Coordinator(coordinator)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
+        if incoming.first {
+            coordinator.window.received();
+            coordinator.beginning.clear();
+        }
+        coordinator.beginning.extend_from_slice(incoming.payload);
+        if incoming.aborted {
+            return self.fabric.link_taken(id.key, incoming.link.0, 1);
+        }
+        if incoming.settled {
+            // Who sends it settled never learns what became of it (4.3).
+            let what = "transfer.settled: a message to the coordinator is sent unsettled, as its outcome is the answer";
+            return self.expel(id, incoming.link, Error::new(condition::NOT_ALLOWED, what));
+        }
+        if incoming.more {
+            return;
+        }
+        let message = std::mem::take(&mut coordinator.beginning);
+        let (link, delivery_id) = (incoming.link, incoming.delivery_id);
+        match control_of(&message) {
+            Ok(TransactionControl::Declare(declare)) => {
+                let number = self.declare(id, link, declare.global_id.is_some());
+                let declared = |number: u64| Declared { txn_id: number.to_be_bytes().to_vec() };
+                self.answer_control(
+                    id,
+                    (link, delivery_id),
+                    number.map(|number| DeliveryState::Declared(declared(number))),
+                );
+            }
+            Ok(TransactionControl::Discharge(Discharge { txn_id, fail })) => {
+                let conn = self.fabric.conns.get_mut(id.key());
+                let found = conn.zip(number_of(&txn_id)).and_then(|(conn, number)| {
+                    conn.transactions.remove(&number).map(|transaction| (number, transaction))
+                });
+                match found {
+                    Some((number, transaction)) => {
+                        self.discharge(id, number, transaction, Some((link, delivery_id)), fail);
+                    }
+                    None => self.answer_control(id, (link, delivery_id), Err(unknown())),
+                }
+            }
+            Err(error) => self.answer_control(id, (link, delivery_id), Err(error)),
+        }
+    }
+
+    fn declare(&mut self, id: ConnId, link: LinkId, global: bool) -> Result<u64, Error> {
+        if global {
+            let what = "declare.global-id: distributed transactions are not supported: leave it out";
+            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+        }
+        let conn = &mut self.fabric.conns[id.key()];
+        if conn.transactions.len() >= OPEN_MAX {
+            let what = format!("this connection has {OPEN_MAX} transactions open, its most: discharge one first");
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
+        self.transactions += 1;
+        let number = self.transactions;
+        let transaction = Transaction { link, home: None, refusal: None, unsettled: Vec::new() };
+        conn.transactions.insert(number, transaction);
+        Ok(number)
+    }
+
+    /// Answers a control, with an error as its source knows how (4.2, 4.3).
+    fn answer_control(&mut self, id: ConnId, (link, delivery_id): (LinkId, u32), answer: Result<DeliveryState, Error>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(Link::Coordinator(coordinator)) = conn.links.get(link.0 as usize) else { return };
+        let state = match answer {
+            Ok(state) => state,
+            Err(error) if coordinator.rejects => DeliveryState::Outcome(Outcome::Rejected(Some(Box::new(error)))),
+            Err(error) => return self.expel(id, link, error),
+        };
+        conn.machine.settle_with(link, delivery_id, &state, true);
+        self.fabric.link_taken(id.key, link.0, 1);
+        self.fabric.mark(id.key);
+    }
+
+    /// A link is detached with an error; what it has is let go first.
+    fn expel(&mut self, id: ConnId, link: LinkId, error: Error) {
+        self.release(id, link, true);
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.machine.detach(link, true, Some(error));
+            self.fabric.mark(id.key);
+        }
+    }
+
+    /// A transaction ends: its home is told, if it has one.
+    fn discharge(
+        &mut self,
+        id: ConnId,
+        number: u64,
+        transaction: Transaction,
+        control: Option<(LinkId, u32)>,
+        fail: bool,
+    ) {
+        let Transaction { home, refusal, unsettled, .. } = transaction;
+        let refusal = refusal.filter(|_| !fail);
+        let roll_back = fail || refusal.is_some();
+        let discharging = Discharging { fail, control, refusal, unsettled };
+        let Some(home) = home else { return self.discharged(id, discharging, Ok(())) };
+        if control.is_some() {
+            self.fabric.conns[id.key()].discharging.insert(number, discharging);
+        }
+        let transaction = TransactionId { shard: self.fabric.index, conn: id.key, number };
+        if home == self.fabric.index {
+            self.router.discharge(transaction, roll_back, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Discharge { transaction, fail: roll_back });
+        }
+    }
+
+    /// The homes of transactions have discharged them.
+    pub(super) fn answer_discharges(&mut self) {
+        for (transaction, result) in std::mem::take(&mut self.fabric.discharged) {
+            let conn = self.fabric.conns.get_mut(transaction.conn as usize);
+            if let Some(discharging) = conn.and_then(|conn| conn.discharging.remove(&transaction.number)) {
+                self.discharged(self.id(transaction.conn), discharging, result);
+            }
+        }
+    }
+
+    fn discharged(&mut self, id: ConnId, discharging: Discharging, result: Result<(), Error>) {
+        let Discharging { fail, control, refusal, unsettled } = discharging;
+        let result = result.and_then(|()| refusal.map_or(Ok(()), |refusal| Err(rolled_back(&refusal))));
+        if result.is_ok() && !fail {
+            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+            for Unsettled { session, delivery_id, token } in unsettled {
+                // Its receiver may have settled it since, and another may have its number.
+                let mut known = conn.machine.unsettled(session, delivery_id, delivery_id);
+                if known.any(|(_, _, known)| known == token) {
+                    drop(known);
+                    conn.machine.take_settled(session, delivery_id, delivery_id, false, |_, _| ());
+                }
+            }
+            self.feed_starved(id);
+        }
+        if let Some(control) = control {
+            self.answer_control(id, control, result.map(|()| DeliveryState::Outcome(Outcome::Accepted)));
+        }
+        self.fabric.mark(id.key);
+    }
+
+    /// A link that controls transactions has gone: those it declared are rolled back (4.4).
+    pub(super) fn release_coordinator(&mut self, id: ConnId, link: LinkId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        for discharging in conn.discharging.values_mut() {
+            discharging.control = discharging.control.filter(|(of, _)| *of != link);
+        }
+        let of_it = conn.transactions.iter().filter(|(_, transaction)| transaction.link == link);
+        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
+        for number in numbers {
+            let conn = self.fabric.conns.get_mut(id.key());
+            if let Some(transaction) = conn.and_then(|conn| conn.transactions.remove(&number)) {
+                self.discharge(id, number, transaction, None, true);
+            }
+        }
+    }
+
+    /// The transaction that is called so, for `home` to hold something of it; that of nobody if there is none.
+    fn enlist(&mut self, conn: u32, txn_id: &[u8], home: u16) -> TransactionId {
+        let here = self.fabric.index;
+        let number = number_of(txn_id).unwrap_or_default();
+        let state = self.fabric.conns.get_mut(conn as usize);
+        let Some(known) = state.and_then(|state| state.transactions.get_mut(&number)) else {
+            return TransactionId::NONE;
+        };
+        let transaction = TransactionId { shard: here, conn, number };
+        match known.home {
+            Some(first) if first == home => {}
+            Some(_) => return TransactionId::NONE,
+            None => {
+                known.home = Some(home);
+                if home == here {
+                    self.router.declare(transaction);
+                } else {
+                    self.fabric.outboxes[home as usize].push(Entry::Declare { transaction });
+                }
+            }
+        }
+        transaction
+    }
+
+    /// A frame of a delivery has a state: if that says that it is part of a transaction (4.4.1), it is handed on as such.
+    #[cold]
+    pub(super) fn post(&mut self, port: PortId, home: u16, state: &[u8], arrival: Arrival<'_>) -> bool {
+        let txn_id = match decode_state(state) {
+            Ok(DeliveryState::Transactional(state)) => state.txn_id,
+            // States of other kinds say nothing of interest, those that are broken something that cannot be known.
+            Err(error) if error.condition != condition::NOT_IMPLEMENTED => Vec::new(),
+            _ => return false,
+        };
+        let Some((conn, kind)) = self.fabric.ports.get(port).map(|port| (port.conn, port.kind)) else { return false };
+        let transaction = if kind.transacts() {
+            self.enlist(conn, &txn_id, home)
+        } else {
+            if arrival.settled {
+                let what = "a message was sent to an address that takes no part in transactions";
+                self.spoil(conn, &txn_id, Error::new(condition::NOT_IMPLEMENTED, what));
+            }
+            TransactionId::NONE
+        };
+        if home == self.fabric.index {
+            self.router.post_delivery(port, transaction, arrival, &mut self.fabric);
+        } else {
+            self.fabric.outboxes[home as usize].push_posting(port, transaction, &arrival);
+        }
+        true
+    }
+
+    /// A delivery goes nowhere: if it was sent settled in a transaction, that cannot be committed.
+    pub(super) fn refuse_posting(&mut self, id: ConnId, incoming: &Incoming<'_>, error: &Error) {
+        if let Some(Ok(DeliveryState::Transactional(state))) = incoming.state.map(decode_state)
+            && incoming.settled
+        {
+            self.spoil(id.key, &state.txn_id, error.clone());
+        }
+    }
+
+    fn spoil(&mut self, conn: u32, txn_id: &[u8], reason: Error) {
+        let conn = self.fabric.conns.get_mut(conn as usize).zip(number_of(txn_id));
+        if let Some(known) = conn.and_then(|(conn, number)| conn.transactions.get_mut(&number)) {
+            known.refusal.get_or_insert(reason);
+        }
+    }
+
+    /// The peer has said in a transaction what is to become of deliveries of ours (4.4.2). Those of addresses that store
+    /// nothing can be part of none: their links are detached.
+    pub(super) fn retire(
+        &mut self,
+        id: ConnId,
+        session: SessionId,
+        (first, last): (u32, u32),
+        settled: bool,
+        txn_id: &[u8],
+        outcome: &Outcome,
+    ) {
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, u64)>) = (Vec::new(), Vec::new());
+        for (delivery_id, link, token) in conn.machine.unsettled(session, first, last) {
+            if self.is_stored(conn, link) {
+                retired.push((delivery_id, token));
+            } else if direct.last() != Some(&link) {
+                direct.push(link);
+            }
+        }
+        for link in direct {
+            let what = "disposition.state: only deliveries of addresses that store messages take part in transactions";
+            self.expel(id, link, Error::new(condition::NOT_IMPLEMENTED, what));
+        }
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if settled {
+            conn.machine.take_settled(session, first, last, true, |_, _| ());
+        }
+        for (delivery_id, token) in retired {
+            let home = home_of_token(token);
+            let transaction = self.enlist(id.key, txn_id, home);
+            if !settled {
+                self.settle_at_commit(id, transaction, Unsettled { session, delivery_id, token });
+            }
+            if home == self.fabric.index {
+                self.router.retire_delivery(transaction, token, outcome, settled, &mut self.fabric);
+            } else {
+                let outcome = outcome.clone();
+                let entry = Entry::RetireDelivery { transaction, token, outcome, settled };
+                self.fabric.outboxes[home as usize].push(entry);
+            }
+        }
+        self.feed_starved(id);
+    }
+
+    fn is_stored(&self, conn: &Conn, link: LinkId) -> bool {
+        let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return false };
+        ports.iter().all(|port| self.fabric.ports.get(*port).is_some_and(|port| port.kind.transacts()))
+    }
+
+    fn settle_at_commit(&mut self, id: ConnId, transaction: TransactionId, unsettled: Unsettled) {
+        let conn = self.fabric.conns.get_mut(id.key());
+        let Some(known) = conn.and_then(|conn| conn.transactions.get_mut(&transaction.number)) else { return };
+        if known.unsettled.len() < TRANSACTION_MESSAGES {
+            return known.unsettled.push(unsettled);
+        }
+        let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
+        known.refusal.get_or_insert(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+    }
+
+    /// The peer has answered deliveries of ours as only a coordinator can (4.5.5): its session ends.
+    pub(super) fn declared_by_receiver(&mut self, id: ConnId, session: SessionId) {
+        let what = "disposition.state: declared is for messages to a coordinator";
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.machine.end(session, Some(Error::new(condition::NOT_ALLOWED, what)));
+        }
+    }
+}

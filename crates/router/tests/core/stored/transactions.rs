@@ -1,0 +1,755 @@
+//! Transactions (part 4) on stored addresses: all of it or nothing, for queues on disk and in memory, over restarts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Value, condition};
+use enmasse_journal::log::simulated::{Call, SimulatedDisk};
+use enmasse_journal::queue::{Duplicates, Full, Limits, Redelivery, Settings};
+use enmasse_router::core::{
+    AddressKey, AddressKind, Arrival, Consuming, Declared, PortId, PortRole, Shelf, TRANSACTION_MESSAGES, TransactionId,
+};
+
+use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
+
+/// A queue whose messages are in memory only.
+pub(super) const MEMORY: AddressKey = AddressKey(30);
+
+pub(super) fn transaction(number: u64) -> TransactionId {
+    TransactionId { shard: 0, conn: 0, number }
+}
+
+impl House {
+    /// A transaction with this number.
+    pub(super) fn declare(&mut self, number: u64) -> TransactionId {
+        self.router.declare(transaction(number));
+        transaction(number)
+    }
+
+    /// A port that sends to an address.
+    pub(super) fn producer(&mut self, address: AddressKey) -> PortId {
+        let port = PortId { shard: 0, generation: 0, index: self.ports };
+        self.ports += 1;
+        self.router.attach(port, declared(address), producer(), &mut self.told);
+        port
+    }
+
+    pub(super) fn post(&mut self, id: TransactionId, port: PortId, text: &str) -> u32 {
+        let body = Body::Data(vec![text.into()]);
+        self.post_message(id, port, &Message { body, ..Message::default() })
+    }
+
+    pub(super) fn post_message(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
+        let payload = encoded(message);
+        let delivery_id = self.sent;
+        self.sent += 1;
+        let arrival = Arrival { payload: &payload, ..whole(delivery_id) };
+        self.router.post_delivery(port, id, arrival, &mut self.told);
+        delivery_id
+    }
+
+    pub(super) fn retire(&mut self, id: TransactionId, got: &Got, outcome: &Outcome, settled: bool) {
+        self.router.retire_delivery(id, got.token, outcome, settled, &mut self.told);
+    }
+
+    pub(super) fn commit(&mut self, id: TransactionId) -> Result<(), Error> {
+        self.router.discharge(id, false, &mut self.told);
+        self.pump();
+        self.result(id)
+    }
+
+    pub(super) fn roll_back(&mut self, id: TransactionId) {
+        self.router.discharge(id, true, &mut self.told);
+        assert_eq!(self.result(id), Ok(()), "a roll-back is always done, and at once");
+        self.pump();
+    }
+
+    pub(super) fn result(&mut self, id: TransactionId) -> Result<(), Error> {
+        let (of, result) = self.told.discharged.pop().expect("an answer");
+        assert_eq!((of, self.told.discharged.len()), (id, 0));
+        result
+    }
+
+    /// What a consumer finds in an address now; it is released again.
+    pub(super) fn seen(&mut self, address: AddressKey) -> Vec<String> {
+        assert!(self.told.got.is_empty());
+        let consumer = self.consumer(address, 1000);
+        self.pump();
+        let got = self.got();
+        self.router.credit(consumer, got.len() as u32, false, &mut self.told);
+        for one in &got {
+            self.router.outcome(one.token, &Outcome::Released, &mut self.told);
+        }
+        self.router.detach(consumer, &mut self.told);
+        self.pump();
+        self.got();
+        got.iter().map(Got::text).collect()
+    }
+
+    fn rejection(&self, delivery_id: u32) -> Option<&Error> {
+        self.told.settled.iter().find_map(|(id, outcome)| match outcome {
+            Outcome::Rejected(Some(error)) if *id == delivery_id => Some(&**error),
+            _ => None,
+        })
+    }
+}
+
+fn whole(delivery_id: u32) -> Arrival<'static> {
+    Arrival { delivery_id, settled: false, message_format: 0, first: true, more: false, aborted: false, payload: &[] }
+}
+
+fn encoded(message: &Message) -> Vec<u8> {
+    let mut payload = Vec::new();
+    enmasse_amqp::codec::encode_message(&mut payload, message);
+    payload
+}
+
+pub(super) fn reason(result: Result<(), Error>, words: &str) {
+    let error = result.expect_err("a roll-back");
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK, "{error:?}");
+    let text = error.description.unwrap_or_default();
+    assert!(text.contains(words), "{text}");
+}
+
+/// A house with a queue in memory beside the two on disk.
+pub(super) fn house(settings: Settings) -> House {
+    let mut house = House::new(settings);
+    with_memory(&mut house);
+    house
+}
+
+fn with_memory(house: &mut House) {
+    house.router.shelve(declared(MEMORY), Shelf::new("memory".into(), Settings::default(), None), &mut house.told);
+}
+
+#[test]
+fn what_is_posted_is_there_all_at_once_with_the_commit_and_after_a_restart() {
+    let mut house = house(Settings::default());
+    let (dead, memory) = (house.producer(DEAD), house.producer(MEMORY));
+    for address in [QUEUE, DEAD, MEMORY] {
+        house.consumer(address, 10);
+        house.consumer_that(address, 10, Consuming { browses: true, ..Consuming::default() });
+    }
+    let id = house.declare(1);
+    for (port, text) in [(PRODUCER, "a"), (dead, "b"), (memory, "c"), (PRODUCER, "d")] {
+        let delivery = house.post(id, port, text);
+        assert_eq!(house.told.provisional.pop(), Some(delivery));
+    }
+    house.pump();
+    assert!(house.got().is_empty() && house.told.settled.is_empty(), "nobody sees what is not committed");
+    assert_eq!(house.commit(id), Ok(()));
+    let texts: BTreeSet<String> = house.texts().into_iter().collect();
+    assert_eq!(texts.into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert!(house.told.settled.is_empty(), "the provisional outcome is the last word");
+    let mut house = house.restarted();
+    assert_eq!(house.seen(QUEUE), ["a", "d"]);
+    assert_eq!(house.seen(DEAD), ["b"]);
+}
+
+#[test]
+fn a_commit_is_answered_when_it_is_on_disk_and_not_before() {
+    let mut house = house(Settings::default());
+    house.consumer(QUEUE, 10);
+    let id = house.declare(1);
+    house.post(id, PRODUCER, "a");
+    house.router.discharge(id, false, &mut house.told);
+    house.router.turn(&mut house.told);
+    assert!(house.told.discharged.is_empty() && house.got().is_empty());
+    house.pump();
+    assert_eq!((house.result(id), house.texts()), (Ok(()), vec!["a".to_owned()]));
+}
+
+#[test]
+fn a_roll_back_leaves_nothing() {
+    let mut house = house(Settings::default());
+    let memory = house.producer(MEMORY);
+    let id = house.declare(1);
+    house.post(id, PRODUCER, "a");
+    house.post(id, memory, "b");
+    house.roll_back(id);
+    assert!(house.seen(QUEUE).is_empty() && house.seen(MEMORY).is_empty());
+    let late = house.post(id, PRODUCER, "c");
+    assert_eq!(house.rejection(late).map(|error| &error.condition), Some(&condition::TRANSACTION_UNKNOWN_ID));
+    let result = house.commit(id).map_err(|error| error.condition);
+    assert_eq!(result, Err(condition::TRANSACTION_UNKNOWN_ID));
+    assert!(house.restarted().seen(QUEUE).is_empty());
+}
+
+#[test]
+fn an_empty_transaction_is_discharged_at_once() {
+    let mut house = house(Settings::default());
+    let (one, other) = (house.declare(1), house.declare(2));
+    assert_eq!(house.commit(one), Ok(()));
+    house.roll_back(other);
+    house.router.discharge(transaction(9), true, &mut house.told);
+    assert_eq!(house.result(transaction(9)), Ok(()), "there is nothing to roll back");
+}
+
+#[test]
+fn what_is_accepted_in_a_transaction_is_gone_with_the_commit() {
+    for (address, settled) in [(QUEUE, true), (QUEUE, false), (MEMORY, true), (MEMORY, false)] {
+        let mut house = house(Settings::default());
+        let port = house.producer(address);
+        for text in ["a", "b", "c"] {
+            let message = Message { body: Body::Data(vec![text.into()]), ..Message::default() };
+            house.send_from(port, &message);
+        }
+        let consumer = house.consumer(address, 2);
+        house.pump();
+        let got = house.got();
+        let id = house.declare(1);
+        for one in &got {
+            house.retire(id, one, &Outcome::Accepted, settled);
+        }
+        house.pump();
+        assert!(house.got().is_empty());
+        assert_eq!(house.commit(id), Ok(()));
+        house.router.detach(consumer, &mut house.told);
+        assert_eq!(house.seen(address), ["c"]);
+        if address == QUEUE {
+            assert_eq!(house.log.figures().alive_messages, 1);
+            assert_eq!(house.restarted().seen(address), ["c"]);
+        }
+    }
+}
+
+#[test]
+fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    house.send("b");
+    house.consumer(QUEUE, 2);
+    house.pump();
+    let got = house.got();
+    let id = house.declare(1);
+    house.retire(id, &got[0], &Outcome::Accepted, false);
+    house.retire(id, &got[1], &Outcome::Accepted, true);
+    house.roll_back(id);
+    let mut house = {
+        let again = house.seen(QUEUE);
+        assert_eq!(again, ["b"], "the other is held still");
+        house
+    };
+    house.answer(&got[0], &Outcome::Accepted);
+    house.consumer(QUEUE, 1);
+    let again = house.got();
+    assert_eq!((again.len(), again[0].text()), (1, "b".to_owned()));
+    assert_eq!(again[0].message.header.as_ref().map(|header| header.delivery_count), Some(1));
+    assert_eq!(house.restarted().seen(QUEUE), ["b"]);
+}
+
+#[test]
+fn every_outcome_takes_effect_at_the_commit() {
+    let redelivery = Redelivery { attempts_max: 5, ..Redelivery::default() };
+    let mut house = house(Settings { dead_letter: true, redelivery, ..Settings::default() });
+    for text in ["released", "modified", "rejected", "accepted"] {
+        house.send(text);
+    }
+    let consumer = house.consumer(QUEUE, 4);
+    house.pump();
+    let got = house.got();
+    let id = house.declare(1);
+    let error = Error::new(condition::DECODE_ERROR, "broken");
+    let outcomes = [Outcome::Released, failed(), Outcome::Rejected(Some(Box::new(error))), Outcome::Accepted];
+    for (one, outcome) in got.iter().zip(&outcomes) {
+        house.retire(id, one, outcome, true);
+    }
+    house.router.detach(consumer, &mut house.told);
+    assert!(house.seen(QUEUE).is_empty() && house.seen(DEAD).is_empty());
+    assert_eq!(house.commit(id), Ok(()));
+    let mut house = house.restarted();
+    assert_eq!(house.seen(QUEUE), ["released", "modified"]);
+    house.consumer(DEAD, 1);
+    house.pump();
+    let got = house.got();
+    assert_eq!(got[0].annotation("x-opt-dead-letter-cause"), Some(&Value::String("rejected".to_owned())));
+    house.consumer(QUEUE, 2);
+    house.pump();
+    let counts =
+        house.got().into_iter().map(|one| one.message.header.as_ref().map_or(0, |header| header.delivery_count));
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_queue_that_refuses_one_message_refuses_the_transaction() {
+    let limits = Limits { messages: 2, ..Limits::default() };
+    let mut house = house(Settings { limits, full: Full::Reject, ..Settings::default() });
+    let (dead, memory) = (house.producer(DEAD), house.producer(MEMORY));
+    house.send("here");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    let id = house.declare(1);
+    house.post(id, dead, "x");
+    house.post(id, memory, "y");
+    house.post(id, PRODUCER, "a");
+    house.post(id, PRODUCER, "b");
+    house.retire(id, &got[0], &Outcome::Accepted, true);
+    reason(house.commit(id), "holds 2 messages");
+    assert!(house.seen(DEAD).is_empty() && house.seen(MEMORY).is_empty());
+    let again = house.got();
+    assert!(again.is_empty());
+    let mut house = house.restarted();
+    assert_eq!(house.seen(QUEUE), ["here"]);
+    let id = house.declare(2);
+    house.post(id, PRODUCER, "a");
+    assert_eq!(house.commit(id), Ok(()), "there is room for one");
+    assert_eq!(house.seen(QUEUE), ["here", "a"]);
+}
+
+#[test]
+fn a_queue_deleted_meanwhile_fails_what_is_sent_to_it_and_forgets_what_came_from_it() {
+    let error = Error::new(condition::RESOURCE_DELETED, "deleted");
+    for address in [DEAD, MEMORY] {
+        let mut house = house(Settings::default());
+        let port = house.producer(address);
+        house.send_from(port, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
+        house.consumer(address, 1);
+        house.pump();
+        let got = house.got();
+        let (sends, takes) = (house.declare(1), house.declare(2));
+        house.post(sends, PRODUCER, "a");
+        house.post(sends, port, "b");
+        house.post(takes, PRODUCER, "c");
+        house.retire(takes, &got[0], &Outcome::Accepted, false);
+        house.router.retire(address, &error, &mut house.told);
+        reason(house.commit(sends), "deleted");
+        assert_eq!(house.commit(takes), Ok(()));
+        assert_eq!(house.seen(QUEUE), ["c"]);
+        assert_eq!(house.router.in_hand(), 0);
+        assert_eq!(house.restarted().seen(QUEUE), ["c"]);
+    }
+}
+
+#[test]
+fn a_queue_deleted_while_the_log_writes_leaves_the_rest_of_the_commit() {
+    let error = Error::new(condition::RESOURCE_DELETED, "deleted");
+    for address in [DEAD, MEMORY] {
+        let mut house = house(Settings::default());
+        let port = house.producer(address);
+        let kept = house.producer(MEMORY);
+        house.send_from(port, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
+        house.consumer(address, 1);
+        house.pump();
+        let got = house.got();
+        let id = house.declare(1);
+        house.post(id, PRODUCER, "a");
+        house.post(id, port, "b");
+        house.post(id, kept, "m");
+        house.retire(id, &got[0], &Outcome::Accepted, true);
+        house.router.discharge(id, false, &mut house.told);
+        house.router.retire(address, &error, &mut house.told);
+        house.pump();
+        assert_eq!(house.result(id), Ok(()));
+        assert_eq!(house.seen(QUEUE), ["a"]);
+        if address == DEAD {
+            assert_eq!(house.seen(MEMORY), ["m"]);
+        }
+        assert_eq!(house.router.in_hand(), 0);
+    }
+}
+
+#[test]
+fn a_log_that_takes_nothing_leaves_everything_as_it_was() {
+    let mut house = house(Settings::default());
+    let memory = house.producer(MEMORY);
+    house.send("here");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    let id = house.declare(1);
+    house.post(id, PRODUCER, "a");
+    house.post(id, memory, "b");
+    house.retire(id, &got[0], &Outcome::Accepted, false);
+    house.disk.fail(Call::Sync, 0);
+    reason(house.commit(id), "the log has stopped");
+    assert!(house.seen(QUEUE).is_empty() && house.seen(MEMORY).is_empty());
+    house.router.outcome(got[0].token, &Outcome::Released, &mut house.told);
+    house.consumer(QUEUE, 1);
+    assert_eq!(house.texts(), ["here"]);
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_posted_and_takes_what_is_retired() {
+    let mut house = house(Settings::default());
+    for n in 0..6 {
+        house.send(&n.to_string());
+    }
+    house.consumer(QUEUE, 6);
+    house.pump();
+    let got = house.got();
+    house.disk.set_capacity_bytes(house.disk.used_bytes());
+    let long = "x".repeat(40_000);
+    let mut refused = false;
+    for (number, one) in (1..).zip(&got) {
+        let id = house.declare(number);
+        house.post(id, PRODUCER, &long);
+        house.retire(id, one, &Outcome::Accepted, false);
+        let result = house.commit(id);
+        if let Err(error) = result {
+            assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+            refused = true;
+            let id = house.declare(100);
+            house.retire(id, one, &Outcome::Accepted, true);
+            assert_eq!(house.commit(id), Ok(()));
+            break;
+        }
+    }
+    assert!(refused, "the disk is never full");
+}
+
+#[test]
+fn a_delivery_is_part_of_one_transaction_and_nothing_else_ends_it() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    let consumer = house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    let (one, other) = (house.declare(1), house.declare(2));
+    house.retire(one, &got[0], &Outcome::Accepted, false);
+    house.retire(other, &got[0], &Outcome::Released, false);
+    house.retire(one, &got[0], &Outcome::Released, false);
+    house.answer(&got[0], &failed());
+    // Its link goes: what was said in the transaction counts.
+    house.router.outcome(got[0].token, &failed(), &mut house.told);
+    house.router.detach(consumer, &mut house.told);
+    assert_eq!(house.commit(other), Ok(()));
+    assert!(house.seen(QUEUE).is_empty());
+    assert_eq!(house.commit(one), Ok(()));
+    assert!(house.restarted().seen(QUEUE).is_empty());
+}
+
+#[test]
+fn a_delivery_retired_in_a_transaction_that_is_not_known_is_as_after_a_roll_back() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    house.send("b");
+    house.consumer(QUEUE, 2);
+    house.pump();
+    let got = house.got();
+    house.retire(transaction(5), &got[0], &Outcome::Accepted, true);
+    house.retire(transaction(5), &got[1], &Outcome::Accepted, false);
+    house.consumer(QUEUE, 2);
+    house.pump();
+    let again = house.got();
+    assert_eq!(again.iter().map(Got::text).collect::<Vec<_>>(), ["a"]);
+    house.answer(&got[1], &Outcome::Accepted);
+    house.answer(&again[0], &Outcome::Accepted);
+    assert!(house.restarted().seen(QUEUE).is_empty());
+}
+
+#[test]
+fn what_a_browser_says_in_a_transaction_has_no_effect() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    house.consumer_that(QUEUE, 1, Consuming { browses: true, ..Consuming::default() });
+    house.pump();
+    let got = house.got();
+    let id = house.declare(1);
+    house.retire(id, &got[0], &Outcome::Accepted, true);
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["a"]);
+}
+
+#[test]
+fn a_transaction_that_nobody_uses_is_rolled_back() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    let (idle, used) = (house.declare(1), house.declare(2));
+    house.post(idle, PRODUCER, "never");
+    house.retire(idle, &got[0], &Outcome::Accepted, true);
+    house.pass(200_000);
+    house.post(used, PRODUCER, "b");
+    let at = house.router.next_timeout().expect("a time to look at it");
+    assert!(at <= house.now_ms + 100_000, "{} ms", at - house.now_ms);
+    house.pass(101_000);
+    assert_eq!(house.seen(QUEUE), ["a"]);
+    let late = house.post(idle, PRODUCER, "late");
+    assert_eq!(house.rejection(late).map(|error| &error.condition), Some(&condition::TRANSACTION_UNKNOWN_ID));
+    assert_eq!(house.commit(idle).map_err(|error| error.condition), Err(condition::TRANSACTION_UNKNOWN_ID));
+    assert_eq!(house.commit(used), Ok(()));
+    assert_eq!(house.router.next_timeout(), None, "nothing is left to look at");
+}
+
+#[test]
+fn a_transaction_holds_so_many_messages_and_bytes_and_no_more() {
+    let mut house = house(Settings::default());
+    let long = "x".repeat(1 << 20);
+    let (big, many) = (house.declare(1), house.declare(2));
+    let mut refused = None;
+    for _ in 0..80 {
+        let delivery = house.post(big, PRODUCER, &long);
+        if house.rejection(delivery).is_some() {
+            refused = Some(delivery);
+            break;
+        }
+    }
+    assert_eq!(house.told.provisional.len(), 63, "64 MiB of them, with what is around their bodies");
+    let error = house.rejection(refused.expect("a bound")).expect("a rejection");
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    let next = house.post(big, PRODUCER, "more");
+    assert_eq!(house.rejection(next).map(|error| &error.condition), Some(&condition::TRANSACTION_ROLLBACK));
+    reason(house.commit(big), "commit more often");
+    house.told.settled.clear();
+    for _ in 0..=TRANSACTION_MESSAGES {
+        house.post(many, PRODUCER, "m");
+    }
+    assert_eq!(house.told.settled.len(), 1);
+    reason(house.commit(many), "100000 messages");
+    assert!(house.seen(QUEUE).is_empty());
+}
+
+#[test]
+fn all_transactions_together_hold_so_much_and_no_more() {
+    let mut house = house(Settings::default());
+    let long = "x".repeat(60 << 20);
+    for number in 1..=4 {
+        let id = house.declare(number);
+        house.post(id, PRODUCER, &long);
+    }
+    assert_eq!(house.told.provisional.len(), 4);
+    let id = house.declare(5);
+    let refused = house.post(id, PRODUCER, &long);
+    let error = house.rejection(refused).expect("a bound");
+    assert!(error.description.as_deref().is_some_and(|text| text.contains("together")), "{error:?}");
+    house.roll_back(transaction(1));
+    let id = house.declare(6);
+    house.post(id, PRODUCER, &long);
+    assert_eq!(house.told.provisional.len(), 5, "there is room again");
+}
+
+#[test]
+fn duplicates_and_numbers_count_with_the_commit() {
+    let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
+    let mut house = house(Settings { duplicates, ..Settings::default() });
+    let message = |id: &str| Message {
+        properties: Some(enmasse_amqp::types::Properties {
+            message_id: Some(enmasse_amqp::types::MessageId::String(id.to_owned())),
+            ..Default::default()
+        }),
+        body: Body::Data(vec![id.into()]),
+        ..Message::default()
+    };
+    let (rolled, first, second) = (house.declare(1), house.declare(2), house.declare(3));
+    house.post_message(rolled, PRODUCER, &message("a"));
+    house.roll_back(rolled);
+    house.post_message(first, PRODUCER, &message("a"));
+    house.post_message(first, PRODUCER, &message("a"));
+    assert_eq!(house.commit(first), Ok(()));
+    house.post_message(second, PRODUCER, &message("a"));
+    house.post_message(second, PRODUCER, &message("b"));
+    assert_eq!(house.commit(second), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["a", "b"]);
+    house.send_message(&message("c"));
+    let id = house.declare(4);
+    house.post_message(id, PRODUCER, &message("c"));
+    house.router.discharge(id, false, &mut house.told);
+    reason(house.result(id), "being stored");
+    let mut house = house.restarted();
+    assert_eq!(house.seen(QUEUE), ["a", "b"], "what was not on disk before is not after");
+    let id = house.declare(5);
+    house.post_message(id, PRODUCER, &message("b"));
+    house.post_message(id, PRODUCER, &message("c"));
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["a", "b", "c"]);
+}
+
+#[test]
+fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
+    let mut house = house(Settings::default());
+    let port = PortId { shard: 0, generation: 0, index: 90 };
+    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()) };
+    house.router.attach(port, declared(QUEUE), role, &mut house.told);
+    let numbered = |number: u64| Message {
+        message_annotations: vec![("x-opt-producer-sequence".into(), Value::Ulong(number))],
+        body: Body::Data(vec![number.to_string().into_bytes()]),
+        ..Message::default()
+    };
+    for (number, commit) in [(1, false), (2, true)] {
+        let id = house.declare(number);
+        for sequence in [1, 2, 2, 3] {
+            house.post_message(id, port, &numbered(sequence));
+        }
+        if commit {
+            assert_eq!(house.commit(id), Ok(()));
+        } else {
+            house.roll_back(id);
+        }
+    }
+    house.send_from(port, &numbered(3));
+    house.pump();
+    assert_eq!(house.restarted().seen(QUEUE), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
+    let payload = encoded(&Message { body: Body::Data(vec![b"long message".to_vec()]), ..Message::default() });
+    for named in 0..3 {
+        let mut house = house(Settings::default());
+        let id = house.declare(1);
+        let parts: Vec<&[u8]> = payload.chunks(payload.len().div_ceil(3)).collect();
+        for (at, part) in parts.iter().enumerate() {
+            let arrival = Arrival { first: at == 0, more: at < 2, payload: part, ..whole(0) };
+            if at == named {
+                house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
+            } else {
+                house.router.deliver(PRODUCER, arrival, &mut house.told);
+            }
+        }
+        house.pump();
+        assert_eq!(house.told.provisional, [0]);
+        assert!(house.seen(QUEUE).is_empty());
+        assert_eq!(house.commit(id), Ok(()));
+        assert_eq!(house.seen(QUEUE), ["long message"]);
+    }
+}
+
+#[test]
+fn a_long_message_that_is_given_up_is_part_of_nothing() {
+    let mut house = house(Settings::default());
+    let id = house.declare(1);
+    let begins = Arrival { more: true, payload: b"\0\x53\x75", ..whole(0) };
+    house.router.post_delivery(PRODUCER, id, begins, &mut house.told);
+    house.router.post_delivery(PRODUCER, id, Arrival { first: false, aborted: true, ..whole(0) }, &mut house.told);
+    house.router.post_delivery(PRODUCER, id, Arrival { aborted: true, ..whole(1) }, &mut house.told);
+    house.send("outside");
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["outside"]);
+}
+
+#[test]
+fn a_settled_message_that_cannot_be_taken_fails_the_transaction() {
+    let mut house = house(Settings::default());
+    let (settled, told) = (house.declare(1), house.declare(2));
+    for (id, settled) in [(settled, true), (told, false)] {
+        house.post(id, PRODUCER, "good");
+        let broken = Arrival { settled, payload: b"\0\x53\x75\xa0\x09x", ..whole(70) };
+        house.router.post_delivery(PRODUCER, id, broken, &mut house.told);
+    }
+    assert!(house.rejection(70).is_some());
+    let error = house.commit(settled).expect_err("nobody was told");
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    assert_eq!(house.commit(told), Ok(()), "whoever was told may go on");
+    assert_eq!(house.seen(QUEUE), ["good"]);
+}
+
+#[test]
+fn a_settled_message_is_part_of_its_transaction_like_any_other() {
+    let mut house = house(Settings::default());
+    let id = house.declare(1);
+    let payload = encoded(&Message { body: Body::Data(vec![b"a".to_vec()]), ..Message::default() });
+    let arrival = Arrival { settled: true, payload: &payload, ..whole(0) };
+    house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
+    assert!(house.told.provisional.is_empty() && house.seen(QUEUE).is_empty());
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["a"]);
+}
+
+#[test]
+fn a_direct_address_takes_no_part() {
+    for kind in [AddressKind::Anycast, AddressKind::Multicast] {
+        let mut house = house(Settings::default());
+        let direct = Declared { key: AddressKey(9), kind, link_capacity: 10 };
+        let port = PortId { shard: 0, generation: 0, index: 60 };
+        house.router.attach(port, direct, producer(), &mut house.told);
+        let consuming = Consuming::default();
+        let consumer = PortId { index: 61, ..port };
+        house.router.attach(consumer, direct, PortRole::Consumer { filter: None, consuming }, &mut house.told);
+        house.router.credit(consumer, 10, false, &mut house.told);
+        let id = house.declare(1);
+        let long = Arrival { more: true, payload: b"\0\x53\x75", ..whole(0) };
+        house.router.post_delivery(port, id, long, &mut house.told);
+        let rest = Arrival { first: false, payload: b"\xa0\x01x", ..whole(0) };
+        house.router.post_delivery(port, id, rest, &mut house.told);
+        house.sent = 1;
+        house.post(id, port, "short");
+        for delivery in [0, 1] {
+            assert_eq!(house.rejection(delivery).map(|error| &error.condition), Some(&condition::NOT_IMPLEMENTED));
+        }
+        house.send_from(port, &Message { body: Body::Data(vec![b"outside".to_vec()]), ..Message::default() });
+        assert_eq!(house.texts(), ["outside"]);
+        assert_eq!(house.commit(id), Ok(()));
+    }
+}
+
+#[test]
+fn messages_that_are_written_again_and_commits_do_not_meet() {
+    // The segment where a message lies is compacted just before, and just after, a commit that takes it.
+    for compact_first in [true, false] {
+        let mut house = house(Settings::default());
+        for text in ["a", "b", "c"] {
+            house.send(text);
+        }
+        let consumer = house.consumer(QUEUE, 1);
+        house.pump();
+        let got = house.got();
+        let id = house.declare(1);
+        house.post(id, PRODUCER, "d");
+        house.retire(id, &got[0], &Outcome::Accepted, true);
+        let compact = |house: &mut House| (0..8).for_each(|segment| house.router.compact(segment));
+        if compact_first {
+            compact(&mut house);
+        }
+        house.router.discharge(id, false, &mut house.told);
+        if !compact_first {
+            compact(&mut house);
+        }
+        let next = house.declare(2);
+        house.post(next, PRODUCER, "e");
+        house.router.discharge(next, false, &mut house.told);
+        house.pump();
+        assert_eq!(house.told.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
+        house.router.detach(consumer, &mut house.told);
+        assert_eq!(house.seen(QUEUE), ["b", "c", "d", "e"]);
+        assert_eq!(house.log.figures().alive_messages, 4, "each is counted once where it lies");
+        assert_eq!(house.restarted().seen(QUEUE), ["b", "c", "d", "e"]);
+    }
+}
+
+#[test]
+fn what_the_log_kept_of_a_message_goes_with_it() {
+    let mut house = house(Settings::default());
+    house.send("a");
+    let consumer = house.consumer(QUEUE, 2);
+    house.pump();
+    let got = house.got();
+    let message_annotations = vec![("seen".into(), Value::Uint(1))];
+    let modified = Modified { delivery_failed: true, message_annotations, ..Modified::default() };
+    house.answer(&got[0], &Outcome::Modified(Box::new(modified)));
+    let got = house.got();
+    let id = house.declare(1);
+    house.retire(id, &got[0], &Outcome::Accepted, true);
+    assert_eq!(house.commit(id), Ok(()));
+    house.router.detach(consumer, &mut house.told);
+    let config = enmasse_journal::log::Config::default();
+    let (_, recovered) = enmasse_journal::log::Log::open(Arc::new(house.disk.as_seen()), config).expect("a log");
+    assert!(recovered.queues.iter().all(|queue| queue.states.iter().all(|(_, value)| value.is_empty())));
+}
+
+#[test]
+fn a_scheduled_message_and_one_with_a_time_to_live_begin_to_count_at_the_commit() {
+    let mut house = house(Settings::default());
+    let header = Some(Header { ttl: Some(10_000), ..Header::default() });
+    let id = house.declare(1);
+    let message = Message { header, body: Body::Data(vec![b"m".to_vec()]), ..Message::default() };
+    house.post_message(id, PRODUCER, &message);
+    house.pass(20_000);
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.seen(QUEUE), ["m"]);
+    house.pass(11_000);
+    assert!(house.seen(QUEUE).is_empty());
+}
+
+#[test]
+fn a_disk_with_large_sectors_makes_no_difference() {
+    let mut house = House::on(Arc::new(SimulatedDisk::new(4096, 3)), Settings::default());
+    let id = house.declare(1);
+    for n in 0..500 {
+        house.post(id, PRODUCER, &format!("{n:>300}"));
+    }
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.restarted().seen(QUEUE).len(), 500, "a group larger than a segment");
+}

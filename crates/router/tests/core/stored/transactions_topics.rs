@@ -1,0 +1,105 @@
+//! Transactions on topics: what is posted goes to the subscriptions with the commit, and their deliveries are retired.
+
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Body, Header, Message, Outcome};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::queue::{Full, Limits, Settings};
+use enmasse_router::core::{Answer, PortId};
+
+use super::subscriptions::durable;
+use super::transactions::{house, reason};
+use super::{DECLARED, House, PRODUCER, PUBLISHER, QUEUE, news, publisher};
+
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    texts.sort_unstable();
+    texts
+}
+
+#[test]
+fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
+    let mut house = house(Settings::default());
+    let live = house.subscriber(None, 10);
+    let kept = house.subscriber(Some(durable("kept")), 10);
+    let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
+    let urgent = house.subscriber(Some(durable("urgent?JMSPriority > 4")), 10);
+    let below = PortId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    let id = house.declare(1);
+    house.post(id, PUBLISHER, "a");
+    house.post(id, below, "b");
+    let header = Some(Header { priority: 9, ..Header::default() });
+    house.post_message(id, PUBLISHER, &Message { header, body: Body::Data(vec![b"c".to_vec()]), ..Message::default() });
+    house.post(id, PRODUCER, "q");
+    house.pump();
+    assert!(house.got().is_empty() && house.told.provisional.len() == 4);
+    house.router.discharge(id, false, &mut house.told);
+    let batch = house.router.take_journal().expect("something to write");
+    assert_eq!(batch.messages(), 4, "each once, however many subscriptions have it");
+    assert!(house.got().is_empty(), "who lives from memory waits for the disk, too");
+    let mut batch = batch;
+    let result = house.log.append(&mut batch).and_then(|()| house.log.sync());
+    house.router.journaled(Answer { batch, result }, &mut house.told);
+    house.pump();
+    assert_eq!(house.result(id), Ok(()));
+    assert_eq!([house.texts_of(live), house.texts_of(kept)].map(sorted), [["a", "b", "c"], ["a", "b", "c"]]);
+    assert_eq!((house.texts_of(sports), house.texts_of(urgent)), (vec!["b".to_owned()], vec!["c".to_owned()]));
+    let mut house = house.restarted();
+    assert_eq!(
+        (house.seen(DECLARED), house.seen(QUEUE)),
+        (["c", "a", "b"].map(str::to_owned).to_vec(), vec!["q".into()])
+    );
+}
+
+#[test]
+fn a_subscription_that_refuses_refuses_the_transaction() {
+    let limits = Limits { messages: 1, ..Limits::default() };
+    let topic = Settings { limits, full: Full::Reject, ..Settings::default() };
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
+    let live = house.subscriber(None, 10);
+    let id = house.declare(1);
+    for (port, text) in [(PRODUCER, "q"), (PUBLISHER, "a"), (PUBLISHER, "b")] {
+        house.post(id, port, text);
+    }
+    reason(house.commit(id), "holds 1 messages");
+    assert!(house.texts_of(live).is_empty() && house.seen(QUEUE).is_empty() && house.seen(DECLARED).is_empty());
+    let id = house.declare(2);
+    house.post(id, PUBLISHER, "a");
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!(house.texts_of(live), ["a"]);
+}
+
+#[test]
+fn deliveries_of_subscriptions_are_retired_like_any_other() {
+    for commit in [true, false] {
+        let mut house = house(Settings::default());
+        let ports = [house.subscriber(None, 1), house.subscriber(Some(durable("kept")), 1)];
+        house.publish("a");
+        house.pump();
+        let id = house.declare(1);
+        house.got().iter().for_each(|got| house.retire(id, got, &Outcome::Accepted, true));
+        house.post(id, PRODUCER, "answer");
+        if commit {
+            assert_eq!(house.commit(id), Ok(()));
+        } else {
+            house.roll_back(id);
+        }
+        ports.iter().for_each(|port| house.router.credit(*port, 5, false, &mut house.told));
+        house.pump();
+        let again = if commit { vec![] } else { vec!["a".to_owned()] };
+        assert_eq!([house.texts_of(ports[0]), house.texts_of(ports[1])], [again.clone(), again]);
+        assert_eq!(house.seen(QUEUE).len(), usize::from(commit));
+    }
+}
+
+#[test]
+fn a_topic_without_subscriptions_takes_part_and_keeps_nothing() {
+    let mut house = house(Settings::default());
+    house.router.move_subscription(DECLARED, None, &mut house.told);
+    let live = house.subscriber(None, 10);
+    let id = house.declare(1);
+    house.post(id, PUBLISHER, "a");
+    house.router.detach(live, &mut house.told);
+    assert_eq!(house.commit(id), Ok(()));
+    assert_eq!((house.dropped(), house.router.in_hand()), (1, 0));
+}

@@ -1,0 +1,462 @@
+//! Transactions (part 4) as clients see them: coordinators, what is posted and retired, and what is refused.
+
+use enmasse_amqp::codec::encode_transaction_control;
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{
+    Attach, Coordinator, Declare, Declared, DeliveryState, Discharge, Error, Outcome, Role, Source, Symbol, Target,
+    TransactionControl, TransactionalState, condition,
+};
+
+use crate::net::{Heard, Net, blank, message_to};
+use crate::stored::with_queue;
+use crate::{LAYOUTS, accepted, pinned};
+
+/// A client with a link to the coordinator.
+#[derive(Clone, Copy)]
+struct Controller {
+    client: usize,
+    link: LinkId,
+}
+
+impl Controller {
+    fn new(net: &mut Net, client: usize) -> Self {
+        Self { client, link: net.attach(client, coordinator()) }
+    }
+
+    fn send(self, net: &mut Net, control: &TransactionControl, settled: bool) {
+        let mut bytes = b"\0\x53\x77".to_vec();
+        encode_transaction_control(&mut bytes, control);
+        net.send(self.client, self.link, &bytes, settled);
+    }
+
+    fn declare(self, net: &mut Net) -> Vec<u8> {
+        self.send(net, &TransactionControl::Declare(Declare::default()), false);
+        let mut declared = None;
+        net.clients[self.client].heard.retain_mut(|heard| match heard {
+            Heard::Declared(txn_id) => {
+                declared = Some(std::mem::take(txn_id));
+                false
+            }
+            _ => true,
+        });
+        declared.expect("a transaction")
+    }
+
+    fn discharge(self, net: &mut Net, txn_id: &[u8], fail: bool) -> Outcome {
+        self.ask(net, &TransactionControl::Discharge(Discharge { txn_id: txn_id.to_vec(), fail }))
+    }
+
+    /// A control that is answered with an outcome.
+    fn ask(self, net: &mut Net, control: &TransactionControl) -> Outcome {
+        net.outcomes(self.client);
+        self.send(net, control, false);
+        net.outcomes(self.client).pop().expect("an answer").1
+    }
+}
+
+fn coordinator() -> Attach {
+    let mut attach = blank(Role::Sender, "control".to_owned());
+    attach.target = Some(Box::new(Target::Coordinator(Coordinator::default())));
+    attach
+}
+
+fn within(txn_id: &[u8], outcome: Option<Outcome>) -> DeliveryState {
+    DeliveryState::Transactional(Box::new(TransactionalState { txn_id: txn_id.to_vec(), outcome }))
+}
+
+fn message(text: &str) -> Vec<u8> {
+    message_to("orders", None, text.as_bytes())
+}
+
+fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], text: &str) {
+    net.piece_with(client, link, (&message(text), &within(txn_id, None)), false, true, false);
+}
+
+/// Provisional outcomes heard since the last look.
+fn provisional(net: &mut Net, client: usize) -> Vec<(Vec<u8>, Outcome)> {
+    let mut found = Vec::new();
+    net.clients[client].heard.retain(|heard| match heard {
+        Heard::Provisional { first, last, txn_id, outcome } => {
+            found.extend((*first..=*last).map(|_| (txn_id.clone(), outcome.clone())));
+            false
+        }
+        _ => true,
+    });
+    found
+}
+
+fn failure(outcome: Outcome) -> Error {
+    match outcome {
+        Outcome::Rejected(Some(error)) => *error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is stored in the queue; a client of its own takes it.
+fn stored(net: &mut Net) -> usize {
+    let client = net.simple(0);
+    let link = net.receiver(client, "orders", 100);
+    let messages = net.messages(client);
+    for (id, _) in &messages {
+        net.settle(client, link, *id, &accepted());
+    }
+    net.detach(client, link);
+    messages.len()
+}
+
+#[test]
+fn what_is_posted_can_be_had_with_the_commit() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for address in [Some("orders"), None] {
+            let mut net = with_queue(shards);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            let control = Controller::new(&mut net, sender);
+            let out = net.sender(sender, address);
+            net.receiver(receiver, "orders", 10);
+            let txn = control.declare(&mut net);
+            for text in ["a", "b"] {
+                post(&mut net, sender, out, &txn, text);
+            }
+            let outcomes = provisional(&mut net, sender);
+            assert_eq!(outcomes, [(txn.clone(), accepted()), (txn.clone(), accepted())]);
+            assert_eq!(net.messages(receiver), []);
+            assert_eq!(control.discharge(&mut net, &txn, false), accepted());
+            assert_eq!(net.messages(receiver).len(), 2);
+            let again = control.discharge(&mut net, &txn, false);
+            assert_eq!(failure(again).condition, condition::TRANSACTION_UNKNOWN_ID);
+        }
+    }
+}
+
+#[test]
+fn a_roll_back_leaves_nothing_and_an_empty_transaction_can_be_discharged() {
+    for (shards, producer, _) in LAYOUTS {
+        let mut net = with_queue(shards);
+        let sender = pinned(&mut net, producer);
+        let control = Controller::new(&mut net, sender);
+        let out = net.sender(sender, Some("orders"));
+        let (txn, empty, other) = (control.declare(&mut net), control.declare(&mut net), control.declare(&mut net));
+        post(&mut net, sender, out, &txn, "a");
+        assert_eq!(control.discharge(&mut net, &txn, true), accepted());
+        assert_eq!(control.discharge(&mut net, &empty, false), accepted());
+        assert_eq!(control.discharge(&mut net, &other, true), accepted());
+        assert_eq!(stored(&mut net), 0);
+    }
+}
+
+#[test]
+fn several_transactions_of_a_session_go_on_at_once() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_queue(shards);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let control = Controller::new(&mut net, sender);
+        let out = net.sender(sender, Some("orders"));
+        net.receiver(receiver, "orders", 100);
+        let txns: Vec<Vec<u8>> = (0..5).map(|_| control.declare(&mut net)).collect();
+        for round in 0..3 {
+            for (number, txn) in txns.iter().enumerate() {
+                post(&mut net, sender, out, txn, &format!("{number} {round}"));
+            }
+        }
+        net.send(sender, out, &message("outside"), false);
+        assert_eq!(net.messages(receiver).len(), 1);
+        for (number, txn) in txns.iter().enumerate().rev() {
+            assert_eq!(control.discharge(&mut net, txn, number % 2 == 0), accepted());
+        }
+        let texts: Vec<Vec<u8>> = net.messages(receiver).into_iter().map(|(_, payload)| payload).collect();
+        let expected = [3, 1].iter().flat_map(|number| (0..3).map(move |round| message(&format!("{number} {round}"))));
+        assert_eq!(texts, expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_credit_window_does_not_bound_a_transaction() {
+    let mut net = with_queue(2);
+    let sender = pinned(&mut net, 1);
+    let control = Controller::new(&mut net, sender);
+    let out = net.sender(sender, Some("orders"));
+    let txn = control.declare(&mut net);
+    for _ in 0..3000 {
+        post(&mut net, sender, out, &txn, "m");
+    }
+    assert_eq!(provisional(&mut net, sender).len(), 3000);
+    assert_eq!(control.discharge(&mut net, &txn, true), accepted());
+}
+
+#[test]
+fn a_transaction_of_another_connection_is_not_known() {
+    let mut net = with_queue(1);
+    let (one, other) = (pinned(&mut net, 0), pinned(&mut net, 0));
+    let (ours, theirs) = (Controller::new(&mut net, one), Controller::new(&mut net, other));
+    let txn = ours.declare(&mut net);
+    let out = net.sender(other, Some("orders"));
+    for txn_id in [&txn[..], b"", b"nonsense", &[0; 8], &[7; 32]] {
+        post(&mut net, other, out, txn_id, "a");
+        let outcome = net.outcomes(other).pop().expect("an outcome").1;
+        assert_eq!(failure(outcome).condition, condition::TRANSACTION_UNKNOWN_ID);
+        let outcome = theirs.discharge(&mut net, txn_id, true);
+        assert_eq!(failure(outcome).condition, condition::TRANSACTION_UNKNOWN_ID);
+    }
+    assert_eq!(ours.discharge(&mut net, &txn, false), accepted());
+    assert_eq!(stored(&mut net), 0);
+}
+
+/// A receiver that holds two messages of the queue, and controls transactions.
+fn holding(shards: u16, producer: usize, consumer: usize) -> (Net, Controller, LinkId, Vec<u32>) {
+    let mut net = with_queue(shards);
+    let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+    let out = net.sender(sender, Some("orders"));
+    for text in ["a", "b"] {
+        net.send(sender, out, &message(text), false);
+    }
+    let control = Controller::new(&mut net, receiver);
+    let into = net.receiver(receiver, "orders", 2);
+    let ids = net.messages(receiver).into_iter().map(|(id, _)| id).collect();
+    (net, control, into, ids)
+}
+
+#[test]
+fn what_is_retired_is_gone_with_the_commit() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for settled in [false, true] {
+            let (mut net, control, into, ids) = holding(shards, producer, consumer);
+            let txn = control.declare(&mut net);
+            for id in ids {
+                net.settle_with(control.client, into, id, &within(&txn, Some(accepted())), settled);
+            }
+            assert_eq!(control.discharge(&mut net, &txn, false), accepted());
+            net.detach(control.client, into);
+            assert_eq!(stored(&mut net), 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_retired_comes_again_after_a_roll_back_if_it_was_let_go() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let (mut net, control, into, ids) = holding(shards, producer, consumer);
+        let txn = control.declare(&mut net);
+        net.settle_with(control.client, into, ids[0], &within(&txn, Some(accepted())), true);
+        net.settle_with(control.client, into, ids[1], &within(&txn, Some(accepted())), false);
+        assert_eq!(control.discharge(&mut net, &txn, true), accepted());
+        net.grant(control.client, into, 5);
+        let again = net.messages(control.client);
+        assert_eq!(again.len(), 1, "the other is held still");
+        net.settle(control.client, into, ids[1], &accepted());
+        net.detach(control.client, into);
+        assert_eq!(stored(&mut net), 1);
+    }
+}
+
+#[test]
+fn a_commit_settles_what_its_receiver_has_not() {
+    let (mut net, control, into, ids) = holding(1, 0, 0);
+    let txn = control.declare(&mut net);
+    net.settle_with(control.client, into, ids[0], &within(&txn, Some(accepted())), false);
+    net.clients[control.client].frames.clear();
+    assert_eq!(control.discharge(&mut net, &txn, false), accepted());
+    let settled = net.clients[control.client].frames.iter().filter(|frame| frame.contains("receiver=false")).count();
+    assert_eq!(settled, 1, "{:?}", net.clients[control.client].frames);
+}
+
+#[test]
+fn transactions_end_with_the_link_that_declared_them() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for how in ["detach", "end", "cut"] {
+            let (mut net, control, into, ids) = holding(shards, producer, consumer);
+            let client = control.client;
+            let out = net.sender(client, Some("orders"));
+            let txn = control.declare(&mut net);
+            post(&mut net, client, out, &txn, "never");
+            net.settle_with(client, into, ids[0], &within(&txn, Some(accepted())), true);
+            match how {
+                "detach" => {
+                    net.detach(client, control.link);
+                    post(&mut net, client, out, &txn, "late");
+                    let outcome = net.outcomes(client).pop().expect("an outcome").1;
+                    assert_eq!(failure(outcome).condition, condition::TRANSACTION_UNKNOWN_ID);
+                    net.detach(client, into);
+                }
+                "end" => net.end(client),
+                _ => net.cut(client),
+            }
+            assert_eq!(stored(&mut net), 2, "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_direct_address_takes_no_part() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_queue(shards);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let (sends, takes) = (Controller::new(&mut net, sender), Controller::new(&mut net, receiver));
+        let into = net.receiver(receiver, "anycast", 10);
+        for name in [Some("anycast"), None] {
+            let out = net.sender(sender, name);
+            let (told, untold) = (sends.declare(&mut net), sends.declare(&mut net));
+            let body = message_to("anycast", None, b"x");
+            net.piece_with(sender, out, (&body, &within(&told, None)), false, true, false);
+            let outcome = net.outcomes(sender).pop().expect("an outcome").1;
+            assert_eq!(failure(outcome).condition, condition::NOT_IMPLEMENTED);
+            net.piece_with(sender, out, (&body, &within(&untold, None)), true, true, false);
+            assert_eq!(net.messages(receiver), []);
+            assert_eq!(sends.discharge(&mut net, &told, false), accepted(), "it was told");
+            let outcome = sends.discharge(&mut net, &untold, false);
+            assert_eq!(failure(outcome).condition, condition::TRANSACTION_ROLLBACK);
+            net.send(sender, out, &body, false);
+            let (id, _) = net.messages(receiver).pop().expect("what is sent outside comes");
+            if name.is_some() {
+                net.settle(receiver, into, id, &accepted());
+            } else {
+                let txn = takes.declare(&mut net);
+                net.settle_with(receiver, into, id, &within(&txn, Some(accepted())), true);
+                assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::NOT_IMPLEMENTED));
+                assert_eq!(takes.discharge(&mut net, &txn, false), accepted());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_says_what_it_can() {
+    let mut net = with_queue(1);
+    let client = net.simple(0);
+    net.attach(client, coordinator());
+    let answered = net.clients[client].heard.iter().find_map(|heard| match heard {
+        Heard::Attached { attach, .. } => attach.target.as_deref().cloned(),
+        _ => None,
+    });
+    let Some(Target::Coordinator(Coordinator { capabilities })) = answered else { panic!("{answered:?}") };
+    let names: Vec<&str> = capabilities.iter().map(Symbol::as_str).collect();
+    assert_eq!(names, ["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"]);
+}
+
+#[test]
+fn a_coordinator_refuses_what_it_cannot() {
+    let mut net = with_queue(1);
+    let client = net.simple(0);
+    let control = Controller::new(&mut net, client);
+    let global = TransactionControl::Declare(Declare { global_id: Some(vec![1]) });
+    assert_eq!(failure(control.ask(&mut net, &global)).condition, condition::NOT_IMPLEMENTED);
+    for (bytes, expected) in [
+        (&b"\0\x53\x75\xa0\x01x"[..], condition::INVALID_FIELD),
+        (b"\0\x53\x77\x45", condition::DECODE_ERROR),
+        (b"\0\x53\x77", condition::DECODE_ERROR),
+        (b"\0\x53\x77\0\x53\x33\x45", condition::NOT_IMPLEMENTED),
+        (b"", condition::INVALID_FIELD),
+    ] {
+        net.send(client, control.link, bytes, false);
+        let outcome = net.outcomes(client).pop().expect("an outcome").1;
+        assert_eq!(failure(outcome).condition, expected, "{bytes:?}");
+    }
+    let txns: Vec<Vec<u8>> = (0..1000).map(|_| control.declare(&mut net)).collect();
+    let declare = TransactionControl::Declare(Declare::default());
+    assert_eq!(failure(control.ask(&mut net, &declare)).condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(control.discharge(&mut net, &txns[500], false), accepted());
+    control.declare(&mut net);
+}
+
+#[test]
+fn a_control_may_come_in_parts_with_other_sections_around() {
+    let mut net = with_queue(1);
+    let client = net.simple(0);
+    let control = Controller::new(&mut net, client);
+    let mut bytes = b"\0\x53\x70\xc0\x02\x01\x41\0\x53\x77".to_vec();
+    encode_transaction_control(&mut bytes, &TransactionControl::Declare(Declare::default()));
+    let (front, rest) = bytes.split_at(7);
+    net.piece(client, control.link, front, false, true, true);
+    net.piece(client, control.link, rest, false, false, false);
+    assert!(matches!(net.clients[client].heard.back(), Some(Heard::Declared(_))));
+}
+
+#[test]
+fn a_control_that_is_settled_ends_its_link() {
+    let mut net = with_queue(1);
+    let client = net.simple(0);
+    let control = Controller::new(&mut net, client);
+    let out = net.sender(client, Some("orders"));
+    let txn = control.declare(&mut net);
+    post(&mut net, client, out, &txn, "never");
+    control.send(&mut net, &TransactionControl::Discharge(Discharge { txn_id: txn, fail: false }), true);
+    assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::NOT_ALLOWED));
+    assert_eq!(stored(&mut net), 0);
+    net.clients[client].heard.clear();
+    let control = Controller::new(&mut net, client);
+    control.declare(&mut net);
+}
+
+#[test]
+fn a_source_that_knows_no_rejection_is_detached_with_the_error() {
+    let mut net = with_queue(1);
+    let client = net.simple(0);
+    let outcomes = vec![Symbol::from("amqp:accepted:list"), Symbol::from("amqp:declared:list")];
+    let source = Some(Box::new(Source { outcomes, ..Source::default() }));
+    let link = net.attach(client, Attach { source, ..coordinator() });
+    let control = Controller { client, link };
+    control.declare(&mut net);
+    let unknown = TransactionControl::Discharge(Discharge { txn_id: vec![1], fail: false });
+    control.send(&mut net, &unknown, false);
+    assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::TRANSACTION_UNKNOWN_ID));
+}
+
+#[test]
+fn the_anonymous_terminus_remembers_the_state_until_it_knows_where_to() {
+    for (shards, producer, _) in LAYOUTS {
+        let mut net = with_queue(shards);
+        let sender = pinned(&mut net, producer);
+        let control = Controller::new(&mut net, sender);
+        let out = net.sender(sender, None);
+        let txn = control.declare(&mut net);
+        let body = message("in parts");
+        let (front, rest) = body.split_at(5);
+        net.piece_with(sender, out, (front, &within(&txn, None)), false, true, true);
+        net.piece(sender, out, rest, false, false, false);
+        assert_eq!(provisional(&mut net, sender), [(txn.clone(), accepted())]);
+        assert_eq!(stored(&mut net), 0);
+        let lost = control.declare(&mut net);
+        let nowhere = message_to("nowhere", None, b"x");
+        net.piece_with(sender, out, (&nowhere, &within(&lost, None)), true, true, false);
+        let outcome = control.discharge(&mut net, &lost, false);
+        assert_eq!(failure(outcome).condition, condition::TRANSACTION_ROLLBACK);
+        assert_eq!(control.discharge(&mut net, &txn, false), accepted());
+        assert_eq!(stored(&mut net), 1);
+    }
+}
+
+#[test]
+fn a_connection_that_begins_with_transactions_moves_to_where_messages_are_stored() {
+    let mut net = with_queue(3);
+    let client = net.simple(2);
+    let control = Controller::new(&mut net, client);
+    let txn = control.declare(&mut net);
+    assert_eq!([0, 1, 2].map(|shard: usize| net.shards[shard].connection_count()), [1, 0, 0]);
+    let out = net.sender(client, Some("orders"));
+    post(&mut net, client, out, &txn, "a");
+    assert_eq!(control.discharge(&mut net, &txn, false), accepted());
+    assert_eq!(stored(&mut net), 1);
+}
+
+#[test]
+fn a_receiver_that_declares_has_its_session_ended() {
+    let (mut net, control, into, ids) = holding(2, 0, 1);
+    let declared = DeliveryState::Declared(Declared { txn_id: vec![1] });
+    net.settle_with(control.client, into, ids[0], &declared, true);
+    let ended = net.clients[control.client].heard.iter().find_map(|heard| match heard {
+        Heard::Ended(Some(error)) => Some(error.condition.clone()),
+        _ => None,
+    });
+    assert_eq!(ended, Some(condition::NOT_ALLOWED));
+    assert_eq!(stored(&mut net), 2);
+}
+
+#[test]
+fn a_state_of_another_kind_says_nothing_of_transactions() {
+    let mut net = with_queue(1);
+    let sender = pinned(&mut net, 0);
+    let out = net.sender(sender, Some("orders"));
+    let received = DeliveryState::Received(enmasse_amqp::types::Received::default());
+    net.piece_with(sender, out, (&message("kept"), &received), false, true, false);
+    assert_eq!(net.outcomes(sender).pop().map(|(_, outcome)| outcome), Some(accepted()));
+    assert_eq!(stored(&mut net), 1);
+}
