@@ -294,6 +294,12 @@ impl Removal {
         Self { queue, ranges: Vec::new(), tidy: true, freed: Freed::default() }
     }
 
+    /// What of the log is not needed any more with them.
+    #[must_use]
+    pub const fn freed(&self) -> &Freed {
+        &self.freed
+    }
+
     /// None of them, of another queue perhaps; keeps the room.
     pub fn reset(&mut self, queue: u32) {
         self.queue = queue;

@@ -42,7 +42,8 @@ impl Freed {
         self.list.clear();
     }
 
-    pub(super) fn join(&mut self, other: &Self) {
+    /// All that another says, too.
+    pub fn join(&mut self, other: &Self) {
         for &freed in &other.list {
             self.put(freed);
         }

@@ -70,6 +70,9 @@ impl Shard {
                 if let Some(Link::Consumer { ports, .. }) = conn.links.get_mut(link.0 as usize) {
                     ports.push(port);
                 }
+                if let Some(attaching) = conn.attaching.as_mut().filter(|attaching| attaching.link == link) {
+                    attaching.waits_for += 1;
+                }
                 let credit = conn.machine.credit(link);
                 let Wildcard { name, consuming } = wildcard;
                 // A new stream is read from where the link said for all.

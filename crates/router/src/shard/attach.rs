@@ -48,9 +48,8 @@ impl Shard {
     pub(super) fn refuse_attaches(&mut self) {
         while let Some(key) = self.fabric.refused.pop() {
             let Some(conn) = self.fabric.conns.get_mut(key as usize) else { continue };
-            let Some(Attaching { link, name, refusal: Some(error), .. }) = conn.attaching.take().map(|it| *it) else {
-                continue;
-            };
+            let refused = conn.attaching.take_if(|it| it.refusal.is_some() && it.waits_for == 0);
+            let Some(Attaching { link, name, refusal: Some(error), .. }) = refused.map(|it| *it) else { continue };
             if let Link::Consumer { ports, .. } = conn.take_link(link) {
                 ports.iter().for_each(|port| self.detach_port(*port, false));
             }

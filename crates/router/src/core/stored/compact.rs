@@ -92,7 +92,10 @@ impl Router {
             let Some(place) = batch.and_then(|batch| batch.copied(copy.number)) else { continue };
             let stored = self.addresses.get_mut(copy.at).and_then(|address| address.stored.as_mut());
             let Some(stored) = stored else { continue };
-            if stored.shelf.queue.moved(copy.seq, place) {
+            // What has begun to leave since then goes from where it lay: that is what its removal names.
+            if stored.shelf.queue.get(copy.seq).is_some_and(|item| item.state == State::Leaving) {
+                freed.add(place);
+            } else if stored.shelf.queue.moved(copy.seq, place) {
                 freed.add(copy.from);
             } else if let Some(log) = stored.shelf.log {
                 self.journal.remove_at(log, copy.id.0, place);

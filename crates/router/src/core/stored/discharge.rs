@@ -4,7 +4,7 @@
 //! and when that is on disk all of it takes effect in one call: nobody sees a part. Until then everything is as before, and
 //! it stays so if the log does not take the group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Refused, Removal};
@@ -18,6 +18,9 @@ use super::incoming::refused;
 use super::journal::{Commit, Duty, Queues, not_stored};
 use super::topic::Posted;
 use super::transactions::{Posting, Retirement, rolled_back, unknown};
+
+/// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one group of the log.
+const COPIES: usize = 1_000_000;
 
 /// A commit on its way.
 #[derive(Debug, Default)]
@@ -108,11 +111,17 @@ impl Router {
     /// Offers messages to their queues: all of them, or none.
     fn offer_all<'a>(&mut self, postings: &'a [Posting]) -> Result<Vec<Offered<'a>>, Error> {
         let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
+        let mut copies = 0;
         for posting in postings {
             let refusal = match self.offer_one(posting, &offered) {
                 Ok(one) => {
+                    copies += one.posted.disk.len();
                     offered.push(one);
-                    continue;
+                    if copies <= COPIES {
+                        continue;
+                    }
+                    let what = format!("its messages make more than {COPIES} copies: commit more often");
+                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
                 }
                 Err(refusal) => refusal,
             };
@@ -183,6 +192,14 @@ impl Router {
         removals.into_values().collect()
     }
 
+    /// Messages of an address whose removals the log was given with transactions.
+    pub(super) fn retired_in(&self, at: Key) -> HashSet<Seq> {
+        let logged = self.transactions.open.values().flat_map(|transaction| &transaction.retirements);
+        let pending = logged.filter(|it| it.logged).filter_map(|it| self.pending.get(Key::unpack(it.token)));
+        let here = pending.filter(|pending| pending.address == at);
+        here.filter_map(|pending| if let Owed::Queue(seq) = pending.owed { Some(seq) } else { None }).collect()
+    }
+
     /// The log has a transaction, needs none of it, or has refused it.
     pub(super) fn end_commit(&mut self, id: TransactionId, result: &Result<(), Refused>, links: &mut impl Links) {
         let Some(transaction) = self.transactions.remove(id) else { return };
@@ -203,9 +220,11 @@ impl Router {
                 links.discharged(id, Ok(()));
             }
             Err(refused) => {
+                let rejected = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
                 for (at, seq, place) in in_memory.into_iter().rev() {
                     self.withdraw(at, seq);
                     self.bodies.free(place);
+                    self.answer_echoes(at, seq, &rejected, links);
                 }
                 self.hand_back(&transaction.retirements, links);
                 links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
@@ -228,6 +247,7 @@ impl Router {
         };
         let effects = &mut self.effects;
         stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
+        self.answer_echoes(at, seq, &Outcome::Accepted, links);
         self.do_effects(at, links);
         self.touch(at);
     }

@@ -230,13 +230,22 @@ impl Journal {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
 
-    /// The log forgets a queue with all its messages.
-    pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue) {
-        let mut freed = Freed::default();
+    /// The log forgets a queue with all its messages; those that `gone` tells of it has been told to remove.
+    pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue, gone: impl Fn(&Item) -> bool) {
+        let mut freed = self.take_freed(log);
         // What the log is still writing has no place yet: it is freed when it has.
-        queue.iter(Seq(0)).filter(|item| item.place.len > 0).for_each(|item| freed.add(item.place));
-        self.removals.retain(|(queue, _)| *queue != log);
+        let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
+        here.for_each(|item| freed.add(item.place));
         self.shrinking.drop_queue(log, &freed);
+    }
+
+    /// What removals were to free that are not written any more: the queue goes.
+    fn take_freed(&mut self, log: u32) -> Freed {
+        let mut freed = Freed::default();
+        for (_, removal) in self.removals.extract_if(.., |(queue, _)| *queue == log) {
+            freed.join(removal.freed());
+        }
+        freed
     }
 
     /// A message has come to lie there whose queue is gone.
@@ -282,8 +291,9 @@ impl Journal {
 
     /// The log forgets a partition with all its blocks.
     pub(in crate::core) fn drop_partition(&mut self, log: u32, freed: &Freed) {
-        self.removals.retain(|(queue, _)| *queue != log);
-        self.shrinking.drop_queue(log, freed);
+        let mut all = self.take_freed(log);
+        all.join(freed);
+        self.shrinking.drop_queue(log, &all);
     }
 
     fn take_blocks(&mut self, spare: Batch) -> Option<Batch> {

@@ -450,7 +450,16 @@ impl Router {
             self.bodies.unfetch(item.place);
         }
         match stored.shelf.log {
-            Some(log) => self.journal.drop_queue(log, &stored.shelf.queue),
+            Some(log) => {
+                let (waits, retired) = (self.waiting_to_leave(key), self.retired_in(key));
+                // The removal of what leaves is written with the message it becomes, that of what is retired with its commit.
+                let gone = |item: &Item| match item.state {
+                    State::Leaving => !waits.contains(&item.seq),
+                    State::Retiring => retired.contains(&item.seq),
+                    _ => false,
+                };
+                self.journal.drop_queue(log, &stored.shelf.queue, gone);
+            }
             None => {
                 // What a commit is about to bring has no place here yet.
                 let here = stored.shelf.queue.iter(Seq(0)).filter(|item| item.state != State::Offered);

@@ -1,5 +1,6 @@
 //! What became of messages: outcomes of consumers, and messages that go to another address.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
@@ -88,6 +89,12 @@ impl Router {
             self.bodies.fetch(diverting.item.place);
             self.diverting.push(diverting);
         }
+    }
+
+    /// Messages of an address that are to leave for another and have not been written there.
+    pub(super) fn waiting_to_leave(&self, at: Key) -> HashSet<Seq> {
+        let waiting = self.to_divert.iter().chain(&self.diverting);
+        waiting.filter(|diverting| diverting.at == at).map(|diverting| diverting.item.seq).collect()
     }
 
     /// Those whose bodies have come meanwhile.

@@ -177,6 +177,8 @@ impl Router {
     /// if one refuses it, none.
     pub(super) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
         let now_ms = self.now_ms;
+        // Numbers of producers are for queues and streams.
+        let head = &Head { producer: None, ..*head };
         let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(now_ms.cast_signed());
         let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
         let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();

@@ -175,7 +175,8 @@ impl Router {
             return self.refuse(from, arriving, refused(Refusal::MessageSize(limit)), links);
         }
         let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
-        let Some(transaction) = self.transactions.open.get_mut(&id) else {
+        let open = self.transactions.open.get_mut(&id);
+        let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else {
             return self.refuse(from, arriving, unknown(), links);
         };
         transaction.used_ms = now_ms;
@@ -184,8 +185,9 @@ impl Router {
             return self.refuse(from, arriving, error, links);
         }
         transaction.postings.push(Posting { address: key, name, head: *head, body: body.into() });
-        transaction.bytes += body.len();
-        self.transactions.bytes += body.len();
+        let held = body.len() + size_of::<Posting>();
+        transaction.bytes += held;
+        self.transactions.bytes += held;
         if let Owed::Producer { port, delivery_id } = arriving.owed {
             links.provisional(port, delivery_id, id);
         }
@@ -215,7 +217,7 @@ impl Router {
         }
         let now_ms = self.now_ms;
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
-        let transaction = self.transactions.open.get_mut(&id);
+        let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
         let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
         let (Owed::Queue(seq), Some(stored), Some(transaction)) = (pending.owed, stored, transaction) else {
             // What a browser says has no effect anyhow.

@@ -389,3 +389,19 @@ fn a_queue_bounded_by_bytes_opens_again_when_it_has_been_emptied() {
     }
     assert_eq!(house.told.open, Some(true));
 }
+
+#[test]
+fn what_leaves_or_was_accepted_when_its_queue_is_deleted_is_freed_once() {
+    for (outcome, left) in [(Outcome::Rejected(None), 1), (Outcome::Accepted, 0)] {
+        let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
+        house.send("m");
+        house.send("n");
+        house.pump();
+        house.consumer(QUEUE, 1);
+        let got = house.got();
+        house.answer(&got[0], &outcome);
+        house.router.retire(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
+        house.pump();
+        assert_eq!(house.log.figures().alive_messages, left, "{outcome:?}");
+    }
+}
