@@ -4,9 +4,12 @@
 //! ordered set with the heads of its consumer's other groups, or with those that are nobody's. So a consumer never
 //! looks at what belongs to another, however much of it there is.
 //!
-//! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages.
+//! A sticky group whose messages are all gone stays with its consumer as long as that is there, for a producer that is
+//! slower than its consumers; the longest idle ones are forgotten at `IDLE_MAX`.
+//!
+//! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages or is remembered.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::Queue;
 use super::consumers::ConsumerId;
@@ -16,6 +19,9 @@ use super::settings::Grouping;
 
 /// Holds the groups that nobody has; no consumer is called so.
 const NOBODY: u32 = u32::MAX;
+
+/// Groups without messages that a queue remembers.
+const IDLE_MAX: usize = 4_096;
 
 /// The messages of one priority of a group, in order. Those that left are passed over when they come to the front.
 #[derive(Debug)]
@@ -101,9 +107,11 @@ struct Group {
     head: Option<(u32, u8, u64)>,
     /// the highest priority first
     lanes: Vec<Lane>,
+    /// it has no messages since then
+    idle: Option<u64>,
 }
 
-/// All groups of a queue that have messages.
+/// All groups of a queue that have messages, or had some and have a consumer.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     slots: Vec<Option<Group>>,
@@ -111,14 +119,26 @@ pub(super) struct Groups {
     by_digest: HashMap<u64, u32>,
     /// holder, 9 - priority, number, group
     heads: BTreeSet<(u32, u8, u64, u32)>,
+    /// those without messages, the longest idle first
+    idle: BTreeMap<u64, u32>,
+    /// counts groups that became idle
+    turn: u64,
 }
 
 impl Groups {
     /// A message of a group comes in: the slot of the group.
     pub(super) fn join(&mut self, digest: u64, priority: u8, at: u64) -> u32 {
         let slot = *self.by_digest.entry(digest).or_insert_with(|| {
-            let group =
-                Group { digest, holder: NOBODY, held: 0, delayed: 0, members: 0, head: None, lanes: Vec::new() };
+            let group = Group {
+                digest,
+                holder: NOBODY,
+                held: 0,
+                delayed: 0,
+                members: 0,
+                head: None,
+                lanes: Vec::new(),
+                idle: None,
+            };
             match self.free.pop() {
                 Some(slot) => {
                     self.slots[slot as usize] = Some(group);
@@ -132,9 +152,47 @@ impl Groups {
         });
         if let Some(group) = self.get_mut(slot) {
             group.members += 1;
+            if let Some(since) = group.idle.take() {
+                self.idle.remove(&since);
+            }
         }
         self.line_up(slot, priority, at);
         slot
+    }
+
+    /// A group without messages is remembered for its consumer.
+    fn remember(&mut self, slot: u32) {
+        self.turn += 1;
+        let since = self.turn;
+        let Some(group) = self.get_mut(slot) else { return };
+        group.idle = Some(since);
+        group.lanes = Vec::new();
+        self.idle.insert(since, slot);
+        if self.idle.len() > IDLE_MAX
+            && let Some((_, longest)) = self.idle.pop_first()
+        {
+            self.forget(longest);
+        }
+    }
+
+    fn forget(&mut self, slot: u32) {
+        if let Some(group) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.by_digest.remove(&group.digest);
+            self.free.push(slot);
+        }
+    }
+
+    /// Forgets the groups without messages whose consumer is one of those that `gone` says.
+    pub(super) fn forget_idle(&mut self, gone: impl Fn(ConsumerId) -> bool) {
+        let mut idle = std::mem::take(&mut self.idle);
+        idle.retain(|_, slot| {
+            let goes = self.get(*slot).is_none_or(|group| gone(ConsumerId(group.holder)));
+            if goes {
+                self.forget(*slot);
+            }
+            !goes
+        });
+        self.idle = idle;
     }
 
     /// A message stands behind all others of its group.
@@ -162,7 +220,7 @@ impl Groups {
 
     /// Groups that have messages.
     pub(super) fn len(&self) -> usize {
-        self.by_digest.len()
+        self.by_digest.len() - self.idle.len()
     }
 
     /// A message waits for its next attempt, or not any more.
@@ -213,6 +271,7 @@ impl Groups {
             + self.free.capacity() * 4
             + self.by_digest.capacity() * 17
             + self.heads.len() * 32
+            + self.idle.len() * 24
     }
 }
 
@@ -247,24 +306,24 @@ impl Queue {
         }
     }
 
-    /// A message of a group is forgotten; a group without messages is too.
+    /// A message of a group is forgotten; a group without messages is too, unless it sticks to a consumer.
     pub(super) fn leave_group(&mut self, slot: u32) {
         let Some(group) = self.groups.get_mut(slot) else { return };
         group.members -= 1;
         if group.members > 0 {
             return self.refresh_group(slot);
         }
-        let digest = group.digest;
-        if let Some((holder, inverse, at)) = group.head {
+        let consumer = ConsumerId(group.holder);
+        if let Some((holder, inverse, at)) = group.head.take() {
             self.groups.heads.remove(&(holder, inverse, at, slot));
         }
-        self.groups.slots[slot as usize] = None;
-        self.groups.free.push(slot);
-        self.groups.by_digest.remove(&digest);
+        let sticks = self.settings.grouping == Grouping::Sticky && self.consumers.get(consumer).is_some();
+        if sticks { self.groups.remember(slot) } else { self.groups.forget(slot) }
     }
 
     /// The groups of a consumer that has gone are nobody's.
     pub(super) fn free_groups(&mut self, id: ConsumerId) {
+        self.groups.forget_idle(|holder| holder == id);
         while let Some((holder, _, _, slot)) = self.groups.heads.range((id.0, 0, 0, 0)..).next().copied() {
             if holder != id.0 {
                 return;

@@ -96,6 +96,9 @@ impl Queue {
     pub fn reconfigure(&mut self, settings: Settings) {
         self.consumers.configure(&settings);
         self.seen.configure(settings.duplicates);
+        if settings.grouping != self.settings.grouping {
+            self.groups.forget_idle(|_| true);
+        }
         self.settings = settings;
     }
 }

@@ -68,18 +68,46 @@ fn groups_of_a_consumer_that_goes_find_another() {
 }
 
 #[test]
-fn a_group_that_has_no_messages_left_is_free() {
+fn a_group_that_has_no_messages_left_stays_with_its_consumer_while_that_is_there() {
     let mut world = World::new(Settings::default());
-    world.put(&of(1));
     let [one, two] = two(&mut world);
-    world.take(one);
     world.put(&of(1));
-    assert_eq!(world.take(two), None);
-    world.take(one);
+    assert_eq!(world.take(one), Some(0));
     world.settle(0, Outcome::Accepted);
+    assert_eq!(world.queue.figures().groups, 0, "none has messages");
+    world.put(&of(1));
+    assert_eq!((world.take(two), world.take(one)), (None, Some(1)));
     world.settle(1, Outcome::Accepted);
+    world.queue.detach(one);
     world.put(&of(1));
     assert_eq!(world.take(two), Some(2));
+}
+
+#[test]
+fn a_closed_group_without_messages_is_forgotten() {
+    let mut world = World::new(Settings::default());
+    let [one, two] = two(&mut world);
+    world.put(&Head { group: Some(Group { digest: 1, sequence: Group::CLOSE }), ..plain() });
+    assert_eq!(world.take(one), Some(0));
+    world.settle(0, Outcome::Accepted);
+    world.put(&of(1));
+    assert_eq!(world.take(two), Some(1));
+}
+
+#[test]
+fn the_longest_idle_groups_are_forgotten() {
+    let mut world = World::new(Settings::default());
+    let [one, two] = two(&mut world);
+    let last = 5_000;
+    for digest in 0..=last {
+        world.put(&of(digest));
+        let seq = world.take(one).expect("nobody else has it");
+        world.settle(seq, Outcome::Accepted);
+    }
+    world.put(&of(0));
+    world.put(&of(last));
+    assert_eq!(world.take_all(two), [last + 1], "whose the oldest was is not known any more");
+    assert_eq!(world.take_all(one), [last + 2]);
 }
 
 #[test]

@@ -130,7 +130,9 @@ impl Naive {
         self.messages.retain(|message| message.seq != seq);
         self.newest.retain(|_, newest| *newest != seq);
         let used: Vec<u64> = self.messages.iter().filter_map(|message| message.group).collect();
-        self.holders.retain(|group, _| used.contains(group));
+        let sticky = self.settings.grouping == Grouping::Sticky;
+        let consumers = &self.consumers;
+        self.holders.retain(|group, holder| used.contains(group) || sticky && consumers[*holder].attached);
     }
 
     fn remove(&mut self, seq: u64, cause: Cause) {
