@@ -1,5 +1,7 @@
 //! What a store has to know of a message, and what it changes in one: the header and the annotations (3.2.1, 3.2.3).
-//! The bare message is read in place and never written anew.
+//! The bare message is read in place and never written anew, but for its expiry in a dead letter.
+
+use std::ops::Range;
 
 use super::descriptor;
 use super::error::{Blame, DecodeError, Fault};
@@ -7,8 +9,11 @@ use super::list::{ListReader, fields};
 use super::message::{put_annotations, put_header, read_header};
 use super::reader::{Reader, code};
 use super::scan::{Broken, sections};
+use super::writer::{put_compound, put_descriptor, put_null};
 use crate::types::{Fields, Header, condition};
 
+/// Place of absolute-expiry-time among the properties (3.2.4).
+const ABSOLUTE_EXPIRY_TIME: usize = 8;
 /// Annotation: when the message is to be delivered, milliseconds since 1970.
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
 /// Annotation: how long after its arrival the message is to be delivered, in milliseconds.
@@ -149,6 +154,8 @@ pub struct Changes<'a> {
     pub ttl_ms: Option<u32>,
     /// annotations to add, or to put in the place of those of the same name; `None` for nothing
     pub annotations: Option<&'a Fields>,
+    /// names of annotations to leave out
+    pub without: &'a [&'a str],
 }
 
 /// Appends `message` with another header, and with other message annotations where `changes` has some. Everything
@@ -170,7 +177,7 @@ fn try_put(out: &mut Vec<u8>, message: &[u8], changes: &Changes<'_>) -> Option<(
         match section.code {
             descriptor::HEADER => header = read_header(&mut Reader::new(section.value)).ok()?,
             descriptor::DELIVERY_ANNOTATIONS => delivery_annotations = section.range,
-            descriptor::MESSAGE_ANNOTATIONS if changes.annotations.is_some() => {
+            descriptor::MESSAGE_ANNOTATIONS if changes.annotations.is_some() || !changes.without.is_empty() => {
                 annotations = fields(&mut Reader::new(section.value)).ok()?;
             }
             _ => {
@@ -187,7 +194,38 @@ fn try_put(out: &mut Vec<u8>, message: &[u8], changes: &Changes<'_>) -> Option<(
         annotations.retain(|(known, _)| known != name);
         annotations.push((name.clone(), value.clone()));
     }
+    annotations.retain(|(name, _)| !changes.without.contains(&name.as_str()));
     put_annotations(out, descriptor::MESSAGE_ANNOTATIONS, &annotations);
     out.extend_from_slice(&message[bare..]);
     Some(())
+}
+
+/// Leaves the absolute-expiry-time out of a message. A dead letter lives on; there are clients that drop what is past
+/// its time, and would never see it. A message that cannot be read stays as it is.
+pub fn forget_expiry(message: &mut Vec<u8>) {
+    if let Some((range, properties)) = without_expiry(message) {
+        message.splice(range, properties);
+    }
+}
+
+fn without_expiry(message: &[u8]) -> Option<(Range<usize>, Vec<u8>)> {
+    let section = sections(message).map_while(Result::ok).find(|section| section.code == descriptor::PROPERTIES)?;
+    let (count, mut fields) = Reader::new(section.value).list().ok()?;
+    if count <= ABSOLUTE_EXPIRY_TIME {
+        return None;
+    }
+    let mut properties = Vec::with_capacity(section.range.len());
+    let mut whole = Some(());
+    put_descriptor(&mut properties, descriptor::PROPERTIES);
+    put_compound(&mut properties, code::LIST_8, |out| {
+        for number in 0..count {
+            match fields.skip() {
+                Ok(_) if number == ABSOLUTE_EXPIRY_TIME => put_null(out),
+                Ok(field) => out.extend_from_slice(field),
+                Err(_) => whole = None,
+            }
+        }
+        count
+    });
+    whole.map(|()| (section.range, properties))
 }

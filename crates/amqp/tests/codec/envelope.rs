@@ -1,6 +1,6 @@
 //! What a store reads of a message, and what it changes in one.
 
-use enmasse_amqp::codec::envelope::{Changes, Envelope, envelope, put_changed};
+use enmasse_amqp::codec::envelope::{Changes, Envelope, envelope, forget_expiry, put_changed};
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Header, Message, Symbol, Value, condition};
 use proptest::prelude::*;
@@ -95,6 +95,17 @@ fn what_cannot_be_read_stays_as_it_is() {
 
 proptest! {
     #[test]
+    fn a_message_whose_expiry_is_forgotten_keeps_all_else(message in message()) {
+        let mut bytes = encoded(&message);
+        forget_expiry(&mut bytes);
+        let mut expected = message;
+        if let Some(properties) = &mut expected.properties {
+            properties.absolute_expiry_time = None;
+        }
+        prop_assert_eq!(decode_message(&bytes).unwrap(), decode_message(&encoded(&expected)).unwrap());
+    }
+
+    #[test]
     fn the_envelope_agrees_with_the_whole_message(message in message()) {
         let bytes = encoded(&message);
         let read = envelope(&bytes).unwrap();
@@ -110,7 +121,7 @@ proptest! {
     #[test]
     fn a_new_header_leaves_all_else_alone(message in message(), delivery_count in 0_u32..9, left in 0_u32..99) {
         let mut out = Vec::new();
-        put_changed(&mut out, &encoded(&message), &Changes { delivery_count, ttl_ms: Some(left), annotations: None });
+        put_changed(&mut out, &encoded(&message), &Changes { delivery_count, ttl_ms: Some(left), ..Changes::default() });
         let before = message.header.clone().unwrap_or_default();
         let header = Header { delivery_count, ttl: before.ttl.map(|_| left), ..before };
         prop_assert_eq!(decode_message(&out).unwrap(), Message { header: Some(header), ..message });

@@ -56,10 +56,10 @@ pub enum OpenError {
     Disk(#[from] Fault),
 }
 
-/// Why a batch was not taken. Nothing of it is in the log, unless the log has stopped.
+/// Why a batch was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no room for another segment. The batch may be offered again when there is.
+    /// There is no room for another segment: nothing of it is in the log. The batch may be offered again when there is.
     #[error("no room for another segment: {0}")]
     NoRoom(Fault),
     /// A group of records is too large ever to be taken.
@@ -68,8 +68,10 @@ pub enum Refused {
         /// Its bytes.
         bytes: u64,
     },
-    /// A write or a sync has failed: nothing is taken any more, what was not yet committed must count as lost, reading
-    /// goes on. Only opening the log again helps.
+    /// A write or a sync of it has failed, and the log has stopped: it may be there after the next start, or not.
+    #[error("it is not known whether the disk has it: {0}")]
+    Unsure(String),
+    /// A write or a sync has failed before: nothing is taken any more, reading goes on. Only opening the log again helps.
     #[error("the log has stopped: {0}")]
     Stopped(String),
 }

@@ -175,7 +175,7 @@ impl<D: Disk> Log<D> {
     /// Write a batch. It counts once `sync` has returned; its messages have their places from now on.
     ///
     /// # Errors
-    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`.
+    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`. Nobody knows: `Unsure`.
     ///
     /// # Panics
     /// A group of the batch has no end.
@@ -200,8 +200,13 @@ impl<D: Disk> Log<D> {
     /// Make everything appended durable. Batches may be answered when it has returned.
     ///
     /// # Errors
-    /// `Stopped`: what was appended since the last good sync must count as lost.
+    /// `Unsure` of what was appended since the last good sync; `Stopped` where nothing was.
     pub fn sync(&mut self) -> Result<(), Refused> {
+        if self.dirty
+            && let Some(why) = &self.stopped
+        {
+            return Err(Refused::Unsure(why.clone()));
+        }
         self.check()?;
         if !self.dirty {
             return Ok(());
@@ -235,7 +240,7 @@ impl<D: Disk> Log<D> {
     pub(super) fn stop(&mut self, what: &str, fault: &Fault) -> Refused {
         let why = format!("{what}: {fault}");
         self.stopped = Some(why.clone());
-        Refused::Stopped(why)
+        Refused::Unsure(why)
     }
 
     pub(super) fn active(&self) -> Option<u32> {
@@ -278,7 +283,7 @@ impl<D: Disk> Log<D> {
     /// a small write and no sync.
     ///
     /// # Errors
-    /// `Stopped` when the disk fails.
+    /// `Unsure` when the disk fails, `Stopped` ever after.
     pub fn rest(&mut self) -> Result<(), Refused> {
         self.check()?;
         let secret = self.secret;

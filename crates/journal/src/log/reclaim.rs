@@ -17,7 +17,7 @@ impl<D: Disk> Log<D> {
     /// it did something. A step takes some milliseconds for segments of the usual size.
     ///
     /// # Errors
-    /// `Stopped` when the disk fails. A full disk is no error here: the step is left for later.
+    /// `Unsure` when the disk fails, `Stopped` ever after. A full disk is no error here: the step is left for later.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
         // Nothing goes before all that takes its place is durable.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
-use enmasse_journal::log::{Config, Disk, Log, Recovered, Refused};
+use enmasse_journal::log::{Batch, Config, Disk, Log, Recovered, Refused};
 
 use crate::history::{Contents, Said};
 use crate::shard::{Known, Shard};
@@ -87,7 +87,8 @@ fn check_alive(shard: &mut Shard, dice: &mut Dice) {
 /// A log that has stopped takes nothing and still reads.
 fn check_stopped(shard: &mut Shard) {
     assert!(shard.log.stopped().is_some());
-    assert!(matches!(shard.log.sync(), Err(Refused::Stopped(_))));
+    assert!(matches!(shard.log.sync(), Err(Refused::Unsure(_) | Refused::Stopped(_))));
+    assert!(matches!(shard.log.append(&mut Batch::new()), Err(Refused::Stopped(_))));
     assert!(matches!(shard.log.turn(), Err(Refused::Stopped(_))));
     shard.read(0, usize::MAX);
 }

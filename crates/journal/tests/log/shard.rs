@@ -71,7 +71,7 @@ impl Shard {
         match done {
             Ok(()) | Err(Refused::NoRoom(_)) => true,
             Err(Refused::TooLarge { bytes }) => panic!("{bytes} bytes are not too large"),
-            Err(Refused::Stopped(_)) => false,
+            Err(Refused::Unsure(_) | Refused::Stopped(_)) => false,
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, ReadError, Reader, Recovered, Refused};
 use enmasse_router::core::{Answer, Digests};
@@ -25,10 +25,13 @@ pub(crate) use shelves::Shelves;
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";
 
-/// How long nothing has come when the log writes down how far it is durable.
+/// How long nothing has come when the log writes down how far it is durable, and until a failed read is tried again.
 const REST: Duration = Duration::from_secs(1);
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
+
+/// What lies at places of the log; `None` where it is damaged.
+type Bodies = Vec<(Place, Option<Vec<u8>>)>;
 
 /// To the owner of the log.
 pub(crate) enum Letter {
@@ -244,19 +247,43 @@ impl Owner {
     }
 }
 
-/// The thread that reads.
+/// The thread that reads. What the disk does not give is asked for again after a rest: it is not lost yet, and nobody is
+/// told that it was. No more waits for that than workers may have asked for.
 fn read(reader: &Reader<FolderDisk>, mailboxes: &Mailboxes, orders: &Receiver<Wanted>) {
+    let mut failed: Vec<(u16, Vec<Place>)> = Vec::new();
+    let mut next = Instant::now();
     let mut buffer = Vec::new();
-    while let Ok(Wanted::Bodies(worker, places)) = orders.recv() {
-        let mut bodies = Vec::with_capacity(places.len());
-        for place in places {
-            match reader.read(place, &mut buffer) {
-                Ok(body) => bodies.push((place, Some(body.to_vec()))),
-                Err(ReadError::Damaged(place)) => bodies.push((place, None)),
-                // The disk fails: the message is not lost yet, and nobody is told that it was.
-                Err(ReadError::Disk { .. }) => {}
+    loop {
+        let rest = next.saturating_duration_since(Instant::now());
+        let order = match orders.recv_timeout(if failed.is_empty() { Duration::MAX } else { rest }) {
+            Ok(Wanted::Bodies(worker, places)) => vec![(worker, places)],
+            Err(RecvTimeoutError::Timeout) => std::mem::take(&mut failed),
+            Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        };
+        for (worker, places) in order {
+            let (bodies, again) = read_all(reader, places, &mut buffer);
+            if !bodies.is_empty() {
+                mailboxes[usize::from(worker)].post([Command::Fetched(bodies)]);
+            }
+            if !again.is_empty() {
+                if failed.is_empty() {
+                    next = Instant::now() + REST;
+                }
+                failed.push((worker, again));
             }
         }
-        mailboxes[usize::from(worker)].post([Command::Fetched(bodies)]);
     }
+}
+
+/// What lies at places, `None` where it is damaged, and the places that the disk did not give.
+fn read_all(reader: &Reader<FolderDisk>, places: Vec<Place>, buffer: &mut Vec<u8>) -> (Bodies, Vec<Place>) {
+    let (mut bodies, mut again) = (Vec::with_capacity(places.len()), Vec::new());
+    for place in places {
+        match reader.read(place, buffer) {
+            Ok(body) => bodies.push((place, Some(body.to_vec()))),
+            Err(ReadError::Damaged(place)) => bodies.push((place, None)),
+            Err(ReadError::Disk { place, .. }) => again.push(place),
+        }
+    }
+    (bodies, again)
 }

@@ -226,6 +226,11 @@ impl Journal {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
     }
 
+    /// The log forgets what it keeps under a key of a queue's state, whose message is not there.
+    pub(super) fn forget_orphan(&mut self, log: u32, key: &[u8]) {
+        self.shrinking.state(log, key, &[]);
+    }
+
     pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
@@ -362,11 +367,14 @@ pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
 
 /// Why the log has not taken something.
 pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
-    let condition = match refused {
-        Refused::NoRoom(_) | Refused::TooLarge { .. } => condition::RESOURCE_LIMIT_EXCEEDED,
-        Refused::Stopped(_) => condition::INTERNAL_ERROR,
-    };
-    Error::new(condition, format!("{what} cannot be stored: {refused}"))
+    match refused {
+        // Clients take any outcome but rejected for a success, or for a promise that it is not stored.
+        Refused::Unsure(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} may be stored or not: {refused}")),
+        Refused::Stopped(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} cannot be stored: {refused}")),
+        Refused::NoRoom(_) | Refused::TooLarge { .. } => {
+            Error::new(condition::RESOURCE_LIMIT_EXCEEDED, format!("{what} cannot be stored: {refused}"))
+        }
+    }
 }
 
 fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
@@ -377,6 +385,12 @@ fn state_key(kind: u8, id: u64) -> [u8; 9] {
     let mut key = [kind; 9];
     key[1..].copy_from_slice(&id.to_le_bytes());
     key
+}
+
+/// The message that a key in the state of a queue is about, if it is about one.
+pub(super) fn message_of(key: &[u8]) -> Option<u64> {
+    let (&(FAILURES | ANNOTATIONS), id) = key.split_first()? else { return None };
+    Some(u64::from_le_bytes(id.try_into().ok()?))
 }
 
 /// A key and its value in the state of a queue: what it says about failed deliveries of a message, if that.

@@ -46,7 +46,7 @@ impl Looking {
 /// What a message that is handed out says anew.
 pub(super) fn changes<'a>(item: &Item, annotations: Option<&'a Fields>, now_ms: u64) -> Changes<'a> {
     let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
-    Changes { delivery_count: u32::from(item.failures), ttl_ms: left, annotations }
+    Changes { delivery_count: u32::from(item.failures), ttl_ms: left, annotations, without: &[] }
 }
 
 impl Router {

@@ -15,7 +15,7 @@ use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{AddressKey, Links, Router};
 use super::journal::Duty;
-use super::settling::ORIGIN;
+use super::settling::{DEAD_LETTER, ORIGIN};
 use super::{Bodies, Stored};
 
 /// Messages looked at in one turn.
@@ -447,7 +447,9 @@ fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -
     let annotations: Option<&Fields> = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
     let delivery_count = if anew { 0 } else { u32::from(item.failures) };
     let mut changed = Vec::with_capacity(body.len() + 64);
-    put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations });
+    // What begins anew has never been a dead letter.
+    let without: &[&str] = if anew { &DEAD_LETTER } else { &[] };
+    put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
     changed
 }
 
@@ -459,7 +461,7 @@ fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> Found 
         let delivery_count = u32::from(item.failures);
         let annotations = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
         let ttl_ms = envelope(body).ok().and_then(|envelope| envelope.header.ttl);
-        put_changed(&mut shown, body, &Changes { delivery_count, ttl_ms, annotations });
+        put_changed(&mut shown, body, &Changes { delivery_count, ttl_ms, annotations, without: &[] });
         shown
     });
     Found { item: *item, due: due(item, body), message }

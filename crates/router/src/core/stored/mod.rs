@@ -175,6 +175,7 @@ impl Router {
             return;
         }
         let (effects, damaged) = (std::mem::take(&mut shelf.effects), std::mem::take(&mut shelf.damaged));
+        let orphans = std::mem::take(&mut shelf.orphans);
         let (name, log) = (Arc::clone(&shelf.name), shelf.log);
         self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
         for (seq, place) in damaged {
@@ -182,6 +183,9 @@ impl Router {
             if let Some(log) = log {
                 self.journal.remove_at(log, seq, place);
             }
+        }
+        if let Some(log) = log {
+            orphans.iter().for_each(|state| self.journal.forget_orphan(log, state));
         }
         self.effects.extend(effects);
         self.tend(key, links);

@@ -11,7 +11,7 @@ use enmasse_journal::queue::{
 
 use super::super::AddressKey;
 use super::changed::Changed;
-use super::journal::{annotations_of, failures_of};
+use super::journal::{annotations_of, failures_of, message_of};
 use super::subscription::Subscription;
 
 /// What a stored address has beside what every address has.
@@ -37,6 +37,8 @@ pub struct Shelf {
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
     pub(super) damaged: Vec<(u64, enmasse_journal::log::Place)>,
+    /// keys of what the log keeps of messages that are not there
+    pub(super) orphans: Vec<Box<[u8]>>,
 }
 
 impl Shelf {
@@ -55,6 +57,7 @@ impl Shelf {
             subscription: None,
             effects: Vec::new(),
             damaged: Vec::new(),
+            orphans: Vec::new(),
         }
     }
 
@@ -81,7 +84,20 @@ impl Shelf {
             shelf.queue = queue;
         }
         shelf.restore_changed(recovered);
+        shelf.find_orphans(recovered);
         shelf
+    }
+
+    fn find_orphans(&mut self, recovered: &RecoveredQueue) {
+        let of_messages = recovered.states.keys().filter_map(|key| Some((message_of(key)?, key)));
+        let mut orphans: HashMap<u64, Vec<Box<[u8]>>> = HashMap::new();
+        for (id, key) in of_messages {
+            orphans.entry(id).or_default().push(key.clone());
+        }
+        if !orphans.is_empty() {
+            recovered.messages().for_each(|message| drop(orphans.remove(&message.seq)));
+        }
+        self.orphans = orphans.into_values().flatten().collect();
     }
 
     fn restore_changed(&mut self, recovered: &RecoveredQueue) {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
+use enmasse_amqp::codec::envelope::{Changes, envelope, forget_expiry, put_changed};
 use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
 use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
 
@@ -18,6 +18,8 @@ const DESCRIPTION: &str = "x-opt-dead-letter-description";
 pub(super) const ORIGIN: &str = "x-opt-dead-letter-origin";
 const TIME: &str = "x-opt-dead-letter-time";
 const COUNT: &str = "x-opt-dead-letter-count";
+/// All of them.
+pub(super) const DEAD_LETTER: [&str; 5] = [CAUSE, DESCRIPTION, ORIGIN, TIME, COUNT];
 
 /// A message for another address whose body is on disk.
 #[derive(Clone, Copy, Debug)]
@@ -140,9 +142,14 @@ impl Router {
             return self.drop_diverted(at, item);
         }
         let mut changed = Vec::with_capacity(body.len() + 256);
-        let changes =
-            Changes { delivery_count: u32::from(item.failures), ttl_ms: None, annotations: Some(&annotations) };
+        let changes = Changes {
+            delivery_count: u32::from(item.failures),
+            ttl_ms: None,
+            annotations: Some(&annotations),
+            without: &[],
+        };
         put_changed(&mut changed, body, &changes);
+        forget_expiry(&mut changed);
         let from_log = stored.shelf.log;
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);

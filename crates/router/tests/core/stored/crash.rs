@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use enmasse_amqp::types::Outcome;
+use enmasse_amqp::types::{Outcome, condition};
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Redelivery, Settings};
 use enmasse_router::core::TransactionId;
@@ -32,6 +32,8 @@ struct History {
     /// lanes of consumers of this life
     lanes: BTreeMap<PortId, usize>,
     accepted: BTreeSet<Copy>,
+    /// refused for good
+    rejected: BTreeSet<Copy>,
     /// consumers have accepted them, and the disk may not know yet
     done: BTreeSet<Copy>,
     /// the disk knows
@@ -60,9 +62,15 @@ fn lanes(published: bool) -> std::ops::Range<usize> {
 impl History {
     fn hear(&mut self, house: &mut House) {
         for (delivery, outcome) in house.told.settled.drain(..) {
-            if outcome == Outcome::Accepted {
-                let (number, published) = self.deliveries[delivery as usize];
-                self.accepted.extend(lanes(published).map(|lane| (lane, number)));
+            let (number, published) = self.deliveries[delivery as usize];
+            let copies = lanes(published).map(|lane| (lane, number));
+            match outcome {
+                Outcome::Accepted => self.accepted.extend(copies),
+                // Of an internal error nobody knows: it may be there or not.
+                Outcome::Rejected(Some(error)) if error.condition != condition::INTERNAL_ERROR => {
+                    self.rejected.extend(copies);
+                }
+                _ => {}
             }
         }
         if !house.refused {
@@ -70,14 +78,15 @@ impl History {
         }
     }
 
-    /// What became of commits. When the log has stopped, nobody can tell what is on disk.
+    /// What became of commits. Of what a failing disk was given nobody can tell.
     fn hear_discharges(&mut self, house: &mut House) {
         for (id, result) in house.told.discharged.drain(..) {
             let Some(at) = self.doubtful.iter().position(|work| work.id == id) else { continue };
             if result.is_ok() {
                 let work = self.doubtful.remove(at);
                 self.happened(work);
-            } else if result.is_err_and(|error| !error.description.unwrap_or_default().contains("has stopped")) {
+            } else if result.is_err_and(|error| !error.description.unwrap_or_default().contains("may be stored or not"))
+            {
                 self.never.append(&mut self.doubtful.remove(at).posted);
             }
         }
@@ -117,6 +126,8 @@ impl History {
         let owed: BTreeSet<Copy> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
         let lost: Vec<&Copy> = owed.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
+        let refused: Vec<&Copy> = self.rejected.intersection(&set).collect();
+        assert!(refused.is_empty(), "there though their producer was told that they are not: {refused:?}");
         let back: Vec<&Copy> = self.gone.intersection(&set).collect();
         assert!(back.is_empty(), "came back: {back:?}");
         // The disk has lost what it was not told for sure: these are to be done once more.

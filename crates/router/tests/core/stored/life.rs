@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use enmasse_amqp::codec::encode_message;
-use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Symbol, Value, condition};
-use enmasse_journal::log::{Config, Log};
+use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Properties, Symbol, Value, condition};
+use enmasse_journal::log::simulated::Call;
+use enmasse_journal::log::{Batch, Config, Log};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings, Ttl};
 use enmasse_router::core::{Arrival, PortId};
 
@@ -245,6 +246,22 @@ fn what_is_left_of_its_life_is_told_with_the_message() {
 }
 
 #[test]
+fn a_dead_letter_has_no_end_of_its_life() {
+    let mut house = House::new(Settings { dead_letter: true, expiry: true, ..Settings::default() });
+    let header = Some(Header { ttl: Some(5_000), ..Header::default() });
+    let absolute_expiry_time = Some(house.now_ms.cast_signed() + 5_000);
+    let properties = Some(Properties { absolute_expiry_time, subject: Some("s".into()), ..Properties::default() });
+    house.send_message(&Message { header, properties, body: Body::Data(vec![b"m".to_vec()]), ..Message::default() });
+    house.pass(6_000);
+    house.consumer(DEAD, 1);
+    house.pump();
+    let message = house.got().remove(0).message;
+    assert_eq!(message.header.and_then(|header| header.ttl), None);
+    let properties = message.properties.expect("what else it had");
+    assert_eq!((properties.absolute_expiry_time, properties.subject.as_deref()), (None, Some("s")));
+}
+
+#[test]
 fn a_full_queue_that_blocks_takes_credit_away_and_gives_it_again() {
     let limits = Limits { messages: 4, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Block, ..Settings::default() });
@@ -299,6 +316,41 @@ fn a_full_disk_refuses_and_removals_go_on() {
     let id = house.send("after");
     house.pump();
     assert!(house.told.settled.contains(&(id, Outcome::Accepted)), "space has come back");
+}
+
+#[test]
+fn a_failing_disk_is_an_internal_error_that_says_what_is_known() {
+    let mut house = House::new(Settings::default());
+    house.disk.fail(Call::Sync, 0);
+    let mut told = Vec::new();
+    for text in ["unsure", "refused"] {
+        house.send(text);
+        house.pump();
+        let Some((_, Outcome::Rejected(Some(error)))) = house.told.settled.pop() else { panic!("no answer") };
+        assert_eq!(error.condition, condition::INTERNAL_ERROR);
+        told.push(error.description.unwrap_or_default());
+    }
+    assert!(told[0].starts_with("the message may be stored or not"), "{told:?}");
+    assert!(told[1].starts_with("the message cannot be stored"), "{told:?}");
+}
+
+#[test]
+fn what_the_log_keeps_of_messages_that_are_gone_goes_at_the_next_start() {
+    let mut house = House::new(Settings::default());
+    let mut batch = Batch::new();
+    for kind in [0x80, 0x81] {
+        batch.state(1, &[kind, 7, 0, 0, 0, 0, 0, 0, 0], &[2, 0]);
+    }
+    house.log.append(&mut batch).expect("room");
+    let states = |house: &House| {
+        let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
+        let (_, recovered) = Log::open(Arc::new(house.disk.as_seen()), config).expect("a log");
+        recovered.queues.iter().map(|queue| queue.states.len()).sum::<usize>()
+    };
+    let before = states(&house);
+    let mut house = house.restarted();
+    house.pump();
+    assert_eq!((before, states(&house)), (2, 0));
 }
 
 #[test]

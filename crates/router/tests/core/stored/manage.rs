@@ -101,6 +101,7 @@ fn a_message_goes_back_to_where_it_failed_and_begins_anew() {
     let again = house.got().remove(0);
     assert_eq!(again.text(), "m");
     assert_eq!(again.message.header.as_ref().map_or(0, |header| header.delivery_count), 0);
+    assert_eq!(again.message.message_annotations, [], "nothing says that it was a dead letter");
 }
 
 #[test]
