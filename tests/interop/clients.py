@@ -6,15 +6,24 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
+
+from running import Platform
 
 SOURCES = Path(__file__).parent / "clients"
 CACHE = Path(__file__).parent.parent.parent / ".cache" / "interop"
 BUILD_TIMEOUT_S = 1200
 CALL_TIMEOUT_S = 110
+STORE_PASSWORD = "interop"
+QUICK = ("python", "javascript")
 
 
 def _shell(*command: str | Path, cwd: Path, **environment: str) -> None:
@@ -62,6 +71,9 @@ class Client:
 
     virtual_host: bool = False
     """Whether the library can name a virtual host in `sasl-init`."""
+
+    queues: bool = False
+    """Whether the program has the scenarios of queues."""
 
     def prepare(self) -> None:
         """Build the program, unless it was built from the same sources before."""
@@ -113,6 +125,7 @@ CLIENTS = {
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL"),
             websocket=True,
             virtual_host=True,
+            queues=True,
         ),
         Client(
             "java",
@@ -122,6 +135,7 @@ CLIENTS = {
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL", *SCRAM),
             websocket=True,
             virtual_host=True,
+            queues=True,
         ),
         Client(
             "go",
@@ -129,6 +143,7 @@ CLIENTS = {
             _go,
             ("{built}/client",),
             ("NONE", "ANONYMOUS", "PLAIN", "EXTERNAL"),
+            queues=True,
         ),
         Client(
             "rust",
@@ -140,3 +155,38 @@ CLIENTS = {
         ),
     )
 }
+
+
+def parameters(clients: Iterable[Client]) -> list[Any]:
+    """The clients as parameters: those that need a build of their own are slow."""
+    slow = [pytest.mark.slow, pytest.mark.timeout(1200)]
+    return [
+        pytest.param(client, id=client.name, marks=() if client.name in QUICK else slow)
+        for client in clients
+    ]
+
+
+def place(platform: Platform, listener: str = "amqp") -> dict[str, Any]:
+    """The options that lead a client to this listener."""
+    # By name: proton checks a certificate against host names only, never against addresses.
+    options: dict[str, Any] = {"host": "localhost", "port": platform.port(listener)}
+    if listener.startswith("ws"):
+        options["websocket"] = True
+    if listener in ("amqps", "wss"):
+        authority = platform.data / "tls" / "ca.crt"
+        options |= {"tls": True, "ca": str(authority), **java_truststore(authority)}
+    return options
+
+
+def java_truststore(authority: Path) -> dict[str, str]:
+    """The authority once more, in the form that Java wants."""
+    store = authority.with_suffix(".p12")
+    if not store.exists():
+        certificate = x509.load_pem_x509_certificate(authority.read_bytes())
+        store.write_bytes(
+            pkcs12.serialize_java_truststore(
+                [pkcs12.PKCS12Certificate(certificate, b"ca")],
+                serialization.BestAvailableEncryption(STORE_PASSWORD.encode()),
+            )
+        )
+    return {"truststore": str(store), "store_password": STORE_PASSWORD}

@@ -1,7 +1,7 @@
 """Every scenario with every foreign client; `README.md` beside this file is the contract."""
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from interop.clients import CLIENTS, Client
+from interop.clients import CLIENTS, STORE_PASSWORD, Client, parameters, place
 from running import Platform, Start
 
-STORE_PASSWORD = "interop"
 VERY_LARGE_BYTES = 64 * 1024 * 1024
-QUICK = ("python", "javascript")
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -56,15 +54,6 @@ spec: {type: standard}
 """
 
 
-def parameters(clients: Iterable[Client]) -> list[Any]:
-    """The clients as parameters: those that need a build of their own are slow."""
-    slow = [pytest.mark.slow, pytest.mark.timeout(1200)]
-    return [
-        pytest.param(client, id=client.name, marks=() if client.name in QUICK else slow)
-        for client in clients
-    ]
-
-
 @pytest.fixture(scope="module", params=parameters(CLIENTS.values()))
 def client(request: pytest.FixtureRequest) -> Client:
     chosen: Client = request.param
@@ -100,32 +89,6 @@ def spaces(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
     documents = tmp_path_factory.mktemp("documents") / "spaces.yaml"
     documents.write_text(f"{DOCUMENTS}---{NEIGHBOUR}")
     return start_platform("-f", documents)
-
-
-def place(platform: Platform, listener: str = "amqp") -> dict[str, Any]:
-    """The options that lead a client to this listener."""
-    # By name: proton checks a certificate against host names only, never against addresses.
-    options: dict[str, Any] = {"host": "localhost", "port": platform.port(listener)}
-    if listener.startswith("ws"):
-        options["websocket"] = True
-    if listener in ("amqps", "wss"):
-        authority = platform.data / "tls" / "ca.crt"
-        options |= {"tls": True, "ca": str(authority), **java_truststore(authority)}
-    return options
-
-
-def java_truststore(authority: Path) -> dict[str, str]:
-    """The authority once more, in the form that Java wants."""
-    store = authority.with_suffix(".p12")
-    if not store.exists():
-        certificate = x509.load_pem_x509_certificate(authority.read_bytes())
-        store.write_bytes(
-            pkcs12.serialize_java_truststore(
-                [pkcs12.PKCS12Certificate(certificate, b"ca")],
-                serialization.BestAvailableEncryption(STORE_PASSWORD.encode()),
-            )
-        )
-    return {"truststore": str(store), "store_password": STORE_PASSWORD}
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ import (
 type options struct {
 	Host, Address, Unknown    string
 	Port, Count, Size         int
+	Selector                  string
+	Matching                  int
 	TLS, Settled              bool
 	CA, Certificate, Key      string
 	Mechanism, User, Password string
@@ -36,6 +38,10 @@ var scenarios = map[string]scenario{
 	"refused":   refused,
 	"multicast": multicast,
 	"anonymous": anonymous,
+	"queue":     queue,
+	"judge":     judge,
+	"browse":    browse,
+	"select":    selecting,
 }
 
 // must ends the program when a step that has to work does not.

@@ -245,7 +245,74 @@ async function anonymous(connection, { address, unknown }) {
   };
 }
 
-const SCENARIOS = { exchange, outcomes, drain, request, refused, multicast, anonymous };
+/** Sends numbered messages to a queue that nobody consumes from; resolves once all are accepted. */
+async function fill(connection, address, count, properties = () => ({})) {
+  const sender = await openSender(connection, { target: address });
+  const endings = settled(sender, count);
+  for (let number = 0; number < count; number += 1) {
+    await send(sender, { message_id: number, application_properties: { number, ...properties(number) } });
+  }
+  const refused = (await endings).filter(({ outcome }) => outcome !== 'accepted');
+  if (refused.length > 0) throw new Error(`${refused.length} messages were not accepted`);
+  sender.close();
+}
+
+/** The numbers of the next messages of a source, each accepted; its link is closed then. */
+async function numbers(connection, source, count) {
+  const { receiver, next } = await openReceiver(connection, { source });
+  receiver.add_credit(count);
+  const found = [];
+  while (found.length < count) {
+    const { message, delivery } = await next();
+    found.push(message.application_properties.number);
+    delivery.accept();
+  }
+  receiver.close();
+  await once(receiver, 'receiver_close');
+  return found;
+}
+
+async function queue(connection, { address, count }) {
+  await fill(connection, address, count);
+  return { received: await numbers(connection, address, count) };
+}
+
+async function judge(connection, { address }) {
+  await fill(connection, address, 1);
+  const { receiver, next } = await openReceiver(connection, { source: address });
+  const judges = [
+    (delivery) => delivery.release(),
+    (delivery) => delivery.modified({ delivery_failed: true }),
+    (delivery) => delivery.accept(),
+  ];
+  const counts = [];
+  for (const decide of judges) {
+    receiver.add_credit(1);
+    const { message, delivery } = await next();
+    counts.push(message.delivery_count ?? 0);
+    decide(delivery);
+  }
+  return { counts };
+}
+
+async function browse(connection, { address, count }) {
+  await fill(connection, address, count);
+  const browsed = await numbers(connection, { address, distribution_mode: 'copy' }, count);
+  return { browsed, received: await numbers(connection, address, count) };
+}
+
+async function select(connection, { address, count, selector, matching }) {
+  await fill(connection, address, count, (number) => ({ colour: number % 2 === 0 ? 'red' : 'blue' }));
+  const filter = rhea.filter.selector(selector);
+  return {
+    selected: await numbers(connection, { address, filter }, matching),
+    rest: await numbers(connection, address, count - matching),
+  };
+}
+
+const SCENARIOS = {
+  exchange, outcomes, drain, request, refused, multicast, anonymous, queue, judge, browse, select,
+};
 
 async function main(scenario, options) {
   const { connection, refused: reason } = await connected(options);

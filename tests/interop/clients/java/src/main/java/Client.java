@@ -33,14 +33,15 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  * sees anything but accepted as an exception.
  */
 public final class Client {
-    private static final long TIMEOUT_MS = 60_000;
-    private static final String ACK_TYPE = "JMS_AMQP_ACK_TYPE";
-    private static final int ACCEPTED = 1;
-    private static final int REJECTED = 2;
-    private static final int RELEASED = 3;
-    private static final int MODIFIED_FAILED_UNDELIVERABLE = 5;
+    static final long TIMEOUT_MS = 60_000;
+    static final String ACK_TYPE = "JMS_AMQP_ACK_TYPE";
+    static final int ACCEPTED = 1;
+    static final int REJECTED = 2;
+    static final int RELEASED = 3;
+    static final int MODIFIED_FAILED = 4;
+    static final int MODIFIED_FAILED_UNDELIVERABLE = 5;
 
-    private interface Scenario {
+    interface Scenario {
         Map<String, Object> run(Session session, Options options) throws Exception;
     }
 
@@ -48,7 +49,7 @@ public final class Client {
         void run() throws JMSException;
     }
 
-    private record Options(JsonObject json) {
+    record Options(JsonObject json) {
         String text(String name) {
             return json.has(name) && !json.get(name).isJsonNull() ? json.get(name).getAsString() : null;
         }
@@ -66,7 +67,7 @@ public final class Client {
         }
     }
 
-    private static final Map<String, Scenario> SCENARIOS = Map.of(
+    private static final Map<String, Scenario> DIRECT = Map.of(
             "exchange", Client::exchange,
             "outcomes", Client::outcomes,
             "drain", Client::drain,
@@ -95,7 +96,9 @@ public final class Client {
         try (connection) {
             boolean judges = scenario.equals("outcomes");
             Session session = connection.createSession(judges ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE);
-            return SCENARIOS.get(scenario).run(session, options);
+            Map<String, Scenario> scenarios = new LinkedHashMap<>(DIRECT);
+            scenarios.putAll(Stored.SCENARIOS);
+            return scenarios.get(scenario).run(session, options);
         }
     }
 
@@ -107,6 +110,9 @@ public final class Client {
         query.put("amqp.idleTimeout", "60000");
         if (options.text("virtual_host") != null) {
             query.put("amqp.vhost", options.text("virtual_host"));
+        }
+        if (options.text("client_id") != null) {
+            query.put("jms.clientID", options.text("client_id"));
         }
         if (options.flag("tls")) {
             query.put("transport.trustStoreLocation", options.text("truststore"));
@@ -142,7 +148,7 @@ public final class Client {
         return bytes;
     }
 
-    private static Message next(MessageConsumer consumer) throws JMSException {
+    static Message next(MessageConsumer consumer) throws JMSException {
         Message message = consumer.receive(TIMEOUT_MS);
         if (message == null) {
             throw new IllegalStateException("no message within " + TIMEOUT_MS + " ms");
@@ -167,7 +173,7 @@ public final class Client {
     }
 
     /** A second session of the same connection: JMS sessions are single threaded. */
-    private static Session second(Session session) throws JMSException {
+    static Session second(Session session) throws JMSException {
         return ((org.apache.qpid.jms.JmsSession) session).getConnection().createSession(Session.AUTO_ACKNOWLEDGE);
     }
 

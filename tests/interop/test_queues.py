@@ -1,0 +1,107 @@
+"""Queues with foreign clients; `README.md` beside this file is the contract."""
+
+import pytest
+
+from interop.clients import CLIENTS, Client, parameters, place
+from running import Platform, Start
+
+pytestmark = pytest.mark.timeout(120)
+
+ATTEMPTS = 3
+
+DOCUMENTS = f"""
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {{name: default}}
+spec: {{type: standard}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {{name: default.dead}}
+spec: {{address: dead, type: deadletter}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {{name: default.orders}}
+spec:
+  address: orders
+  type: queue
+  deadletter: dead
+  messageRedelivery: {{maximumDeliveryAttempts: {ATTEMPTS}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def queues(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    """A platform with the queue `orders` and its dead letter."""
+    documents = tmp_path_factory.mktemp("documents") / "queues.yaml"
+    documents.write_text(DOCUMENTS)
+    return start_platform("-f", documents)
+
+
+@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.queues))
+def client(request: pytest.FixtureRequest) -> Client:
+    """A client with the scenarios of queues."""
+    chosen: Client = request.param
+    chosen.prepare()
+    return chosen
+
+
+@pytest.fixture(scope="module", params=parameters([CLIENTS["java"]]))
+def jms(request: pytest.FixtureRequest) -> Client:
+    """The client that speaks JMS."""
+    chosen: Client = request.param
+    chosen.prepare()
+    return chosen
+
+
+def test_a_queue_keeps_messages_until_a_consumer_comes(client: Client, queues: Platform) -> None:
+    answer = client.call("queue", address="orders", count=50, **place(queues))
+    assert answer == {"received": list(range(50))}
+
+
+def test_released_and_modified_messages_come_again(client: Client, queues: Platform) -> None:
+    answer = client.call("judge", address="orders", **place(queues))
+    assert answer == {"counts": [0, 0, 1]}
+
+
+def test_a_browser_sees_messages_and_takes_none(client: Client, queues: Platform) -> None:
+    answer = client.call("browse", address="orders", count=20, **place(queues))
+    assert answer == {"browsed": list(range(20)), "received": list(range(20))}
+
+
+def test_a_selector_takes_what_it_matches_and_leaves_the_rest(
+    client: Client, queues: Platform
+) -> None:
+    selector = "colour = 'red' AND number BETWEEN 4 AND 12"
+    answer = client.call(
+        "select", address="orders", count=20, selector=selector, matching=5, **place(queues)
+    )
+    matching = [4, 6, 8, 10, 12]
+    rest = [number for number in range(20) if number not in matching]
+    assert answer == {"selected": matching, "rest": rest}
+
+
+def test_higher_priorities_come_first(jms: Client, queues: Platform) -> None:
+    answer = jms.call("priorities", address="orders", **place(queues))
+    assert answer == {"received": list(reversed(range(10)))}
+
+
+def test_a_message_group_stays_with_one_consumer(jms: Client, queues: Platform) -> None:
+    answer = jms.call("groups", address="orders", count=40, **place(queues))
+    assert answer == {"groups": 4, "together": True, "in_order": True, "listeners": 2}
+
+
+def test_the_delivery_count_grows_until_the_dead_letter(jms: Client, queues: Platform) -> None:
+    answer = jms.call("failing", address="orders", dead="dead", attempts=ATTEMPTS, **place(queues))
+    assert answer == {"counts": list(range(ATTEMPTS)), "dead": "message 0"}
+
+
+def test_an_expired_message_goes_to_the_dead_letter(jms: Client, queues: Platform) -> None:
+    answer = jms.call("expiry", address="orders", dead="dead", **place(queues))
+    assert answer == {"expired": "short", "empty": True}
+
+
+def test_a_delayed_message_waits(jms: Client, queues: Platform) -> None:
+    answer = jms.call("delay", address="orders", delay_ms=1_500, **place(queues))
+    assert answer == {"order": ["now", "later"], "late": True}
