@@ -2,7 +2,7 @@
 # Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|dev|interop
 #   run      Python environment and build tools: enough for `make run`
 #   dev      run + linters, pytest and its clients, Node.js, Java and Spark: enough for `make test` and `make check`
-#   interop  dev + JDK, Maven and Go: enough for `make check-all`
+#   interop  dev + JDK, Maven, Go, xfsprogs and strace: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,6 +51,8 @@ system() {
   if [ "$level" = interop ]; then
     need javac default-jdk-headless
     need mvn maven
+    need xfs_io xfsprogs
+    need strace strace
   fi
   install_packages
 }

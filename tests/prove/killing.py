@@ -4,6 +4,7 @@ import random
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -51,15 +52,24 @@ def documents(durability: str = "disk") -> str:
     return "---\n".join(parts)
 
 
-def prove(data: Path, seconds: float, seed: int, durability: str = "disk") -> Run:
-    """Run load on a data folder for so long, drain, and judge; the kills are by the seed."""
-    declared = data / "addresses.yaml"
+def prove(
+    folder: Path,
+    seconds: float,
+    seed: int,
+    durability: str = "disk",
+    death: Callable[[Platform], None] = Platform.kill,
+) -> Run:
+    """Run load for so long, with deaths by the seed, drain, and judge.
+
+    The platform has its data in `platform` below the folder. A death ends its process.
+    """
+    declared = folder / "addresses.yaml"
     declared.write_text(documents(durability))
     history = History()
     load = Load(history, seed)
     load.start()
     try:
-        left_over = _live_and_die(load, data, declared, seconds, random.Random(seed))
+        left_over = _live_and_die(load, declared, seconds, random.Random(seed), death)
     finally:
         load.stop()
     return Run(
@@ -74,14 +84,18 @@ def prove(data: Path, seconds: float, seed: int, durability: str = "disk") -> Ru
 
 
 def _live_and_die(
-    load: Load, data: Path, declared: Path, seconds: float, chance: random.Random
+    load: Load,
+    declared: Path,
+    seconds: float,
+    chance: random.Random,
+    death: Callable[[Platform], None],
 ) -> int:
     """Start and kill until the time is over; drain; return how many messages are left."""
-    folder = data / "platform"
+    data = declared.with_name("platform")
     port = "0"
     killed_s: float | None = None
     while True:
-        with running(folder, "--amqp-port", port, "-f", str(declared)) as up:
+        with running(data, "--amqp-port", port, "-f", str(declared)) as up:
             if killed_s is not None:
                 load.history.kills.append(Kill(killed_s, load.now_s()))
             port = str(up.port())
@@ -93,14 +107,14 @@ def _live_and_die(
             load.over.wait(alive_s)
             killed_s = load.now_s()
             load.port = None
-            up.kill()
+            death(up)
         if chance.random() < EARLY:
-            _start_and_kill(folder, declared, port, chance.uniform(*EARLY_S))
+            _start_and_kill(data, declared, port, chance.uniform(*EARLY_S))
 
 
-def _start_and_kill(folder: Path, declared: Path, port: str, after_s: float) -> None:
+def _start_and_kill(data: Path, declared: Path, port: str, after_s: float) -> None:
     """Kill a platform that has not said yet that it is ready."""
-    command = up_command(folder, "--amqp-port", port, "-f", str(declared))
+    command = up_command(data, "--amqp-port", port, "-f", str(declared))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             process.wait(after_s)

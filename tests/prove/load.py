@@ -200,12 +200,21 @@ class _Sending:
         self.unsettled[sender.send(Message(id=name, body=body_of(name)))] = name
 
     def answered(self, delivery: Any) -> str | None:
-        """The message that this is about, if it is one of these."""
+        """The message that this is about, if it is one of these.
+
+        Of one that is in doubt nothing is written.
+        """
         name = self.unsettled.pop(delivery, None)
-        if name is not None:
+        if name is not None and not in_doubt(delivery):
             accepted = delivery.remote_state == Delivery.ACCEPTED
             self.load.write(What.ACCEPTED if accepted else What.REFUSED, name)
         return name
+
+
+def in_doubt(delivery: Any) -> bool:
+    """Whether the answer says that the disk has failed: then the message may be stored or not."""
+    error = delivery.remote.condition
+    return error is not None and error.name == "amqp:internal-error"
 
 
 class _Producer(_Client):
@@ -228,9 +237,13 @@ class _Producer(_Client):
         self._sender = container.create_sender(self.connection, self._to)
 
     def forget(self) -> None:
-        if self._to == ONCE:
-            self._again += self._sending.unsettled.values()
+        for name in self._sending.unsettled.values():
+            self._in_doubt(name)
         self._sending.unsettled.clear()
+
+    def _in_doubt(self, name: str) -> None:
+        if self._to == ONCE:
+            self._again.append(name)
 
     def tick(self) -> None:
         if len(self._sending.unsettled) > UNSETTLED_MAX // 2:
@@ -245,7 +258,9 @@ class _Producer(_Client):
             self._sending.send(self._sender, f"{self._name}-{self._count}")
 
     def on_settled(self, event: Any) -> None:
-        self._sending.answered(event.delivery)
+        name = self._sending.answered(event.delivery)
+        if name is not None and in_doubt(event.delivery):
+            self._in_doubt(name)
         if event.connection == self.connection:
             self.tick()
 

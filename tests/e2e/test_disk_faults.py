@@ -1,0 +1,158 @@
+"""The platform on disks that lose power, fill up and fail. Needs root: `make check-all`."""
+
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+from proton import Delivery, Message
+from proton.utils import BlockingConnection, SendException
+
+from e2e.disks import READS, SYNCS, disk, failing
+from prove.judge import Verdict
+from prove.killing import prove, stored
+from prove.report import summary
+from running import Platform, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+ONE_MIB = "x" * (1 << 20)
+
+
+@pytest.mark.parametrize("kind", ["xfs", "ext4"])
+def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, kind: str) -> None:
+    with disk(kind, 2048, tmp_path, tmp_path / "platform") as made:
+
+        def lose_power(up: Platform) -> None:
+            made.lose_power()
+            up.kill()
+            made.detach()
+            made.attach()
+
+        run = prove(tmp_path, 30, 1, death=lose_power)
+    assert run.good, summary(run)
+    assert run.kills
+    assert run.counts[Verdict.OK] > 1_000, "the load did something"
+
+
+def fill(up: Platform, to: str) -> int:
+    """Send messages of 1 MiB until one is refused; return how many were accepted."""
+    with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+        sender = connection.create_sender(to)
+        for number in range(10_000):
+            try:
+                sender.send(Message(id=f"{to}-{number}", body=ONE_MIB))
+            except SendException as refusal:
+                assert refusal.state == Delivery.REJECTED
+                return number
+    raise AssertionError("the disk does not fill up")
+
+
+def take(up: Platform, name: str, count: int) -> list[str]:
+    """Receive and accept messages; return their ids."""
+    with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+        receiver = connection.create_receiver(name, credit=5)
+        taken = []
+        while len(taken) < count:
+            taken.append(str(receiver.receive(timeout=20).id))
+            receiver.accept()
+        # What a connection sends after its outcomes is stored after them.
+        connection.create_sender("marks").send(Message(body="done"))
+    return taken
+
+
+def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with disk("xfs", 600, tmp_path, data):
+        with running(data / "platform") as up:
+            for name in ("first", "second", "marks"):
+                up.enmasse("create", "address", name, "--type", "queue")
+            first = 100
+            with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+                sender = connection.create_sender("first")
+                for number in range(first):
+                    sender.send(Message(id=f"first-{number}", body=ONE_MIB))
+            second = fill(up, "second")
+            assert stored(up) == first + second
+            assert '"first"' in up.enmasse("get", "addresses", "--output", "json")
+            up.enmasse("purge", "second")
+            assert take(up, "first", first // 2) == [f"first-{n}" for n in range(first // 2)]
+            again = fill(up, "second")
+            assert again > 0, "there is room again"
+            up.kill()
+        with running(data / "platform") as up:
+            assert take(up, "first", first // 2) == [f"first-{n}" for n in range(first // 2, first)]
+            assert take(up, "second", again) == [f"second-{n}" for n in range(again)]
+            up.enmasse("purge", "marks")
+            assert stored(up) == 0
+
+
+def send_until_refused(up: Platform, to: str) -> tuple[list[str], list[str]]:
+    """Send until two messages in turn are refused; return the ids accepted, and the two errors."""
+    accepted: list[str] = []
+    refused: list[str] = []
+    with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+        link = connection.create_sender(to).link
+        while len(refused) < 2:
+            name = f"{to}-{len(accepted) + len(refused)}"
+            delivery = link.send(Message(id=name, body=name))
+            connection.wait(lambda delivery=delivery: delivery.settled)
+            if delivery.remote_state == Delivery.ACCEPTED:
+                accepted.append(name)
+                continue
+            assert delivery.remote_state == Delivery.REJECTED
+            assert delivery.remote.condition.name == "amqp:internal-error"
+            refused.append(delivery.remote.condition.description)
+    return accepted, refused
+
+
+def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        for name in ("orders", "before"):
+            up.enmasse("create", "address", name, "--type", "queue")
+        with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+            connection.create_sender("before").send(Message(id="before", body="before"))
+        segments = sorted((tmp_path / "journal").glob("*.log"))
+        with failing(SYNCS, "51+", up.process.pid, *segments):
+            accepted, (unsure, refused) = send_until_refused(up, "orders")
+        assert len(accepted) >= 40
+        assert unsure.startswith("the message may be stored or not")
+        assert refused.startswith("the message cannot be stored")
+
+        page = httpx2.get(f"{up.url('http')}/metrics").text
+        assert "\nenmasse_journal_stopped 1.0\n" in page
+        ready = httpx2.get(f"{up.url('http')}/readyz")
+        assert ready.status_code == 200 and "sync failed" in ready.text
+        assert "orders" in up.enmasse("get", "addresses")
+        with closing(BlockingConnection(up.url(), timeout=20)) as connection:
+            receiver = connection.create_receiver("before", credit=1)
+            assert receiver.receive(timeout=20).id == "before", "reading goes on"
+            receiver.release(delivered=False)
+        up.kill()
+    with running(tmp_path) as up, closing(BlockingConnection(up.url(), timeout=20)) as connection:
+        receiver = connection.create_receiver("orders", credit=100)
+        got = []
+        for _ in accepted:
+            got.append(str(receiver.receive(timeout=20).id))
+            receiver.accept()
+        assert got == accepted
+        connection.create_sender("orders").send(Message(id="after", body="after"))
+        last = str(receiver.receive(timeout=20).id)
+        if last == f"orders-{len(accepted)}":
+            last = str(receiver.receive(timeout=20).id)
+        assert last == "after", "of those refused, only the first may be there"
+
+
+def test_what_the_disk_does_not_give_at_once_comes_later(tmp_path: Path) -> None:
+    names = [f"m{number}" for number in range(20)]
+    with running(tmp_path) as up:
+        with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+            sender = connection.create_sender("queue")
+            for name in names:
+                sender.send(Message(id=name, body=name))
+        up.kill()
+    with running(tmp_path) as up, closing(BlockingConnection(up.url(), timeout=60)) as connection:
+        segments = sorted((tmp_path / "journal").glob("*.log"))
+        with failing(READS, "1..5", up.process.pid, *segments):
+            receiver = connection.create_receiver("queue", credit=len(names))
+            assert [str(receiver.receive(timeout=30).id) for _ in names] == names
