@@ -144,7 +144,7 @@ def batches(
         break
     if missing:
         log.warning(
-            "%s: partition %d: %d messages of %d..%d are no longer kept",
+            "%s: partition %d: at least %d messages of %d..%d are no longer kept",
             options.address,
             part.partition,
             missing,
