@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from publishing import Log, readings
 from spark_session import session
+from stream_server import StreamServer
 
 pytestmark = pytest.mark.timeout(400)
 TYPED = {"decode": "json", "columns": "offset, device string, value double, _index"}
@@ -112,6 +114,25 @@ def test_filters_and_places_bound_what_is_read(spark: SparkSession, log: Log) ->
     ]
     # a batch of many tasks has all of them, too
     assert offsets(source(spark, log, columns="offset", rowsPerTask="7")) == [*range(100)]
+
+
+def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
+    spark: SparkSession, server: StreamServer, log: Log, tmp_path: Path
+) -> None:
+    def run(**options: str) -> list[int]:
+        frame = source(spark, log, streaming=True, columns="offset", **options)
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return sorted(row.offset for row in spark.read.parquet(str(tmp_path / "table")).collect())
+
+    log.publish(readings(0, 20))
+    assert run() == [*range(20)]
+    log.publish(readings(20, 20))
+    server.forget(log.address, 30)
+    with pytest.raises(StreamingQueryException, match="10 messages that were not read yet"):
+        run()
+    assert run(failOnDataLoss="false") == [*range(20), *range(30, 40)]
 
 
 def test_a_wrong_option_is_named_with_the_nearest(spark: SparkSession, log: Log) -> None:
