@@ -44,3 +44,12 @@ def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
 )
 def test_only_the_bearer_is_let_in(header: str | None, holds: bool) -> None:
     assert is_bearer_of("abc", header) is holds
+
+
+def test_the_file_holds_the_token_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    token = ensure_token(file)
+    assert file.read_text() == token
+    file.write_text(f"{token}\n")
+    assert ensure_token(file) == token
+    assert file.read_text() == token

@@ -5,14 +5,17 @@ from typing import Any
 
 from starlette.requests import Request
 
+from enmasse.api import protobuf
 from enmasse.base.errors import Code, Invalid
 
 
 async def json_body(request: Request) -> Any:
-    """Return the body, which must be JSON.
+    """Return the body, which must be JSON, or protobuf where a kind is read from it.
 
     Raises: Invalid if it is none, or gives a member of an object twice.
     """
+    if media_type(request) == protobuf.MEDIA_TYPE:
+        return protobuf.document(await request.body())
     try:
         return json.loads(await request.body(), object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:

@@ -11,12 +11,15 @@ from enmasse.base.ids import new_token
 
 
 def ensure_token(file: Path) -> str:
-    """Return the token in `file`, made at first use and readable by the owner alone."""
-    if file.exists() and (token := file.read_text().strip()):
-        file.chmod(0o600)
-        return token
-    token = new_token()
-    write_private(file, token + "\n")
+    """Return the token in `file`, made at first use and readable by the owner alone.
+
+    Nothing else is in it, not even the end of a line: some clients send the file as it is.
+    """
+    found = file.read_text() if file.exists() else ""
+    token = found.strip() or new_token()
+    if found != token:
+        write_private(file, token)
+    file.chmod(0o600)
     return token
 
 

@@ -70,7 +70,11 @@ class Api:
     def list(self, plural: str, namespace: str | None, *, statistics: bool = False) -> Document:
         """Return the list of a kind, of one namespace or of all."""
         path = f"{BASE}/namespaces/{namespace}/{plural}" if namespace else f"{BASE}/{plural}"
-        return self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
+        listed = self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
+        for item in listed["items"]:
+            # Who has set which field is for programs; kubectl leaves it out too.
+            item["metadata"].pop("managedFields", None)
+        return listed
 
     def create(self, plural: str, document: Document) -> Document:
         """Create a resource and return it as it is now."""

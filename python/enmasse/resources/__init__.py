@@ -8,7 +8,7 @@ the address taken) is decided in `enmasse.control`, not here.
 from enmasse.resources.address import Address, AddressSpec
 from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
 from enmasse.resources.core import ConfigMap, Event, Namespace, Secret
-from enmasse.resources.documents import KINDS, in_order, invalid, load, parse, pruned
+from enmasse.resources.documents import KINDS, in_order, invalid, load, one_document, parse, pruned
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
     API_VERSION,
@@ -45,6 +45,7 @@ __all__ = [
     "in_order",
     "invalid",
     "load",
+    "one_document",
     "parse",
     "pruned",
 ]

@@ -102,6 +102,7 @@ class Secret(Resource):
     api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
     columns: ClassVar[tuple[Column, ...]] = (Column("Type", "type"), AGE)
     selectable: ClassVar[tuple[str, ...]] = ("type",)
+    write_only: ClassVar[tuple[str, ...]] = ("stringData",)
 
     api_version: str = CORE_VERSION
     kind: Literal["Secret"] = Field(default="Secret")

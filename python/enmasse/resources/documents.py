@@ -73,6 +73,17 @@ def load(text: str, source: str) -> list[Resource]:
     return resources
 
 
+def one_document(text: str) -> object:
+    """Return the plain data of a YAML or JSON text that is one document.
+
+    Raises: Invalid if it cannot be read, or is none or several.
+    """
+    found = list(_documents(text, "the body"))
+    if len(found) != 1:
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body has {len(found)} documents, not one")
+    return found[0]
+
+
 def parse(data: object, *, stored: bool = False) -> Resource:
     """Return the resource that plain data stands for.
 

@@ -177,6 +177,7 @@ class MessagingUser(Declared):
         AGE,
     )
     selectable: ClassVar[tuple[str, ...]] = ("spec.username", "status.phase", "status.isReady")
+    write_only: ClassVar[tuple[str, ...]] = ("spec.authentication.password",)
     immutable: ClassVar[tuple[str, ...]] = ("username",)
     api_versions: ClassVar[tuple[str, ...]] = (API_VERSION, "user.enmasse.io/v1beta1")
 

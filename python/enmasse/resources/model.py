@@ -242,6 +242,9 @@ class Resource(Model):
     selectable: ClassVar[tuple[str, ...]] = ()
     """Paths that a field selector may name, beside the name and the namespace."""
 
+    write_only: ClassVar[tuple[str, ...]] = ()
+    """Paths that a request may have and that are never stored or shown."""
+
     api_versions: ClassVar[tuple[str, ...]] = (API_VERSION,)
     """What a document may say; it is served under each, and the first one is stored."""
 

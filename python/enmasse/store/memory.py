@@ -182,6 +182,8 @@ def _replaced(resource: Resource, current: Resource) -> Resource | None:
             "creation_timestamp": before.creation_timestamp,
             "deletion_timestamp": before.deletion_timestamp,
             "deletion_grace_period_seconds": before.deletion_grace_period_seconds,
+            # Who writes without saying who it is changes nothing about who has set what.
+            "managed_fields": resource.metadata.managed_fields or before.managed_fields,
         }
     )
     if not content_changed and after == before:

@@ -1,0 +1,276 @@
+"""Requests that write one resource: create, replace, patch, apply."""
+
+import secrets
+import string
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from enmasse.api import field_managers, forms, patches
+from enmasse.api.accept import form_of
+from enmasse.api.kinds import Kind
+from enmasse.api.platform import Platform
+from enmasse.api.queries import WriteQuery
+from enmasse.api.requests import json_body, media_type, object_body
+from enmasse.base.clock import rfc3339
+from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
+from enmasse.resources import Key, Resource, invalid, one_document, parse, pruned
+from enmasse.store.protocol import MUST_NOT_EXIST
+
+ATTEMPTS = 5
+"""How often a change without a version is tried on a resource that others change meanwhile."""
+
+WARNINGS_MAX = 20
+"""Fields that one answer warns of."""
+
+_LETTERS = string.ascii_lowercase + string.digits
+Document = dict[str, Any]
+
+
+class Read(NamedTuple):
+    """What a body says, and which fields of it are passed over."""
+
+    resource: Resource
+    unknown: list[Fault]
+
+
+class Change(NamedTuple):
+    """What a request makes of a document, and who has set which field then."""
+
+    read: Read
+    entries: list[field_managers.Entry]
+
+
+class Write:
+    """One request that writes a resource of a kind."""
+
+    def __init__(self, platform: Platform, kind: Kind, request: Request) -> None:
+        """Read how the request is meant.
+
+        Raises: Invalid if a parameter or the form of the answer cannot be.
+        """
+        self._platform = platform
+        self._kind = kind
+        self._request = request
+        self._form = form_of(request.headers.get("accept"))
+        self._query = WriteQuery.of(request.query_params, request.headers.get("user-agent", ""))
+
+    async def create(self, namespace: str | None) -> Response:
+        """Answer POST on all resources of the kind."""
+        data = _named(await object_body(self._request))
+        read = _read(data, self._kind, namespace, None, self._query.validation)
+        return await self._created(Change(read, self._updated([], None, read)))
+
+    async def replace(self, key: Key) -> Response:
+        """Answer PUT on one resource."""
+        data = await object_body(self._request)
+        return await self._change(key, lambda _: data)
+
+    async def patch(self, key: Key) -> Response:
+        """Answer PATCH on one resource."""
+        media = media_type(self._request)
+        if media == patches.APPLY:
+            return await self._apply(key)
+        patch = _patcher(self._kind, media, await json_body(self._request))
+        return await self._change(key, patch)
+
+    async def _change(self, key: Key, make: Callable[[Document], Any]) -> Response:
+        def change(before: Document) -> Change:
+            data = make(before)
+            if not isinstance(data, dict):
+                raise Invalid(Code.PATCH_UNFIT, "what the patch leaves is not a resource")
+            read = _read(data, self._kind, key.namespace, key.name, self._query.validation)
+            # Only what differs is meant: a client sends back what it has read.
+            known = before["metadata"].get("managedFields", [])
+            said = _member(data, "metadata").get("managedFields", known)
+            entries = field_managers.entries_of(said)
+            if said != known:
+                return Change(read, entries)
+            return Change(read, self._updated(entries, before, read))
+
+        return await self._replaced(key, change)
+
+    async def _apply(self, key: Key) -> Response:
+        text = (await self._request.body()).decode(errors="replace")
+        config = self._configuration(key, one_document(text))
+        if not self._request.query_params.get("fieldManager"):
+            fault = Fault("fieldManager", "is required for an apply")
+            raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+
+        def change(before: Document | None) -> Change:
+            unknown: list[Fault] = []
+
+            def read(document: Document) -> Read:
+                found = _read(document, self._kind, key.namespace, key.name, self._query.validation)
+                unknown[:] = found.unknown
+                return found
+
+            entries = field_managers.entries_of(
+                before["metadata"].get("managedFields", []) if before else []
+            )
+            merged, entries = field_managers.applied(
+                entries,
+                before,
+                config,
+                self._writer(),
+                lambda document: self._document(read(document).resource),
+                force=self._query.force,
+            )
+            if version := _member(config, "metadata").get("resourceVersion"):
+                merged["metadata"]["resourceVersion"] = version
+            return Change(read(merged), entries)
+
+        if self._platform.store_of(self._kind.model).get(key) is None:
+            try:
+                return await self._created(change(None))
+            except Conflict as error:
+                if error.code != Code.ALREADY_EXISTS:
+                    raise
+        return await self._replaced(key, change)
+
+    def _configuration(self, key: Key, config: object) -> Document:
+        """Return what is applied, without the fields that the kind does not have."""
+        if not isinstance(config, dict):
+            raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be one resource")
+        wanted = {"apiVersion": self._kind.group_version, "kind": self._kind.name}
+        faults = [
+            Fault(name, f"must be {value} on this path")
+            for name, value in wanted.items()
+            if config.get(name) != value
+        ]
+        metadata = _member(config, "metadata")
+        for name, value in (("name", key.name), ("namespace", key.namespace)):
+            if metadata.get(name, value) != value:
+                faults.append(Fault(f"metadata.{name}", f"must be {value!r}, as in the path"))
+        if metadata.get("managedFields"):
+            faults.append(Fault("metadata.managedFields", "must be left out of an apply"))
+        if faults:
+            raise invalid(self._kind.name, key.name, faults)
+        if self._query.validation == "Strict":
+            return config
+        known, _ = pruned(config)
+        return {name: one for name, one in known.items() if name in config}
+
+    async def _replaced(self, key: Key, change: Callable[[Document], Change]) -> Response:
+        for attempt in range(1, ATTEMPTS + 1):
+            stored = self._platform.store_of(self._kind.model).get(key)
+            if stored is None:
+                raise Missing(
+                    Code.RESOURCE_MISSING, f'{self._kind.qualified} "{key.name}" not found'
+                )
+            read, entries = change(self._document(stored))
+            version = stored.metadata.resource_version
+            named = read.resource.metadata.resource_version
+            has_version = named not in (None, MUST_NOT_EXIST, version)
+            # The present version is part of what is changed, so a change meanwhile is noticed.
+            resource = read.resource.with_metadata(
+                resource_version=named if has_version else version,
+                managed_fields=field_managers.managed_fields(entries),
+            )
+            try:
+                done = await self._platform.admission.replace(resource, dry_run=self._query.dry_run)
+                return self._answer(done, read.unknown)
+            except Conflict as error:
+                last = has_version or attempt == ATTEMPTS
+                if last or error.code != Code.VERSION_CONFLICT:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _created(self, change: Change) -> Response:
+        read, entries = change
+        managed = field_managers.managed_fields(entries)
+        resource = read.resource.with_metadata(managed_fields=managed)
+        made = await self._platform.admission.create(resource, dry_run=self._query.dry_run)
+        return self._answer(made, read.unknown, 201)
+
+    def _updated(
+        self, entries: list[field_managers.Entry], before: Document | None, read: Read
+    ) -> list[field_managers.Entry]:
+        after = self._document(read.resource)
+        return field_managers.updated(entries, before, after, self._writer())
+
+    def _writer(self) -> field_managers.Writer:
+        return field_managers.Writer(
+            self._query.manager,
+            self._kind.group_version,
+            rfc3339(self._platform.clock.now()),
+            self._kind.model.write_only,
+        )
+
+    def _document(self, resource: Resource) -> Document:
+        return resource.public().document() | {"apiVersion": self._kind.group_version}
+
+    def _answer(self, resource: Resource, unknown: list[Fault], status: int = 200) -> Response:
+        now = self._platform.clock.now()
+        document = forms.one(self._kind, self._form, resource, self._document, now)
+        answer = JSONResponse(document, status)
+        if self._query.validation == "Warn":
+            for fault in unknown[:WARNINGS_MAX]:
+                answer.headers.append("Warning", _warning(fault))
+        return answer
+
+
+def _named(data: Document) -> Document:
+    """Return a body with a name, made from `generateName` if it has none."""
+    metadata = _member(data, "metadata")
+    begin = metadata.get("generateName")
+    if metadata.get("name") or not isinstance(begin, str):
+        return data
+    name = begin + "".join(secrets.choice(_LETTERS) for _ in range(5))
+    return data | {"metadata": metadata | {"name": name}}
+
+
+def _read(
+    data: Document, kind: Kind, namespace: str | None, name: str | None, validation: str
+) -> Read:
+    """Return the resource of a body, which must fit the path it was sent to."""
+    head: Document = {"kind": kind.name, "apiVersion": kind.group_version}
+    data = head | data
+    if data["kind"] != kind.name:
+        raise invalid(kind.name, name or "", [Fault("kind", f"must be {kind.name} on this path")])
+    if isinstance(data.get("metadata", {}), dict):
+        metadata = _member(data, "metadata")
+        data = data | {"metadata": metadata}
+        wanted = {"namespace": namespace if kind.model.namespaced else None, "name": name}
+        for field, value in wanted.items():
+            if value is not None and metadata.setdefault(field, value) != value:
+                fault = Fault(f"metadata.{field}", f"must be {value!r}, as in the path")
+                raise invalid(kind.name, name or "", [fault])
+    if validation == "Strict":
+        return Read(parse(data), [])
+    known, unknown = pruned(data)
+    return Read(parse(known), unknown)
+
+
+def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
+    """Return what applies a patch of a media type.
+
+    Raises: Invalid if patches of that type are not applied to the kind.
+    """
+    known = [patches.MERGE, patches.JSON]
+    if media == patches.JSON:
+        return lambda document: patches.json_patch(document, patch)
+    if media == patches.MERGE and isinstance(patch, dict):
+        return lambda document: patches.merge_patch(document, patch)
+    if media == patches.STRATEGIC and not kind.group and isinstance(patch, dict):
+        return lambda document: patches.strategic_merge_patch(document, patch)
+    if media in (patches.MERGE, patches.STRATEGIC) and not isinstance(patch, dict):
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be a JSON object")
+    raise Invalid(
+        Code.PATCH_UNSUPPORTED,
+        f"a patch of type {media!r} is not applied here; send {' or '.join(known)}",
+    )
+
+
+def _member(data: Document, name: str) -> Document:
+    value = data.get(name)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _warning(fault: Fault) -> str:
+    """Write a fault as a Warning header (RFC 9111, 5.5)."""
+    text = f'unknown field "{fault.field}"'.encode("ascii", "backslashreplace").decode()
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{"".join(one for one in escaped if one.isprintable())}"'

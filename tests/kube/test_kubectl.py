@@ -1,0 +1,242 @@
+"""The real kubectl, unmodified, against a platform as a user starts it.
+
+T-AS-11 and T-AS-12: made by command, changed and deleted by command, shown as a table.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from kube.built import BUILD_TIMEOUT_S, Kubectl, build
+from running import Platform
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+ORDERS: dict[str, Any] = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "Address",
+    "metadata": {"name": "default.orders", "labels": {"team": "north"}},
+    "spec": {
+        "type": "queue",
+        "address": "orders",
+        "plan": "small",
+        "messageTtl": {"maximum": "1h"},
+    },
+}
+SHOP = {
+    "apiVersion": "enmasse.io/v1beta1",
+    "kind": "AddressSpace",
+    "metadata": {"name": "shop"},
+    "spec": {"type": "standard", "authenticationService": {"type": "standard"}},
+}
+ALICE = {
+    "apiVersion": "user.enmasse.io/v1beta1",
+    "kind": "MessagingUser",
+    "metadata": {"name": "shop.alice"},
+    "spec": {
+        "username": "alice",
+        "authentication": {"type": "password", "password": "dHVtYmxlLWRvd24="},
+        "authorization": [{"addresses": ["*"], "operations": ["send", "recv"]}],
+    },
+}
+SECRETS = ("dHVtYmxlLWRvd24", "tumble-down", "storedKey", "verifiers")
+
+
+@pytest.fixture(scope="module")
+def kubectl(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    return Kubectl(build(), platform.data / "kubeconfig", tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def orders(kubectl: Kubectl) -> Iterator[str]:
+    """A queue, applied and ready."""
+    kubectl("apply", "-f", "-", stdin=text(ORDERS))
+    kubectl("wait", "--for=condition=Ready", "address/default.orders", "--timeout=20s")
+    yield "default.orders"
+    kubectl("delete", "address", "default.orders", "--ignore-not-found")
+
+
+def text(*documents: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(documents)
+
+
+def changed(document: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return document | {"spec": document["spec"] | spec}
+
+
+def test_it_learns_what_there_is(kubectl: Kubectl) -> None:
+    lines = kubectl("api-resources").splitlines()
+    (address,) = [line.split() for line in lines if line.startswith("addresses ")]
+    assert address == ["addresses", "addr", "enmasse.io/v1beta1", "true", "Address"]
+    assert {"namespaces", "secrets", "configmaps", "events"} <= {line.split()[0] for line in lines}
+    assert "Server Version: v1.36" in kubectl("version")
+
+
+def test_it_explains_a_field(kubectl: Kubectl) -> None:
+    said = kubectl("explain", "address.spec.messageTtl.maximum")
+    assert "Longest life, in milliseconds" in said
+    assert "VERSION:    v1beta1" in said
+    assert "one-of" not in kubectl("explain", "messaginguser.spec", "--recursive")
+
+
+def test_it_shows_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
+    head, row = kubectl("get", "address", orders).splitlines()
+    assert head.split() == ["NAME", "ADDRESS", "TYPE", "PLAN", "READY", "PHASE", "STATUS", "AGE"]
+    assert row.split()[:6] == [orders, "orders", "queue", "small", "true", "Active"]
+    assert "DEAD LETTER" in kubectl("get", "addr", "-o", "wide")
+    shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
+    assert shown["spec"]["messageTtl"] == {"maximum": 3_600_000}
+    assert yaml.safe_load(kubectl("get", "addr", orders, "-o", "yaml"))["kind"] == "Address"
+    selected = kubectl("get", "addr", "-l", "team in (north)", "-o", "name")
+    assert selected == f"address.enmasse.io/{orders}\n"
+    by_field = kubectl("get", "addr", "--field-selector", "spec.type=anycast", "-o", "name")
+    assert by_field == "address.enmasse.io/default.anycast\n"
+    everything = kubectl("get", "addr", "-A", "-o", "name")
+    assert kubectl("get", "addr", "-A", "-o", "name", "--chunk-size=1") == everything
+
+
+def test_it_watches(kubectl: Kubectl, orders: str) -> None:
+    with kubectl.popen(
+        "get", "address", orders, "-w", "-o", "jsonpath={.spec.plan}{'\\n'}"
+    ) as seen:
+        assert seen.stdout is not None
+        assert seen.stdout.readline() == "small\n"
+        kubectl("patch", "address", orders, "--type=merge", "-p", '{"spec": {"plan": "large"}}')
+        assert seen.stdout.readline() == "large\n"
+        seen.terminate()
+
+
+def test_it_describes_with_events(kubectl: Kubectl, orders: str) -> None:
+    said = kubectl("describe", "address", orders)
+    assert "Is Ready:" in said
+    _, events = said.split("Events:")
+    assert "Served" in events
+    assert "Served" in kubectl("events", "--for", f"address/{orders}")
+
+
+def test_it_applies_again_and_again(kubectl: Kubectl, orders: str) -> None:
+    same = kubectl("apply", "-f", "-", stdin=text(ORDERS))
+    assert same in (f"address.enmasse.io/{orders} {word}\n" for word in ("unchanged", "configured"))
+    kubectl("apply", "-f", "-", stdin=text(changed(ORDERS, plan=None, messageTtl=None)))
+    spec = json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"]
+    assert spec == {"type": "queue", "address": "orders"}
+
+
+def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
+    name, apply = "default.owned", ("apply", "--server-side", "-f", "-")
+    mine = changed(ORDERS, address="owned") | {"metadata": {"name": name}}
+    kubectl(*apply, stdin=text(mine))
+    larger = text(changed(mine, plan="large"))
+    refused = kubectl.say(*apply, "--field-manager=other", stdin=larger)
+    assert refused.code == 1
+    assert 'conflict with "kubectl": .spec.plan' in refused.err
+    kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=larger)
+    without = mine | {"spec": {"type": "queue", "address": "owned"}}
+    kubectl(*apply, stdin=text(without))
+    shown = json.loads(kubectl("get", "addr", name, "-o", "json"))
+    # The other manager has the plan; the time to live was nobody else's and is gone.
+    assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "large",
+                             "messageTtl": {"maximum": 3_600_000}}  # fmt: skip
+    kubectl(*apply, "--field-manager=other", stdin=text(without))
+    assert json.loads(kubectl("get", "addr", name, "-o", "json"))["spec"] == without["spec"]
+    kubectl("delete", "addr", name)
+
+
+def test_what_was_applied_here_can_be_applied_there(kubectl: Kubectl, orders: str) -> None:
+    spec = {"type": "queue", "address": "orders"}
+    kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS))
+    kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS | {"spec": spec}))
+    assert json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"] == spec
+
+
+def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:
+    kubectl("edit", "address", orders, editor="sed -i s/small/medium/")
+    json_patch = '[{"op": "replace", "path": "/metadata/labels/team", "value": "south"}]'
+    kubectl("patch", "address", orders, "--type=json", "-p", json_patch)
+    kubectl("label", "address", orders, "tier=1")
+    kubectl("annotate", "address", orders, "why=because")
+    shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
+    assert shown["spec"]["plan"] == "medium"
+    assert shown["metadata"]["labels"] == {"team": "south", "tier": "1"}
+    assert shown["metadata"]["annotations"]["why"] == "because"
+    refused = kubectl.say("patch", "address", orders, "-p", "{}")
+    assert "application/strategic-merge-patch+json is not supported" in refused.err
+    fixed = kubectl.say(
+        "patch", "addr", orders, "--type=merge", "-p", '{"spec":{"address":"other"}}'
+    )
+    assert 'The Address "default.orders" is invalid: spec.address' in fixed.err
+
+
+def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
+    wrong = text(changed(ORDERS, colour="red"))
+    for arguments in (("create",), ("apply",), ("create", "--validate=strict", "--dry-run=server")):
+        refused = kubectl.say(*arguments, "-f", "-", stdin=wrong)
+        assert refused.code == 1
+        assert "spec.colour: unknown field" in refused.err
+    warned = kubectl.say("create", "--validate=warn", "--dry-run=server", "-f", "-", stdin=wrong)
+    assert warned.code == 0
+    assert 'unknown field "spec.colour"' in warned.err
+    assert "NotFound" in kubectl.say("get", "addr", "default.orders").err
+    late = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"metadata": {"name": "x.y"}}))
+    assert "there is no address space 'x'" in late.err
+
+
+def test_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
+    shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
+    shown["spec"]["plan"] = "large"
+    kubectl("replace", "-f", "-", stdin=text(shown))
+    stale = kubectl.say("replace", "-f", "-", stdin=text(shown))
+    assert "(Conflict)" in stale.err
+    assert "dry run" in kubectl("delete", "addr", orders, "--dry-run=server")
+    assert kubectl("delete", "addr", orders, "--wait").startswith("address.enmasse.io")
+    assert "(NotFound)" in kubectl.say("get", "addr", orders).err
+
+
+def test_a_finalizer_is_waited_for(kubectl: Kubectl, orders: str) -> None:
+    keep = '{"metadata": {"finalizers": ["example.com/drain"]}}'
+    kubectl("patch", "addr", orders, "--type=merge", "-p", keep)
+    kubectl("delete", "addr", orders, "--wait=false")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Terminating", f"addr/{orders}", "--timeout=20s")
+    none = '{"metadata": {"finalizers": null}}'
+    kubectl("patch", "addr", orders, "--type=merge", "-p", none)
+    kubectl("wait", "--for=delete", f"addr/{orders}", "--timeout=20s")
+
+
+def test_spaces_and_users_are_applied_and_no_password_is_shown(kubectl: Kubectl) -> None:
+    for arguments in ((), ("--server-side", "--force-conflicts")):
+        kubectl("apply", *arguments, "-f", "-", stdin=text(SHOP, ALICE))
+    kubectl("wait", "--for=condition=Ready", "addressspace/shop", "--timeout=20s")
+    kubectl("wait", "--for=condition=Ready", "messaginguser/shop.alice", "--timeout=20s")
+    shown = "".join(
+        kubectl("get", f"messagingusers.{group}.io", "-o", "yaml", "--show-managed-fields")
+        for group in ("enmasse", "user.enmasse")
+    )
+    shown += kubectl("describe", "messaginguser", "shop.alice") + kubectl("get", "ev", "-o", "yaml")
+    assert "alice" in shown
+    assert not [secret for secret in SECRETS if secret in shown]
+    assert "shop" in kubectl("get", "enmasse")
+    kubectl("delete", "addressspace", "shop")
+    assert "(NotFound)" in kubectl.say("get", "messaginguser", "shop.alice").err
+
+
+def test_the_kinds_of_kubernetes_are_made_by_command(kubectl: Kubectl) -> None:
+    kubectl("create", "namespace", "north")
+    kubectl("-n", "north", "create", "configmap", "c", "--from-literal=a=b")
+    kubectl("-n", "north", "create", "secret", "generic", "s", "--from-literal=a=b")
+    secret = json.loads(kubectl("-n", "north", "get", "secret", "s", "-o", "json"))
+    assert secret["data"] == {"a": "Yg=="}
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}, "data": {"a": "1"}}
+    for value in ("1", "2"):
+        kubectl("-n", "north", "apply", "-f", "-", stdin=text(kept | {"data": {"a": value}}))
+    assert kubectl("-n", "north", "get", "cm", "d", "-o", "jsonpath={.data.a}") == "2"
+    kubectl("delete", "namespace", "north")
+    assert "(NotFound)" in kubectl.say("get", "namespace", "north").err
+
+
+def test_it_is_told_what_it_may_do(kubectl: Kubectl) -> None:
+    assert kubectl("auth", "can-i", "create", "addresses") == "yes\n"
+    assert "enmasse:token" in kubectl("auth", "whoami")
+    assert "*.*" in kubectl("auth", "can-i", "--list")
