@@ -79,6 +79,8 @@ async def test_who_prefers_the_plain_form_gets_it(served: Served) -> None:
 async def test_the_version_reads_as_one_of_kubernetes(served: Served) -> None:
     version = (await served.http.get("/version")).json()
     assert version["gitVersion"].startswith(f"v{version['major']}.{version['minor']}.0+enmasse-")
+    required = {"gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"}
+    assert all(isinstance(version[name], str) for name in required)
 
 
 async def test_the_bearer_may_do_everything_and_is_told_so(served: Served) -> None:

@@ -1,5 +1,6 @@
 """Discovery: which groups, versions and kinds there are, in both forms that clients ask for."""
 
+import sys
 from typing import Any
 
 from starlette.requests import Request
@@ -38,7 +39,12 @@ class DiscoveryPages:
         """Which Kubernetes this is like, and which EnMasse it is."""
         major, minor = KUBERNETES_VERSION
         text = f"v{major}.{minor}.0+enmasse-{__version__}"
-        return JSONResponse({"major": str(major), "minor": str(minor), "gitVersion": text})
+        # Clients demand every one of these; what says nothing here is empty.
+        unsaid = dict.fromkeys(
+            ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler"), ""
+        )
+        told = {"major": str(major), "minor": str(minor), "gitVersion": text}
+        return JSONResponse(told | unsaid | {"platform": sys.platform})
 
     async def core(self, request: Request) -> Response:
         """The versions of the group without a name."""
