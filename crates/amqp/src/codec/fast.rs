@@ -228,6 +228,8 @@ pub struct TransferHead<'a> {
     pub settled: bool,
     /// more frames of the delivery follow
     pub more: bool,
+    /// it resumes one that the receiver knows
+    pub resume: bool,
     /// the delivery is given up
     pub aborted: bool,
     /// bytes that the caller appends next
@@ -253,12 +255,16 @@ pub fn encode_transfer(out: &mut Vec<u8>, head: &TransferHead<'_>) {
     }
     bytes.bool(head.settled);
     let mut fields = 5;
-    if head.more || head.aborted {
+    if head.more || head.resume || head.aborted {
         bytes.bool(head.more);
         fields = 6;
     }
+    if head.resume || head.aborted {
+        bytes.nulls(2);
+        bytes.bool(head.resume);
+        fields = 9;
+    }
     if head.aborted {
-        bytes.nulls(3);
         bytes.bool(true);
         fields = 10;
     }
@@ -280,7 +286,7 @@ pub fn encode_transfer_with(out: &mut Vec<u8>, head: &TransferHead<'_>, state: &
             .put(head.more, put_bool)
             .put((), |out, ()| put_null(out))
             .put(state, put_state)
-            .put((), |out, ()| put_null(out))
+            .flag(head.resume)
             .flag(head.aborted)
             .finish();
     });

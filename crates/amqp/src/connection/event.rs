@@ -3,8 +3,8 @@
 use thiserror::Error as ThisError;
 
 use crate::types::{
-    Attach, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SaslResponse, SenderSettleMode,
-    Source, Symbol, Target,
+    Attach, DeliveryState, Error, Fields, Open, Outcome, ReceiverSettleMode, SaslInit, SaslOutcome, SaslResponse,
+    SenderSettleMode, Source, Symbol, Target,
 };
 
 /// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until the call of
@@ -86,6 +86,16 @@ pub enum Event<'a> {
         settled: bool,
         /// the outcome; a source's default outcome, else released, where the peer settled without one
         outcome: Outcome,
+    },
+    /// The sender has settled deliveries of the session that we received (2.6.12): what was kept of them can go. Said
+    /// for whatever it names, known or not.
+    SenderSettled {
+        /// the session of the deliveries
+        session: SessionId,
+        /// first delivery id
+        first: u32,
+        /// last delivery id (serial number arithmetic)
+        last: u32,
     },
     /// A provisional outcome of deliveries we sent, within a transaction (4.4.2, 4.5.6): with `settled` answer with
     /// `take_settled` of the same range; else they stay unsettled until `take_settled` is called for them.
@@ -173,6 +183,8 @@ pub struct Incoming<'a> {
     pub payload: &'a [u8],
     /// the sender's tag, on the first piece; else empty
     pub tag: &'a [u8],
+    /// it resumes a delivery that our half of the link named as unsettled (2.6.13)
+    pub resume: bool,
     /// the sender's delivery state, still encoded (a transaction's, part 4)
     pub state: Option<&'a [u8]>,
 }
@@ -193,6 +205,15 @@ pub struct Outgoing<'a> {
     pub aborted: bool,
     /// bytes of the message
     pub payload: &'a [u8],
+}
+
+/// What a delivery is called, if not by its number in the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag<'a> {
+    /// at most 32 bytes
+    pub bytes: &'a [u8],
+    /// the receiver named it as unsettled when it attached (2.6.13)
+    pub resume: bool,
 }
 
 /// Why `transfer` took nothing.
@@ -251,4 +272,7 @@ pub struct AttachReply {
     pub desired_capabilities: Vec<Symbol>,
     /// link properties
     pub properties: Fields,
+    /// Deliveries of an earlier attachment that are unsettled at our end, by tag (2.6.13): a receiving link lets only
+    /// these be resumed. As many are told as the frame has room for; an incomplete map says that it is.
+    pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
 }

@@ -104,14 +104,23 @@ impl Connection {
         self.write_error(error, |out, error| encode_close(out, 0, error));
     }
 
-    /// Writes an attach. One that the peer cannot take has no shorter form, and without it the link cannot even be
-    /// refused: its session ends.
-    pub(super) fn put_attach(&mut self, session: u32, channel: u16, attach: &Attach) {
+    /// Writes an attach. Of deliveries that are unsettled it tells as many as there is room for (2.7.3). One that
+    /// the peer cannot take even so has no shorter form, and without it the link cannot even be refused: its session ends.
+    pub(super) fn put_attach(&mut self, session: u32, channel: u16, attach: &mut Attach) {
         let start = self.output.len();
         encode_attach(&mut self.output, channel, attach);
-        let (size, max) = (self.output.len() - start, self.remote_max_frame_size);
+        let max = self.remote_max_frame_size;
         // Before the peer's open nobody knows what it takes.
-        if size > max && self.state == State::Opened {
+        let opened = self.state == State::Opened;
+        while opened && self.output.len() - start > max {
+            let Some(unsettled) = attach.unsettled.as_mut().filter(|unsettled| !unsettled.is_empty()) else { break };
+            unsettled.truncate(unsettled.len() / 2);
+            attach.incomplete_unsettled = true;
+            self.output.truncate(start);
+            encode_attach(&mut self.output, channel, attach);
+        }
+        let size = self.output.len() - start;
+        if size > max && opened {
             self.output.truncate(start);
             let description = format!("the attach of this link takes {size} bytes, open.max-frame-size is {max}");
             self.fail(Fault::Session(session, Error::new(condition::FRAME_SIZE_TOO_SMALL, description)));

@@ -123,7 +123,7 @@ impl Connection {
             rcv_settle_mode: reply.rcv_settle_mode,
             source: reply.source,
             target: reply.target,
-            unsettled: None,
+            unsettled: reply.unsettled,
             incomplete_unsettled: false,
             initial_delivery_count: None,
             max_message_size: reply.max_message_size,
@@ -147,7 +147,11 @@ impl Connection {
         attach.initial_delivery_count = (link.role == Role::Sender).then_some(link.delivery_count);
         let channel = session.channel;
         if session.state.writes() && self.state.writes() {
-            self.put_attach(index, channel, &attach);
+            self.put_attach(index, channel, &mut attach);
+        }
+        if let Some(link) = self.links.get_mut(place as usize).filter(|link| link.role == Role::Receiver) {
+            link.incomplete = attach.incomplete_unsettled;
+            link.resumable = attach.unsettled.into_iter().flatten().map(|(tag, _)| tag.into()).collect();
         }
     }
 

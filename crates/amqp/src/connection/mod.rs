@@ -26,7 +26,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use config::{Config, SaslPolicy};
-pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, UseError};
+pub use event::{AttachReply, ClosedBy, Event, Incoming, LinkId, Outgoing, SendError, SessionId, Tag, UseError};
 use fault::Fault;
 use slab::Slab;
 use slots::Slots;

@@ -10,7 +10,7 @@ use crate::types::{DeliveryState, Outcome, ReceiverSettleMode, Role, Transaction
 
 impl Connection {
     /// A disposition of the peer. What it says about its own deliveries needs no answer: once it has settled
-    /// them, so have we.
+    /// them, so have we, and the driver is told.
     #[inline]
     pub(super) fn on_disposition(&mut self, channel: u16, view: &DispositionView<'_>) -> Received {
         let Some(index) = self.session_of(channel, "disposition")? else { return Ok(None) };
@@ -20,7 +20,8 @@ impl Connection {
             return Err(Fault::session(index, condition::INVALID_FIELD, description));
         }
         if view.role == Role::Sender {
-            return Ok(None);
+            let session = SessionId(index);
+            return Ok(settled.then_some(Event::SenderSettled { session, first, last }));
         }
         let outcome = match view.state {
             StateView::Accepted => Outcome::Accepted,

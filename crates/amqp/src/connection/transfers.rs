@@ -3,7 +3,7 @@
 
 use super::fault::Fault;
 use super::state::State;
-use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError};
+use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError, Tag};
 use crate::codec::encode_state;
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
 use crate::link::Link;
@@ -41,6 +41,7 @@ impl Connection {
             message_format,
             payload: if view.aborted { &[] } else { view.payload },
             tag: if first { view.delivery_tag.unwrap_or_default() } else { &[] },
+            resume: delivery.resumed,
             state: if view.state.is_none() { None } else { state_of(view) },
         })))
     }
@@ -210,7 +211,16 @@ impl Connection {
     /// Says why nothing was taken.
     #[inline]
     pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
-        self.put_piece(link, piece, None)
+        self.put_piece(link, piece, None, None)
+    }
+
+    /// As `transfer`, of a delivery that has a name beyond its session, so that it can be resumed (2.6.13). The tag counts
+    /// on the first piece.
+    ///
+    /// # Errors
+    /// As `transfer`.
+    pub fn transfer_named(&mut self, link: LinkId, piece: Outgoing<'_>, tag: Tag<'_>) -> Result<(), SendError> {
+        self.put_piece(link, piece, None, Some(tag))
     }
 
     /// As `transfer`, with a state on the first frame of the piece (4.4.1: the transaction that a delivery is part of).
@@ -218,11 +228,17 @@ impl Connection {
     /// # Errors
     /// As `transfer`.
     pub fn transfer_with(&mut self, link: LinkId, piece: Outgoing<'_>, state: &DeliveryState) -> Result<(), SendError> {
-        self.put_piece(link, piece, Some(state))
+        self.put_piece(link, piece, Some(state), None)
     }
 
     #[inline]
-    fn put_piece(&mut self, link: LinkId, piece: Outgoing<'_>, state: Option<&DeliveryState>) -> Result<(), SendError> {
+    fn put_piece(
+        &mut self,
+        link: LinkId,
+        piece: Outgoing<'_>,
+        state: Option<&DeliveryState>,
+        tag: Option<Tag<'_>>,
+    ) -> Result<(), SendError> {
         let place = link.0;
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.sends()) else {
             return Err(SendError::NotAttached);
@@ -253,15 +269,17 @@ impl Connection {
         }
         link.delivery.size = size;
         link.delivery.in_progress = piece.more;
-        let tag = link.delivery.id.to_be_bytes();
+        let number = link.delivery.id.to_be_bytes();
+        let Tag { bytes: tag, resume } = tag.unwrap_or(Tag { bytes: &number, resume: false });
         let head = TransferHead {
             channel: session.channel,
             handle: link.handle,
             delivery_id: piece.first.then_some(link.delivery.id),
-            tag: &tag,
+            tag,
             message_format: piece.message_format,
             settled: link.delivery.settled,
             more: piece.more,
+            resume: resume && piece.first,
             aborted: false,
             payload_len: piece.payload.len(),
         };
@@ -333,6 +351,7 @@ fn write_frames(
         head.payload_len = chunk.len();
         write_frame(session, place, (&head, state.take()), chunk, out);
         head.delivery_id = None;
+        head.resume = false;
         if rest.is_empty() {
             return;
         }
@@ -378,6 +397,7 @@ fn abort(session: &mut Session, link: &mut Link, place: u32, out: &mut Vec<u8>) 
         message_format: 0,
         settled: link.delivery.settled,
         more: false,
+        resume: false,
         aborted: true,
         payload_len: 0,
     };

@@ -20,6 +20,8 @@ pub(crate) struct Delivery {
     pub(crate) settled: bool,
     /// its frames are dropped: it resumes one that we do not know (2.6.13)
     pub(crate) ignored: bool,
+    /// it resumes one that we know
+    pub(crate) resumed: bool,
     pub(crate) id: u32,
     pub(crate) message_format: u32,
     /// bytes so far
@@ -62,6 +64,10 @@ pub(crate) struct Link {
     size_max: u64,
     /// receiving: deliveries that are to be settled at once although the link settles second (2.7.5)
     pub(crate) settle_first: BTreeSet<u32>,
+    /// receiving: tags of the unsettled deliveries that our attach named and that were not resumed yet
+    pub(crate) resumable: BTreeSet<Box<[u8]>>,
+    /// receiving: our attach did not name all of them, so that nothing new may come (2.7.3)
+    pub(crate) incomplete: bool,
     /// sending: deliveries without outcome
     pub(crate) unsettled: u32,
     pub(crate) name: Arc<str>,
@@ -92,6 +98,8 @@ impl Link {
             delivery: Delivery::default(),
             size_max: UNLIMITED,
             settle_first: BTreeSet::new(),
+            resumable: BTreeSet::new(),
+            incomplete: false,
             unsettled: 0,
             name,
             default_outcome: None,
@@ -150,18 +158,23 @@ impl Link {
 
     #[inline(always)]
     fn begin_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
-        let (Some(id), Some(_)) = (view.delivery_id, view.delivery_tag) else {
+        let (Some(id), Some(tag)) = (view.delivery_id, view.delivery_tag) else {
             return Err(self.missing_identity(view));
         };
+        if self.incomplete && !view.resume {
+            return Err(self.not_resumed());
+        }
         if self.delivery_count == self.ceiling {
             return Err(self.beyond_credit());
         }
         self.delivery_count = self.delivery_count.wrapping_add(1);
         self.credit = self.credit.saturating_sub(1);
+        let resumed = view.resume && self.resumable.remove(tag);
         self.delivery = Delivery {
             in_progress: true,
             settled: false,
-            ignored: view.resume,
+            ignored: view.resume && !resumed,
+            resumed,
             id,
             message_format: view.message_format.unwrap_or(0),
             size: 0,
@@ -174,6 +187,16 @@ impl Link {
         let field = if view.delivery_id.is_none() { "delivery-id" } else { "delivery-tag" };
         let description = format!("transfer.{field}: missing on the first frame of a delivery (link {})", self.name);
         Error::new(condition::INVALID_FIELD, description)
+    }
+
+    #[cold]
+    fn not_resumed(&self) -> Error {
+        let description = format!(
+            "transfer.resume: a new delivery on link {}, whose unsettled deliveries did not all fit into its attach: \
+             resume and settle those that did, then attach anew",
+            self.name
+        );
+        Error::new(condition::NOT_ALLOWED, description)
     }
 
     #[cold]

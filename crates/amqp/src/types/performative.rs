@@ -200,7 +200,7 @@ pub struct Attach {
     pub source: Option<Box<Source>>,
     /// null in a refusal
     pub target: Option<Box<Target>>,
-    /// delivery tag to state; `None` is null (resuming comes with stored addresses)
+    /// delivery tag to state; `None` is null
     pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
     /// default false
     pub incomplete_unsettled: bool,

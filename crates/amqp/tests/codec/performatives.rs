@@ -122,11 +122,12 @@ proptest! {
         (channel, handle, delivery_id) in (any::<u16>(), strategies::uint(), proptest::option::of(strategies::uint())),
         tag in proptest::collection::vec(any::<u8>(), 0..40),
         message_format in strategies::uint(),
-        (settled, more, aborted) in any::<(bool, bool, bool)>(),
+        (settled, more, resume, aborted) in any::<(bool, bool, bool, bool)>(),
         payload in strategies::bytes(),
     ) {
         let head = TransferHead {
-            channel, handle, delivery_id, tag: &tag, message_format, settled, more, aborted, payload_len: payload.len(),
+            channel, handle, delivery_id, tag: &tag, message_format, settled, more, resume, aborted,
+            payload_len: payload.len(),
         };
         let mut bytes = Vec::new();
         fast::encode_transfer(&mut bytes, &head);
@@ -143,6 +144,7 @@ proptest! {
             message_format: first.then_some(message_format),
             settled: Some(settled),
             more,
+            resume,
             aborted,
             ..Transfer::default()
         };
@@ -157,7 +159,7 @@ proptest! {
         payload in strategies::bytes(),
     ) {
         let head = TransferHead {
-            channel: 7, handle: 300, delivery_id, tag: b"tag", message_format: 0, settled, more, aborted,
+            channel: 7, handle: 300, delivery_id, tag: b"tag", message_format: 0, settled, more, resume: more, aborted,
             payload_len: payload.len(),
         };
         let mut bytes = Vec::new();
@@ -168,7 +170,7 @@ proptest! {
         let Performative::Transfer(transfer) = performative else { panic!("{performative:?}") };
         prop_assert_eq!((transfer.handle, transfer.delivery_id), (300, delivery_id));
         prop_assert_eq!((transfer.settled, transfer.more, transfer.aborted), (Some(settled), more, aborted));
-        prop_assert_eq!(transfer.state, Some(state));
+        prop_assert_eq!((transfer.resume, transfer.state), (more, Some(state)));
     }
 
     #[test]

@@ -78,6 +78,7 @@ fn a_payload_is_shown_by_its_length() {
         message_format: 0,
         settled: false,
         more: false,
+        resume: false,
         aborted: false,
         payload_len: 6,
     };

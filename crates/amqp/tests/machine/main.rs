@@ -11,5 +11,6 @@ mod link;
 mod pair;
 mod random;
 mod raw;
+mod resume;
 mod session;
 mod transaction;

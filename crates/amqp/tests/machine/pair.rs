@@ -31,6 +31,8 @@ pub(crate) struct Piece {
     pub(crate) settled: bool,
     pub(crate) message_format: u32,
     pub(crate) payload: Vec<u8>,
+    pub(crate) tag: Vec<u8>,
+    pub(crate) resume: bool,
     /// the sender's state, encoded
     pub(crate) state: Option<Vec<u8>>,
 }
@@ -61,6 +63,7 @@ impl Seen {
             Event::Declared { session, first, last, settled, txn_id } => {
                 Event::Declared { session, first, last, settled, txn_id }
             }
+            Event::SenderSettled { session, first, last } => Event::SenderSettled { session, first, last },
             Event::Detach { link, closed, error } => Event::Detach { link, closed, error },
             Event::End { session, error } => Event::End { session, error },
             Event::Closed { error, by } => Event::Closed { error, by },
@@ -79,6 +82,8 @@ impl Piece {
             settled: incoming.settled,
             message_format: incoming.message_format,
             payload: incoming.payload.to_vec(),
+            tag: incoming.tag.to_vec(),
+            resume: incoming.resume,
             state: incoming.state.map(<[u8]>::to_vec),
         }
     }

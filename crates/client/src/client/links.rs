@@ -297,6 +297,7 @@ mod tests {
             message_format: 0,
             payload: b"x",
             tag: b"",
+            resume: false,
             state: None,
         }
     }

@@ -207,6 +207,7 @@ impl Sender {
             message_format: 0,
             settled: self.unsettled.is_empty(),
             more: false,
+            resume: false,
             aborted: false,
             payload_len: 0,
         };
