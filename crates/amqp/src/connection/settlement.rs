@@ -105,6 +105,16 @@ impl Connection {
         Self::mark_due(&mut self.due, link.session, session);
     }
 
+    /// Receiving link: whether a delivery is settled with its outcome, because the link settles first or its sender asked
+    /// for that (2.7.5).
+    #[must_use]
+    pub fn settles_at_once(&self, link: LinkId, delivery_id: u32) -> bool {
+        let link = self.links.get(link.0 as usize);
+        link.is_some_and(|link| {
+            link.rcv_settle_mode == ReceiverSettleMode::First || link.settle_first.contains(&delivery_id)
+        })
+    }
+
     /// Each unsettled delivery of ours in `first..=last`, which stays so: id, link and token, in order of ids.
     pub fn unsettled(&self, session: SessionId, first: u32, last: u32) -> impl Iterator<Item = (u32, LinkId, u64)> {
         let session = self.sessions.get(session.0 as usize);

@@ -11,6 +11,11 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerId(pub(super) u32);
 
+impl ConsumerId {
+    /// One that is not there any more.
+    pub(super) const GONE: Self = Self(u32::MAX - 1);
+}
+
 /// A consumer as it attaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consume {

@@ -296,6 +296,15 @@ impl Queue {
         self.refresh_group(slot);
     }
 
+    /// What a consumer that has gone held of a group is another's now, and so is the group.
+    pub(super) fn hand_group_over(&mut self, slot: u32, to: ConsumerId) {
+        let Some(group) = self.groups.get_mut(slot) else { return };
+        if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
+            group.holder = to.0;
+        }
+        self.refresh_group(slot);
+    }
+
     /// A consumer holds one message of a group less.
     pub(super) fn loosen_group(&mut self, slot: u32) {
         let per_key = self.settings.grouping == Grouping::PerKey;

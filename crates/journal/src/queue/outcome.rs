@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::consumers::ConsumerId;
-use super::effect::{Cause, Effect, Item, Outcome, Target};
+use super::effect::{Cause, Effect, Item, Next, Outcome, Target};
 use super::entry::{Mark, Seq, State, Step};
 
 impl Queue {
@@ -43,6 +43,39 @@ impl Queue {
     /// A message that was handed out never left the node: it waits again, as if it had not been.
     pub fn give_back(&mut self, now: u64, seq: Seq, sink: &mut impl FnMut(Effect)) -> bool {
         self.settle(now, seq, Outcome::Released, sink)
+    }
+
+    /// After a restart: a message is held still, by a link that may come back. `false`: it cannot be had anyhow. The
+    /// next [`Queue::settle`] of it ends that.
+    pub fn hold(&mut self, seq: Seq) -> bool {
+        let at = seq.0;
+        if self.index.get(at).is_some_and(|entry| entry.state() == State::Scheduled) {
+            // It had been due, or nobody would hold it.
+            self.step(at, Step::Due);
+            if let Some(entry) = self.index.get_mut(at) {
+                entry.set(Mark::Unseen, false);
+            }
+        }
+        let held = matches!(self.acquire(at, ConsumerId::GONE), Next::Message(_));
+        self.figures.delivered -= u64::from(held);
+        held
+    }
+
+    /// A message that is held goes over to another consumer. `false`: nobody holds it.
+    pub fn hand_over(&mut self, seq: Seq, to: ConsumerId) -> bool {
+        let Some(entry) = self.index.get_mut(seq.0).filter(|entry| entry.state() == State::Acquired) else {
+            return false;
+        };
+        let before = ConsumerId(std::mem::replace(&mut entry.holder, to.0));
+        let group = entry.group;
+        if let Some(consumer) = self.consumers.get_mut(before) {
+            consumer.outstanding = consumer.outstanding.saturating_sub(1);
+        }
+        if let Some(consumer) = self.consumers.get_mut(to) {
+            consumer.outstanding += 1;
+        }
+        self.hand_group_over(group, to);
+        true
     }
 
     /// A consumer has settled a message within a transaction: it is held until [`Queue::settle`] at the commit, or

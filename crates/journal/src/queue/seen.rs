@@ -213,7 +213,7 @@ impl Seen {
             Marker::MessageId { slot, id, at } if slot < self.ids.limit => {
                 self.ids.put(slot, Id { digest: id, at, seq: u64::MAX });
             }
-            Marker::MessageId { .. } => {}
+            Marker::MessageId { .. } | Marker::Tag { .. } => {}
         }
     }
 

@@ -20,6 +20,15 @@ pub enum Marker {
         /// milliseconds since 1970
         at: u64,
     },
+    /// the tag of a delivery that its sender has not settled; the caller's own business, as is when it goes
+    Tag {
+        /// digest of it and its link
+        tag: u128,
+        /// digest of its link
+        link: u64,
+        /// seconds for which it is kept when the link is gone
+        keep_s: u32,
+    },
 }
 
 /// Bytes of the key of a [`Marker`].
@@ -29,26 +38,30 @@ pub const MARKER_VALUE_BYTES: usize = 24;
 
 const PRODUCER: u8 = 1;
 const MESSAGE_ID: u8 = 2;
+const TAG: u8 = 3;
 
 impl Marker {
-    /// Names what is remembered: a letter for the kind, then the producer's digest or the slot, little-endian.
+    /// Names what is remembered: a letter for the kind, then the producer's digest, the slot, or the tag's digest,
+    /// little-endian.
     #[must_use]
     pub fn key(&self) -> [u8; MARKER_KEY_BYTES] {
         let (kind, number) = match self {
             Self::Producer { name, .. } => (PRODUCER, *name),
             Self::MessageId { slot, .. } => (MESSAGE_ID, u128::from(*slot)),
+            Self::Tag { tag, .. } => (TAG, *tag),
         };
         let mut key = [kind; MARKER_KEY_BYTES];
         key[1..].copy_from_slice(&number.to_le_bytes());
         key
     }
 
-    /// What is remembered under the key: the sequence, or time and digest, little-endian.
+    /// What is remembered under the key: the sequence, time and digest, or seconds and link, little-endian.
     #[must_use]
     pub fn value(&self) -> [u8; MARKER_VALUE_BYTES] {
         let (number, digest) = match self {
             Self::Producer { sequence, .. } => (*sequence, 0),
             Self::MessageId { id, at, .. } => (*at, *id),
+            Self::Tag { link, keep_s, .. } => (u64::from(*keep_s), u128::from(*link)),
         };
         let mut value = [0; MARKER_VALUE_BYTES];
         value[..8].copy_from_slice(&number.to_le_bytes());
@@ -67,6 +80,7 @@ impl Marker {
         match key[0] {
             PRODUCER => Some(Self::Producer { name: wide(&key[1..]), sequence: number }),
             MESSAGE_ID => Some(Self::MessageId { slot: wide(&key[1..]) as u32, id: digest, at: number }),
+            TAG => Some(Self::Tag { tag: wide(&key[1..]), link: digest as u64, keep_s: number as u32 }),
             _ => None,
         }
     }
@@ -80,7 +94,8 @@ mod tests {
     fn markers_come_back_as_they_were() {
         let producer = Marker::Producer { name: u128::MAX - 5, sequence: u64::MAX };
         let id = Marker::MessageId { slot: 70_000, id: 1 << 99, at: 1_760_000_000_000 };
-        for marker in [producer, id] {
+        let tag = Marker::Tag { tag: u128::MAX / 3, link: u64::MAX - 1, keep_s: 300 };
+        for marker in [producer, id, tag] {
             assert_eq!(Marker::decode(&marker.key(), &marker.value()), Some(marker));
         }
         assert_eq!(Marker::decode(&[9; MARKER_KEY_BYTES], &id.value()), None);

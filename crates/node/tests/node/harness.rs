@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use enmasse_amqp::codec::encode_transaction_control;
-use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId, Tag};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Coordinator, Declare, DeliveryState, Discharge, Error, Open, Outcome, ReceiverSettleMode, Role, SaslCode,
@@ -181,13 +181,26 @@ impl<S: Read + Write> Write for WebSocket<S> {
     }
 }
 
+/// Deliveries by tag, with their states (2.7.3).
+pub(crate) type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
+
 /// What a client was told, without what borrows.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
     Open,
     Begun,
     Attached(LinkId),
-    Message { link: LinkId, delivery_id: u32, payload: Vec<u8>, complete: bool },
+    /// what the node said of deliveries that are unsettled at its end, before `Attached`
+    Unsettled(Unsettled),
+    Message {
+        link: LinkId,
+        delivery_id: u32,
+        payload: Vec<u8>,
+        complete: bool,
+        tag: Vec<u8>,
+        resume: bool,
+    },
+    SenderSettled(u32),
     Credit(u32),
     Outcome(Outcome),
     Declared(Vec<u8>),
@@ -310,6 +323,52 @@ impl Client {
         self.say();
     }
 
+    /// Attaches a link that can be resumed and settles second, with what is unsettled at this end; what is at the other.
+    pub(crate) fn resume(&mut self, role: Role, address: &str, unsettled: Unsettled) -> (LinkId, Unsettled) {
+        let (durable, expiry_policy) = (TerminusDurability::UnsettledState, TerminusExpiryPolicy::Never);
+        let address = Some(address.to_owned());
+        let mut attach = Attach { name: "resumed".to_owned(), unsettled: Some(unsettled), ..self.blank(role) };
+        attach.rcv_settle_mode = ReceiverSettleMode::Second;
+        if role == Role::Receiver {
+            attach.source = Some(Box::new(Source { address, durable, expiry_policy, ..Source::default() }));
+        } else {
+            attach.target = Some(Box::new(Target::Node {
+                address,
+                durable,
+                expiry_policy,
+                timeout_s: 0,
+                dynamic: false,
+                dynamic_node_properties: Vec::new(),
+                capabilities: Vec::new(),
+            }));
+        }
+        let link = self.attach(attach);
+        let unsettled = self.wait(|heard| match heard {
+            Heard::Unsettled(unsettled) => Some(std::mem::take(unsettled)),
+            _ => None,
+        });
+        (link, unsettled)
+    }
+
+    /// Sends one message under a tag when there is credit.
+    pub(crate) fn send_named(&mut self, link: LinkId, payload: &[u8], settled: bool, tag: Tag<'_>) {
+        self.wait_for_credit(link);
+        let token = (!settled).then_some(0);
+        let outgoing = Outgoing { token, message_format: 0, first: true, more: false, aborted: false, payload };
+        self.machine.transfer_named(link, outgoing, tag).expect("the link may send");
+        self.say();
+    }
+
+    /// The next message: its delivery id, its tag, and whether it is resumed.
+    pub(crate) fn receive_named(&mut self) -> (u32, Vec<u8>, bool) {
+        self.wait(|heard| match heard {
+            Heard::Message { delivery_id, tag, resume, complete: true, .. } => {
+                Some((*delivery_id, std::mem::take(tag), *resume))
+            }
+            _ => None,
+        })
+    }
+
     fn attach(&mut self, attach: Attach) -> LinkId {
         let link = self.machine.attach(self.session.unwrap(), attach).expect("the session is open");
         self.wait(|heard| (*heard == Heard::Attached(link)).then_some(()));
@@ -374,7 +433,7 @@ impl Client {
     /// The next whole message.
     pub(crate) fn receive(&mut self) -> (LinkId, u32, Vec<u8>) {
         self.wait(|heard| match heard {
-            Heard::Message { link, delivery_id, payload, complete: true } => {
+            Heard::Message { link, delivery_id, payload, complete: true, .. } => {
                 Some((*link, *delivery_id, std::mem::take(payload)))
             }
             _ => None,
@@ -482,7 +541,11 @@ fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&Sas
         Event::SaslOutcome(outcome) => heard.push_back(Heard::Sasl(outcome.code)),
         Event::Open(_) => heard.push_back(Heard::Open),
         Event::Begin(_) => heard.push_back(Heard::Begun),
-        Event::Attached { link, .. } => heard.push_back(Heard::Attached(link)),
+        Event::Attached { link, attach } => {
+            heard.extend(attach.unsettled.map(Heard::Unsettled));
+            heard.push_back(Heard::Attached(link));
+        }
+        Event::SenderSettled { first, last, .. } => heard.extend((first..=last).map(Heard::SenderSettled)),
         Event::Transfer(piece) => {
             let unfinished = heard.iter_mut().rev().find_map(|heard| match heard {
                 Heard::Message { link, payload, complete, .. } if *link == piece.link && !*complete => {
@@ -499,6 +562,8 @@ fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&Sas
                     delivery_id: piece.delivery_id,
                     payload: piece.payload.to_vec(),
                     complete: !piece.more,
+                    tag: piece.tag.to_vec(),
+                    resume: piece.resume,
                 });
             }
         }

@@ -6,6 +6,7 @@ mod control;
 mod handshakes;
 mod harness;
 mod messages;
+mod resuming;
 mod stopping;
 mod stored;
 mod streams;

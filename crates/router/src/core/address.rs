@@ -6,7 +6,7 @@ use enmasse_journal::queue::ConsumerId;
 
 use super::arena::{Arena, Key};
 use super::message::Queue;
-use super::stored::{Assembly, Looking, Stored, Topic};
+use super::stored::{Assembly, Looking, Resumed, Stored, Topic};
 use super::stream::{Reading, Stream};
 use super::{AddressStats, Declared, Filter, PortId, TransactionId};
 
@@ -82,6 +82,10 @@ pub(super) struct Producer {
     pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
+    /// digest of its link, if that can be resumed
+    pub(super) resumed: Option<u64>,
+    /// digest of the tag of its next delivery then
+    pub(super) tag: Option<u128>,
 }
 
 /// What a producer is in the middle of.
@@ -127,6 +131,8 @@ pub(super) struct Consumer {
     pub(super) looking: Looking,
     /// how it reads a stream
     pub(super) reading: Option<Box<Reading>>,
+    /// its link can be resumed
+    pub(super) resumed: Option<Box<Resumed>>,
     /// when it was last handed something, milliseconds since 1970
     pub(super) took_ms: u64,
     /// multicast: nobody waits for it
@@ -287,6 +293,8 @@ impl Producer {
             transaction: None,
             counted: false,
             producer_name: None,
+            resumed: None,
+            tag: None,
         }
     }
 
@@ -322,6 +330,7 @@ impl Consumer {
             fetching: 0,
             looking: Looking::default(),
             reading: None,
+            resumed: None,
             took_ms: 0,
             laggard: false,
             backlog: Queue::default(),

@@ -375,6 +375,9 @@ impl Router {
             return self.reread(consumer, delivery.payload);
         }
         if let Owed::Queue(seq) = owed {
+            if self.resume_later(address, consumer, seq) {
+                return;
+            }
             return self.settle_in_queue(address, seq, &Outcome::Released, links);
         }
         if let Owed::Browsed(seq) = owed {

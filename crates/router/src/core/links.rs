@@ -2,7 +2,7 @@
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use super::{PortId, TransactionId};
+use super::{PortId, TransactionId, Unsettled};
 
 /// The links behind the ports, as the router sees them. Nothing is ever said about a port after its
 /// [`Router::detach`](super::Router::detach), and no call may come back into the router.
@@ -15,6 +15,16 @@ pub trait Links {
     /// Said before [`Links::attached`] to a link that has named a durable subscription and no address: what is kept of the
     /// subscription, in the words of [`Subscribing::description`](super::Subscribing::description).
     fn recalled(&mut self, port: PortId, description: &[u8]);
+
+    /// Said before [`Links::attached`] to a link that can be resumed: its deliveries that are unsettled at this end.
+    fn unsettled(&mut self, port: PortId, unsettled: Unsettled);
+
+    /// Names the delivery that is handed to a consumer next, whose link can be resumed: by `number`, which is its tag for
+    /// ever. `again`: the link knows it from an earlier attachment.
+    fn name(&mut self, consumer: PortId, number: u64, again: bool);
+
+    /// Answers [`Router::outcome_unsettled`](super::Router::outcome_unsettled): the outcome counts for good.
+    fn settled(&mut self, consumer: PortId, token: u64);
 
     /// Hands a delivery, or the next part of one, to a consumer. `false`: no room now; the router then counts the
     /// consumer as having no credit, keeps the part, and offers it again after the next

@@ -40,8 +40,8 @@ pub use links::{Arrival, Delivery, Links};
 pub use port::{Consuming, Filter, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
-    Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Shelf, Subscribing, SubscriptionName,
-    TRANSACTION_MESSAGES, TopicShelf, TransactionId, Work, subscription_of,
+    Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Resume, Shelf, Subscribing,
+    SubscriptionName, TRANSACTION_MESSAGES, TopicShelf, TransactionId, Unsettled, Work, subscription_of,
 };
 pub use stream::{Start, Stream};
 
@@ -268,6 +268,7 @@ impl Router {
         self.turn_timed(links);
         self.feed_starving(links);
         self.hand_over_streams(links);
+        self.pass_open_fences(links);
         self.turn_operations(links);
         self.tend_touched(links);
         for key in self.to_tell.drain(..) {

@@ -9,7 +9,7 @@ use super::message::Owed;
 use super::outcome::{Retiring, delivery_failed, token_of};
 use super::port::Tenant;
 use super::stored::{Looking, refusal};
-use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Router};
+use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Resume, Router};
 
 impl Router {
     /// A link takes its place at an address, which is made on first use: [`Links::attached`] tells when it has. Who had
@@ -20,10 +20,12 @@ impl Router {
         }
         let key = self.address(address);
         match role {
-            PortRole::Producer { anonymous, name, producer_name } => {
+            PortRole::Producer { anonymous, name, producer_name, resume } => {
+                let resume = resume.filter(|_| self.keeps_links(key));
+                self.oust_sender(key, resume.as_deref(), links);
                 let place = self.addresses[key].producers.len();
                 let producer = Producer { producer_name, ..Producer::new(port, key, place, anonymous, name) };
-                self.attach_producer(key, producer, links);
+                self.attach_producer(key, producer, resume, links);
             }
             PortRole::Consumer { filter, mut consuming } => {
                 let at = match address.kind {
@@ -33,6 +35,8 @@ impl Router {
                     },
                     _ => key,
                 };
+                consuming.resume = consuming.resume.filter(|_| self.keeps_links(at));
+                self.oust_receiver(at, consuming.resume.as_deref(), links);
                 let place = self.addresses[at].consumers.len();
                 let filter = filter.filter(|_| matches!(address.kind, AddressKind::Multicast | AddressKind::Stream));
                 self.attach_consumer(at, Consumer::new(port, at, place, filter), consuming, links);
@@ -46,7 +50,13 @@ impl Router {
         key
     }
 
-    fn attach_producer(&mut self, at: Key, mut producer: Producer, links: &mut impl Links) {
+    fn attach_producer(
+        &mut self,
+        at: Key,
+        mut producer: Producer,
+        resume: Option<Box<Resume>>,
+        links: &mut impl Links,
+    ) {
         let mut turned_away = None;
         let address = &mut self.addresses[at];
         let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
@@ -73,6 +83,9 @@ impl Router {
         if let Some(refused) = turned_away {
             return self.turn_away(port, refused, links);
         }
+        if let Some(resume) = resume {
+            return self.resume_producer(key, *resume, links);
+        }
         links.attached(port, Ok(properties));
         if !anonymous {
             links.open(port, open);
@@ -95,12 +108,17 @@ impl Router {
         address.epoch = address.epoch.wrapping_add(1);
         self.ports.set(port, Tenant::Consumer(key));
         if let Some(stored) = address.stored.as_mut() {
+            let mut consuming = consuming;
+            let resume = consuming.resume.take();
             match stored.attach(key, &consuming) {
                 Ok(id) => {
                     let consumer = &mut self.consumers[key];
                     (consumer.in_queue, consumer.looking) = (Some(id), Looking::of(consuming));
                 }
                 Err(refused) => return self.turn_away(port, refusal(&refused), links),
+            }
+            if let Some(resume) = resume {
+                return self.resume_consumer(key, &resume, links);
             }
             return self.answer_subscriber(at, port, links);
         }
@@ -143,9 +161,13 @@ impl Router {
     /// outcome goes nowhere. For a consumer report `modified(delivery-failed)` for each unsettled token first.
     pub fn detach(&mut self, port: PortId, links: &mut impl Links) {
         match self.ports.get(port) {
-            Tenant::Producer(key) => self.detach_producer(key, links),
+            Tenant::Producer(key) => {
+                self.leave_sender(key, false);
+                self.detach_producer(key, links);
+            }
             Tenant::Consumer(key) => {
                 let at = self.consumers[key].address;
+                self.suspend(key, links);
                 self.detach_consumer(key, links);
                 self.end_with_links(at, false, links);
             }
@@ -157,6 +179,11 @@ impl Router {
     /// others are there.
     pub fn unsubscribe(&mut self, port: PortId, links: &mut impl Links) {
         let at = self.ports.consumer(port).map(|key| self.consumers[key].address);
+        match self.ports.get(port) {
+            Tenant::Producer(key) => self.leave_sender(key, true),
+            Tenant::Consumer(key) => self.forsake(key, links),
+            Tenant::Nobody | Tenant::Left(_) => {}
+        }
         self.detach(port, links);
         if let Some(at) = at {
             self.end_with_links(at, true, links);

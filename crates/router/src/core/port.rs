@@ -6,7 +6,7 @@ use std::sync::Arc;
 use enmasse_amqp::selector::Selector;
 
 use super::arena::Key;
-use super::{AddressKey, Start, Subscribing};
+use super::{AddressKey, Resume, Start, Subscribing};
 
 /// Names a port. The shard that owns the link gives indices out densely and a slot's next tenant the next
 /// generation, so that what is said about an earlier tenant is recognised and dropped.
@@ -31,6 +31,8 @@ pub enum PortRole {
         name: Option<Arc<str>>,
         /// what it calls itself where its messages are numbered (`docs/contracts.md` 8)
         producer_name: Option<Arc<str>>,
+        /// its link can be resumed
+        resume: Option<Box<Resume>>,
     },
     /// messages go to it
     Consumer {
@@ -62,6 +64,8 @@ pub struct Consuming {
     pub partition: Option<u32>,
     /// it is sent settled deliveries only
     pub settled: bool,
+    /// its link can be resumed
+    pub resume: Option<Box<Resume>>,
 }
 
 /// A test of names.

@@ -146,7 +146,7 @@ impl Shard {
         let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.declared(), home);
         let link = self.fabric.conns[id.key()].links.get(incoming.link.0 as usize);
         let producer_name = if let Some(Link::Anonymous(link)) = link { link.producer_name.clone() } else { None };
-        let role = PortRole::Producer { anonymous: true, name: full_name(&entry, to), producer_name };
+        let role = PortRole::Producer { anonymous: true, name: full_name(&entry, to), producer_name, resume: None };
         self.attach_port(port, home, &entry, role);
         let route = Route { port, home };
         if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {

@@ -13,8 +13,8 @@ use super::subscribing::{filter, names};
 use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
-use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement};
-use crate::core::{AddressKey, AddressKind, Declared, PortId, PortRole};
+use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
+use crate::core::{AddressKey, AddressKind, Consuming, Declared, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space};
@@ -199,27 +199,31 @@ impl Shard {
                 }),
             },
         };
+        let digest = self.router.link_digest(&self.fabric.conns[id.key()].container, &attach.name);
+        let resume = resuming::asked(attach, entries, digest);
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.set_link(link, state);
+        conn.set_resumable(link, resume.is_some());
         let dynamic = conn.dynamic.iter().any(|(_, entry)| *entry.name == *name);
         let kind = entries.first().map(|entry| entry.kind);
         let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
-        conn.attaching = Some(Box::new(Attaching {
-            link,
-            name: name.into(),
-            reply: reply(attach, &terminus, size),
-            waits_for: places.len(),
-            refusal: None,
-        }));
+        let mut reply = reply(attach, &terminus, size);
+        if let Some(resume) = &resume {
+            resuming::answer(&mut reply, attach.role, resume);
+        }
+        conn.attaching =
+            Some(Box::new(Attaching { link, name: name.into(), reply, waits_for: places.len(), refusal: None }));
         for (entry, (port, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => {
                     let producer_name = terms.as_ref().and_then(|terms| terms.producer_name.clone());
-                    PortRole::Producer { anonymous: false, name: full_name(entry, name), producer_name }
+                    let resume = resume.clone();
+                    PortRole::Producer { anonymous: false, name: full_name(entry, name), producer_name, resume }
                 }
                 Role::Receiver => {
                     let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
+                    let consuming = Consuming { resume: resume.clone(), ..consuming };
                     PortRole::Consumer { filter: filter(entry, name), consuming }
                 }
             };

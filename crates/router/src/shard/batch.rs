@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName, TransactionId};
+use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName, TransactionId, Unsettled};
 use crate::table::AddressEntry;
 
 /// Where a payload lies in the batch's bytes.
@@ -104,7 +104,35 @@ pub(super) enum Entry {
         transaction: TransactionId,
         fail: bool,
     },
+    /// the tag of the delivery that begins next on a link that can be resumed
+    NameDelivery {
+        port: PortId,
+        tag: Box<[u8]>,
+    },
+    /// its sender has settled a delivery
+    ForgetTag {
+        port: PortId,
+        tag: Box<[u8]>,
+    },
+    OutcomeUnsettled {
+        port: PortId,
+        token: u64,
+        outcome: Outcome,
+    },
     // to the owner of a port
+    Unsettled {
+        port: PortId,
+        unsettled: Unsettled,
+    },
+    Name {
+        port: PortId,
+        number: u64,
+        again: bool,
+    },
+    Settled {
+        port: PortId,
+        token: u64,
+    },
     Recalled {
         port: PortId,
         description: Arc<[u8]>,

@@ -8,6 +8,7 @@ use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
 use super::coordinator::{Coordinator, Discharging, Transaction};
+use super::resuming::Resuming;
 use super::window::Window;
 use crate::core::{Consuming, PortId};
 use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
@@ -135,6 +136,8 @@ pub(super) struct Conn {
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// the link that waits for its answer; what the peer has sent behind it waits, too
     pub(super) attaching: Option<Box<Attaching>>,
+    /// its links that can be resumed
+    pub(super) resuming: Option<Box<Resuming>>,
     /// it has had a link, and moves no more
     pub(super) settled_here: bool,
     /// its place among the connections of its space, and those of its links, where these are limited
@@ -174,6 +177,7 @@ impl Conn {
             dynamic: Vec::new(),
             moving: None,
             attaching: None,
+            resuming: None,
             settled_here: false,
             place: None,
             link_places: Vec::new(),

@@ -1,7 +1,7 @@
 //! Everything of a shard but its router: connections, ports, and what goes to other shards. The router speaks to
 //! links through it; a port of another shard is an entry in that shard's batch.
 
-use enmasse_amqp::connection::{LinkId, Outgoing, SendError};
+use enmasse_amqp::connection::{LinkId, Outgoing, SendError, Tag};
 use enmasse_amqp::types::{Error, Fields, Outcome};
 use slab::Slab;
 
@@ -13,7 +13,7 @@ use super::coordinator::within;
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use super::subscribing::Description;
-use crate::core::{Delivery, Links, PortId, TransactionId};
+use crate::core::{Delivery, Links, PortId, TransactionId, Unsettled};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
@@ -81,6 +81,7 @@ impl Fabric {
     #[inline]
     pub(super) fn link_taken(&mut self, conn: u32, link: u32, count: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        let count = state.resuming.as_mut().map_or(count, |resuming| resuming.credited(link, count));
         if let Some(credit) = state.window(link).and_then(|window| window.taken(count)) {
             self.grant(conn, link, credit);
         }
@@ -239,7 +240,15 @@ impl Fabric {
             aborted: delivery.aborted,
             payload,
         };
-        match state.machine.transfer(LinkId(port.link), outgoing) {
+        let name = if delivery.first { port.name.take() } else { None };
+        let taken = match name {
+            Some((number, resume)) => {
+                let tag = Tag { bytes: &number.to_be_bytes(), resume };
+                state.machine.transfer_named(LinkId(port.link), outgoing, tag)
+            }
+            None => state.machine.transfer(LinkId(port.link), outgoing),
+        };
+        match taken {
             Ok(()) => {}
             Err(SendError::TooLarge) => return self.give_up(consumer, delivery),
             Err(error) => {
@@ -332,6 +341,33 @@ impl Links for Fabric {
             }
         }
         self.answer_attach(state.conn);
+    }
+
+    fn unsettled(&mut self, port: PortId, unsettled: Unsettled) {
+        if let Some(batch) = self.remote(port) {
+            return batch.push(Entry::Unsettled { port, unsettled });
+        }
+        let conn = self.ports.get(port).map(|port| port.conn);
+        let conn = conn.and_then(|conn| self.conns.get_mut(conn as usize));
+        if let Some(attaching) = conn.and_then(|conn| conn.attaching.as_mut()) {
+            attaching.reply.unsettled = Some(unsettled);
+        }
+    }
+
+    fn name(&mut self, consumer: PortId, number: u64, again: bool) {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push(Entry::Name { port: consumer, number, again });
+        } else if let Some(port) = self.ports.get_mut(consumer) {
+            port.name = Some((number, again));
+        }
+    }
+
+    fn settled(&mut self, consumer: PortId, token: u64) {
+        if let Some(batch) = self.remote(consumer) {
+            batch.push(Entry::Settled { port: consumer, token });
+        } else {
+            self.confirm(consumer, token);
+        }
     }
 
     #[inline]
@@ -487,6 +523,7 @@ impl Links for Fabric {
         }
         // Its deliveries were answered, or forgotten, where the address lived.
         state.give_up_place(id);
+        state.set_resumable(id, false);
         state.take_link(id);
         state.machine.take_unsettled(id, |_| ());
         state.machine.detach(id, true, Some(error.clone()));

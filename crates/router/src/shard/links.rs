@@ -35,7 +35,9 @@ impl Shard {
                     window.received();
                 }
                 let (port, home) = (*port, *home);
-                self.deliver(port, home, incoming);
+                if conn.resuming.is_none() || !self.incoming_resumable(id, port, home, incoming) {
+                    self.deliver(port, home, incoming);
+                }
             }
             Some(Link::Anonymous(_)) => self.incoming_anonymous(id, incoming),
             Some(Link::Coordinator(_)) => self.control(id, incoming),
@@ -77,6 +79,10 @@ impl Shard {
         outcome: &Outcome,
     ) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if !settled && conn.resuming.is_some() {
+            self.disposition_unsettled(id, (session, first, last), outcome);
+            return self.feed_starved(id);
+        }
         let mut tokens = std::mem::take(&mut self.settled);
         conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
         for token in tokens.drain(..) {
@@ -116,7 +122,7 @@ impl Shard {
     }
 
     #[inline]
-    fn report_outcome(&mut self, token: u64, outcome: &Outcome) {
+    pub(super) fn report_outcome(&mut self, token: u64, outcome: &Outcome) {
         let home = home_of_token(token);
         if home == self.fabric.index {
             self.router.outcome(token, outcome, &mut self.fabric);
@@ -284,6 +290,9 @@ impl Shard {
     pub(super) fn release(&mut self, id: ConnId, link: LinkId, closed: bool) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.give_up_place(link);
+        // What a link holds that may come back stays held for it.
+        let stays = !closed && conn.is_resumable(link);
+        conn.set_resumable(link, false);
         match conn.take_link(link) {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port, closed),
@@ -296,7 +305,7 @@ impl Shard {
                 let mut tokens = std::mem::take(&mut self.settled);
                 conn.machine.take_unsettled(link, |token| tokens.push(token));
                 let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
-                for token in tokens.drain(..) {
+                for token in tokens.drain(..).filter(|_| !stays) {
                     self.report_outcome(token, &failed);
                 }
                 self.settled = tokens;

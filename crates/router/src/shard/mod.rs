@@ -22,6 +22,7 @@ mod links;
 mod login;
 mod placement;
 mod ports;
+mod resuming;
 mod stored;
 mod subscribing;
 mod terminus;
@@ -222,6 +223,7 @@ impl Shard {
             Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),
             Event::Closed { error, .. } => self.finished(id, error),
+            Event::SenderSettled { session, first, last } => self.sender_settled(id, session, first, last),
             Event::Begin(_)
             | Event::End { .. }
             | Event::Flow { .. }
@@ -335,6 +337,14 @@ impl Shard {
             Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
             Entry::Recall { port, names } => router.recall(*port, names, fabric),
+            Entry::NameDelivery { port, tag } => router.name_delivery(*port, tag),
+            Entry::ForgetTag { port, tag } => router.forget_tag(*port, tag),
+            Entry::OutcomeUnsettled { port, token, outcome } => {
+                router.outcome_unsettled(*port, *token, outcome, fabric);
+            }
+            Entry::Unsettled { port, unsettled } => fabric.unsettled(*port, unsettled.clone()),
+            Entry::Name { port, number, again } => fabric.name(*port, *number, *again),
+            Entry::Settled { port, token } => fabric.confirm(*port, *token),
             Entry::Detach { port, closed } => {
                 if *closed {
                     router.unsubscribe(*port, fabric);

@@ -31,6 +31,8 @@ pub(super) struct Port {
     pub(super) draining: bool,
     /// the link is in the middle of a long delivery of this consumer port
     pub(super) sending: bool,
+    /// what the next delivery of a link that can be resumed is called, and whether the link knows it
+    pub(super) name: Option<(u64, bool)>,
     /// its home has it
     pub(super) attached: bool,
     /// this consumer port found no room on its connection and is asked again in its turn
@@ -79,6 +81,7 @@ impl Ports {
             drain: false,
             draining: false,
             sending: false,
+            name: None,
             attached: false,
             short: false,
             parting: false,

@@ -84,6 +84,7 @@ impl Terms {
             priority: priority(attach)?,
             exclusive: asks || exclusive(attach)?,
             subscribing: None,
+            resume: None,
             name,
             start,
             partition,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole,
-    Router, TransactionId,
+    Router, TransactionId, Unsettled,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -98,6 +98,10 @@ impl Links for Recorder {
         self.say(producer, if hold { " hold" } else { " go" });
     }
 
+    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
+    fn name(&mut self, _: PortId, _: u64, _: bool) {}
+    fn settled(&mut self, _: PortId, _: u64) {}
+
     fn drained(&mut self, consumer: PortId) {
         self.say(consumer, " drained");
     }
@@ -176,15 +180,18 @@ impl Bench {
     }
 
     pub(crate) fn producer(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None, producer_name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None })
     }
 
     pub(crate) fn producer_to(&mut self, name: &str) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None })
+        self.attach(
+            ELSEWHERE,
+            PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None },
+        )
     }
 
     pub(crate) fn anonymous(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None, producer_name: None })
+        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None, producer_name: None, resume: None })
     }
 
     /// A consumer without credit.

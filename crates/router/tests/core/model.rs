@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_router::core::{
     AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
-    TransactionId,
+    TransactionId, Unsettled,
 };
 use proptest::prelude::*;
 
@@ -281,6 +281,10 @@ impl Links for World {
         panic!("so little payload holds nobody back");
     }
 
+    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
+    fn name(&mut self, _: PortId, _: u64, _: bool) {}
+    fn settled(&mut self, _: PortId, _: u64) {}
+
     fn drained(&mut self, port: PortId) {
         let consumer = self.consumer(port);
         assert!(consumer.draining, "a drain was asked for");
@@ -351,7 +355,7 @@ impl Model {
         let port = self.port(false);
         let producer = Producer { port, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
         self.world.producers.push(producer);
-        let role = PortRole::Producer { anonymous, name: name.map(Into::into), producer_name: None };
+        let role = PortRole::Producer { anonymous, name: name.map(Into::into), producer_name: None, resume: None };
         self.router.attach(port, self.declared(), role, &mut self.world);
     }
 

@@ -34,7 +34,8 @@ fn the_next_tenant_of_a_slot_is_told_nothing_of_the_last() {
     let next = PortId { generation: producer.generation + 1, ..producer };
     bench.detach(producer);
     bench.rename(next, "next");
-    let (declared, role) = (bench.declared(), PortRole::Producer { anonymous: false, name: None, producer_name: None });
+    let (declared, role) =
+        (bench.declared(), PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None });
     bench.router.attach(next, declared, role, &mut bench.links);
     bench.hush();
     bench.answer(consumer, "m", &Outcome::Accepted);

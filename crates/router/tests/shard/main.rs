@@ -4,6 +4,7 @@
 mod large;
 mod net;
 mod plans;
+mod resuming;
 mod several;
 mod stored;
 mod termini;

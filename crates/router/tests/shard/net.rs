@@ -4,11 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::codec::describe;
-use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
+use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId, Tag};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Attach, Error, Message, Open, Outcome, Properties, Role, SaslInit, Source, Symbol, Target};
-use enmasse_amqp::types::{Body, DeliveryState, ReceiverSettleMode, SenderSettleMode};
-use enmasse_router::core::{AddressKey, QueueNumbers};
+use enmasse_amqp::types::{
+    Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,
+    SenderSettleMode, Source, Symbol, Target,
+};
+use enmasse_journal::log::Log;
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
 use enmasse_router::table::{AddressEntry, Table};
@@ -18,12 +22,13 @@ use enmasse_router::table::{AddressEntry, Table};
 pub(crate) enum Heard {
     Open,
     Attached { link: LinkId, attach: Box<Attach> },
-    Message { link: LinkId, delivery_id: u32, settled: bool, payload: Vec<u8> },
+    Message { link: LinkId, delivery_id: u32, settled: bool, payload: Vec<u8>, tag: Vec<u8>, resume: bool },
     Credit { link: LinkId, credit: u32 },
     Outcome { first: u32, last: u32, outcome: Outcome },
     Declared(Vec<u8>),
     Provisional { first: u32, last: u32, txn_id: Vec<u8>, outcome: Outcome },
     Ended(Option<Error>),
+    SenderSettled { first: u32, last: u32 },
     Flow { link: LinkId, credit: u32, drain: bool },
     Detach { link: LinkId, error: Option<Error> },
     Closed(Option<Error>),
@@ -43,6 +48,8 @@ pub(crate) struct Client {
     gone: bool,
     /// reads nothing
     pub(crate) deaf: bool,
+    /// settles nothing that it has sent
+    pub(crate) keeps: bool,
 }
 
 pub(crate) struct Net {
@@ -56,6 +63,8 @@ pub(crate) struct Net {
     pub(crate) output_max_bytes: usize,
     now: Time,
     paused: bool,
+    /// where the shards keep what they store
+    pub(crate) log: Option<Log<SimulatedDisk>>,
 }
 
 /// A seeded generator, so that every run is the same.
@@ -93,6 +102,7 @@ impl Net {
             output_max_bytes: 0,
             now: Time::ZERO,
             paused: false,
+            log: None,
         }
     }
 
@@ -143,6 +153,7 @@ impl Net {
             sasl,
             gone: false,
             deaf: false,
+            keeps: false,
         });
         self.run();
         self.clients.len() - 1
@@ -255,6 +266,13 @@ impl Net {
         let token = (!settled).then_some(0);
         let piece = Outgoing { token, message_format: 0, first, more, aborted: false, payload: bytes };
         self.clients[client].machine.transfer(link, piece).expect("the link may send");
+        self.run();
+    }
+
+    pub(crate) fn send_named(&mut self, client: usize, link: LinkId, payload: &[u8], settled: bool, tag: Tag<'_>) {
+        let token = (!settled).then_some(0);
+        let piece = Outgoing { token, message_format: 0, first: true, more: false, aborted: false, payload };
+        self.clients[client].machine.transfer_named(link, piece, tag).expect("the link may send");
         self.run();
     }
 
@@ -399,6 +417,10 @@ impl Net {
         for shard in 0..self.shards.len() {
             moved |= self.requests(shard);
             self.shards[shard].end_turn(self.now);
+            while self.journal(shard) {
+                moved = true;
+                self.shards[shard].end_turn(self.now);
+            }
             // All at once: what is marked while output is written is flushed at the end of the next turn.
             let attentions: Vec<_> = std::iter::from_fn(|| self.shards[shard].dirty()).collect();
             for attention in attentions {
@@ -417,6 +439,26 @@ impl Net {
                 self.shards[shard].written(attention.conn);
             }
         }
+        moved
+    }
+
+    /// The log writes what a shard gives it, and reads what it asks for.
+    fn journal(&mut self, shard: usize) -> bool {
+        let Some(log) = self.log.as_mut() else { return false };
+        let mut moved = false;
+        while let Some(mut batch) = self.shards[shard].take_journal() {
+            let result = log.append(&mut batch).and_then(|()| log.sync());
+            self.shards[shard].journaled(vec![Answer { batch, result }]);
+            moved = true;
+        }
+        let reader = log.reader();
+        let read = self.shards[shard].take_wanted().into_iter().map(|place| {
+            let mut buffer = Vec::new();
+            (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+        });
+        let read: Vec<_> = read.collect();
+        moved |= !read.is_empty();
+        self.shards[shard].fetched(read);
         moved
     }
 
@@ -460,7 +502,8 @@ impl Client {
                     let (link, delivery_id, settled) = (incoming.link, incoming.delivery_id, incoming.settled);
                     if incoming.first {
                         let payload = incoming.payload.to_vec();
-                        self.heard.push_back(Heard::Message { link, delivery_id, settled, payload });
+                        let (tag, resume) = (incoming.tag.to_vec(), incoming.resume);
+                        self.heard.push_back(Heard::Message { link, delivery_id, settled, payload, tag, resume });
                     } else if let Some(Heard::Message { payload, .. }) = self
                         .heard
                         .iter_mut()
@@ -473,7 +516,9 @@ impl Client {
                 Event::Credit { link, credit, .. } => self.heard.push_back(Heard::Credit { link, credit }),
                 Event::Flow { link, credit, drain, .. } => self.heard.push_back(Heard::Flow { link, credit, drain }),
                 Event::Disposition { session, first, last, settled, outcome } => {
-                    self.machine.take_settled(session, first, last, settled, |_, _| ());
+                    if !self.keeps {
+                        self.machine.take_settled(session, first, last, settled, |_, _| ());
+                    }
                     self.heard.push_back(Heard::Outcome { first, last, outcome });
                 }
                 Event::Declared { session, first, last, settled, txn_id } => {
@@ -485,6 +530,7 @@ impl Client {
                     self.heard.push_back(Heard::Provisional { first, last, txn_id, outcome });
                 }
                 Event::End { error, .. } => self.heard.push_back(Heard::Ended(error)),
+                Event::SenderSettled { first, last, .. } => self.heard.push_back(Heard::SenderSettled { first, last }),
                 Event::Detach { link, error, .. } => self.heard.push_back(Heard::Detach { link, error }),
                 Event::Closed { error, .. } => self.heard.push_back(Heard::Closed(error)),
                 _ => {}

@@ -1,6 +1,6 @@
 //! What the log is to write, gathered during a turn, and who is to be answered when it has.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_journal::log::{Batch, Freed, RecoveredQueue, Refused, Removal, Target};
@@ -14,11 +14,14 @@ use super::super::stream::BlockErrand;
 use super::super::{Links, Router, TransactionId};
 use super::changed;
 use super::compact::Copied;
+use super::fence::Fences;
 
 /// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
 const FAILURES: u8 = 0x80;
 /// The same of its changed annotations.
 const ANNOTATIONS: u8 = 0x81;
+/// The same of the link that holds it, with the seconds for which it does when it is gone.
+pub(super) const HELD: u8 = 0x84;
 /// The key of what a subscription that is not declared stands for.
 const SUBSCRIPTION: &[u8] = &[0x82];
 
@@ -41,11 +44,17 @@ pub(super) struct Commit {
     pub(super) seq: Seq,
     /// what is to be done besides when it is on disk; of a message for several queues one has it
     pub(super) duty: Duty,
+    /// the tag of its delivery, to be written with it
+    tag: Option<Box<Marker>>,
 }
 
 impl Commit {
     pub(super) fn new(at: Key, seq: Seq, duty: Duty) -> Self {
-        Self { number: 0, at, seq, duty }
+        Self { number: 0, at, seq, duty, tag: None }
+    }
+
+    pub(super) fn with_tag(self, tag: Option<Box<Marker>>) -> Self {
+        Self { tag, ..self }
     }
 }
 
@@ -109,13 +118,17 @@ pub(in crate::core) struct Journal {
     /// what the batches that are with the log are about
     under_way: VecDeque<Errand>,
     spare_commits: Vec<Vec<Commit>>,
+    /// keys of state that is to be forgotten
+    erased: BTreeSet<(u32, Box<[u8]>)>,
+    /// what waits for batches
+    pub(super) fences: Fences,
 }
 
 impl Journal {
     /// Writes a message once, for one queue or several: each by its number in the log, with what is to be done then.
     pub(super) fn store<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
         let queues: SmallVec<[_; 1]> = queues.into_iter().collect();
-        let moves = queues.iter().any(|(_, _, commit)| commit.duty.from.is_some());
+        let moves = queues.iter().any(|(_, _, commit)| commit.duty.from.is_some() || commit.tag.is_some());
         if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
             self.growing.begin();
         }
@@ -129,7 +142,7 @@ impl Journal {
         let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
         let number = self.growing.message(&targets, body);
         for (log, admitted, commit) in queues {
-            for marker in admitted.markers.iter().flatten() {
+            for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
                 put_marker(&mut self.growing, log, marker);
             }
             self.commits.push(Commit { number, ..commit });
@@ -231,6 +244,39 @@ impl Journal {
         self.shrinking.state(log, key, &[]);
     }
 
+    /// The log keeps something else of a queue, which a full disk must still take.
+    pub(super) fn note(&mut self, log: u32, key: &[u8], value: &[u8]) {
+        if !self.erased.is_empty() {
+            self.erased.remove(&(log, key.into()));
+        }
+        self.shrinking.state(log, key, value);
+    }
+
+    /// The log forgets what it was to keep. If that is about a message that is removed, the removal comes first: half of
+    /// them must not make of a message that somebody holds one that anybody may have.
+    pub(super) fn erase(&mut self, log: u32, key: &[u8]) {
+        self.erased.insert((log, key.into()));
+    }
+
+    /// A message is to be written with something under this key: what was to be forgotten there is forgotten before.
+    pub(super) fn erase_before(&mut self, log: u32, key: &[u8]) {
+        if !self.erased.is_empty() && self.erased.remove(&(log, key.into())) {
+            self.growing.state(log, key, &[]);
+        }
+    }
+
+    /// There are batches that a full disk did not take.
+    pub(super) fn offers_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// A batch was handed over, or there was none; `again` were to be offered again before.
+    pub(in crate::core) fn close_fences(&mut self, handed: bool, again: usize) {
+        let shrinks = !(self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty());
+        let left = shrinks || !self.growing.is_empty();
+        self.fences.handed(handed, self.again.len() < again, !left && self.again.is_empty());
+    }
+
     pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
@@ -241,6 +287,7 @@ impl Journal {
         // What the log is still writing has no place yet: it is freed when it has.
         let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
         here.for_each(|item| freed.add(item.place));
+        self.erased.retain(|(queue, _)| *queue != log);
         self.shrinking.drop_queue(log, &freed);
     }
 
@@ -324,6 +371,9 @@ impl Journal {
             self.shrinking.remove(&mut removal);
             self.spare_removals.push(removal);
         }
+        for (log, key) in std::mem::take(&mut self.erased) {
+            self.shrinking.state(log, &key, &[]);
+        }
         let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
         let shrinks = !self.shrinking.is_empty();
         let next = || (std::mem::replace(&mut self.shrinking, spare), std::mem::take(&mut self.retiring));
@@ -381,7 +431,7 @@ fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
     batch.state(log, &marker.key(), &marker.value());
 }
 
-fn state_key(kind: u8, id: u64) -> [u8; 9] {
+pub(super) fn state_key(kind: u8, id: u64) -> [u8; 9] {
     let mut key = [kind; 9];
     key[1..].copy_from_slice(&id.to_le_bytes());
     key
@@ -408,6 +458,13 @@ pub(super) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> 
 impl Router {
     /// What the log is to write, if anything, after the turn: to be handed over in this order.
     pub fn take_journal(&mut self) -> Option<Batch> {
+        let again = self.journal.again.len();
+        let batch = self.next_batch();
+        self.journal.close_fences(batch.is_some(), again);
+        batch
+    }
+
+    fn next_batch(&mut self) -> Option<Batch> {
         let spare = self.bodies.recent.spare();
         if let Some(batch) = self.journal.take_growing(spare) {
             return Some(batch);
@@ -423,6 +480,12 @@ impl Router {
     /// A batch is back from the log, in the order they were handed over: messages that are on disk can be had, and
     /// their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
+        let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
+        self.take_answer(answer, links);
+        self.pass_fences(stopped, links);
+    }
+
+    fn take_answer(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
         let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
@@ -492,6 +555,7 @@ impl Router {
             // Deleted in the meantime, and with it what it had.
             self.journal.forget_late(place);
         }
+        self.resolve_tag(commit.at, commit.seq, true);
         self.answer_duty(&commit.duty, &Outcome::Accepted, links);
         self.answer_echoes(commit.at, commit.seq, &Outcome::Accepted, links);
         self.do_effects(commit.at, links);
@@ -509,6 +573,7 @@ impl Router {
             stored.shelf.queue.withdraw(commit.seq);
             self.touch(commit.at);
         }
+        self.resolve_tag(commit.at, commit.seq, false);
         let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
         self.answer_duty(&commit.duty, &outcome, links);
         self.answer_echoes(commit.at, commit.seq, &outcome, links);

@@ -13,14 +13,17 @@ mod compact;
 mod damaged;
 mod digest;
 mod discharge;
+mod fence;
 mod incoming;
 mod journal;
 mod looking;
 mod manage;
 mod outgoing;
 mod restore;
+mod resuming;
 mod settling;
 mod subscription;
+mod tags;
 mod topic;
 mod transactions;
 
@@ -45,6 +48,9 @@ pub(super) use looking::Looking;
 pub(super) use manage::Operations;
 pub use manage::{Failed, Found, Operated, Operation, Work};
 pub use restore::Shelf;
+pub(super) use resuming::Resumed;
+use resuming::Resuming;
+pub use resuming::{Resume, Unsettled};
 pub(super) use settling::Diverting;
 pub(super) use subscription::KEYS as SUBSCRIPTION_KEYS;
 use subscription::Subscription;
@@ -79,6 +85,8 @@ pub(super) struct Stored {
     pub(super) open: bool,
     /// its messages come from a topic
     pub(super) subscription: Option<Box<Subscription>>,
+    /// what is kept of links that may come back
+    resuming: Resuming,
 }
 
 /// Numbers of queues in the log, shared by all who give them out: none is given out twice.
@@ -109,12 +117,15 @@ struct Fetching {
     browsed: bool,
     /// its body was asked for
     asked: bool,
+    /// the number of its hold, which the disk is to know before it leaves
+    hold: u64,
 }
 
 impl Stored {
     fn new(mut shelf: Shelf) -> Self {
         let changed = std::mem::take(&mut shelf.changed);
         let subscription = shelf.subscription.take();
+        let resuming = std::mem::take(&mut shelf.resuming);
         Self {
             shelf,
             fetching: VecDeque::new(),
@@ -128,6 +139,7 @@ impl Stored {
             armed_ms: None,
             open: true,
             subscription,
+            resuming,
         }
     }
 }
@@ -177,6 +189,7 @@ impl Router {
         let (effects, damaged) = (std::mem::take(&mut shelf.effects), std::mem::take(&mut shelf.damaged));
         let orphans = std::mem::take(&mut shelf.orphans);
         let (name, log) = (Arc::clone(&shelf.name), shelf.log);
+        shelf.resuming.begin(self.now_ms);
         self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
         for (seq, place) in damaged {
             self.count_damaged(key, &name, seq);
@@ -284,6 +297,7 @@ impl Router {
             let mut effects = std::mem::take(&mut self.effects);
             stored.shelf.queue.timeout(self.now_ms, &mut |effect| effects.push(effect));
             self.effects = effects;
+            self.give_links_up(key, links);
             self.tend(key, links);
         }
         self.end_idle_transactions(links);
@@ -381,6 +395,7 @@ impl Router {
 
     /// A message is gone from its queue: its body goes, and the log forgets it.
     fn forget_stored(&mut self, key: Key, item: &Item) {
+        self.unhold(key, item.seq);
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
         // As a rule none is, and then not even a hash is worth its time.
         let changed = if stored.changed.is_empty() { None } else { stored.changed.remove(&item.seq.0) };
@@ -415,10 +430,13 @@ impl Router {
         self.press(key, links);
     }
 
-    fn arm(&mut self, key: Key) {
+    pub(super) fn arm(&mut self, key: Key) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.as_mut() else { return };
-        let next = [stored.shelf.queue.next_timeout(), stored.stall_timeout()].into_iter().flatten().min();
+        let next = [stored.shelf.queue.next_timeout(), stored.stall_timeout(), stored.resuming.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min();
         if next == stored.armed_ms {
             return;
         }

@@ -25,8 +25,10 @@ const SCAN_MAX: usize = 8;
 impl Router {
     /// A consumer of a stored address may have got room, or lost it.
     pub(in crate::core) fn feed_from_queue(&mut self, key: Key, links: &mut impl Links) {
+        let at = self.consumers[key].address;
+        let others = self.bring_again(at, key, links);
         let consumer = &self.consumers[key];
-        let (at, id, has_room) = (consumer.address, consumer.in_queue, consumer.has_room());
+        let (id, has_room) = (consumer.in_queue, consumer.has_room() && others);
         let has_room = has_room && consumer.credit > consumer.fetching;
         if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
             stored.shelf.queue.set_credit(id, has_room);
@@ -89,15 +91,16 @@ impl Router {
     }
 
     /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.
-    fn bring(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
+    pub(super) fn bring(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
+        let hold = self.hold(at, to, &item);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        if stored.fetching.is_empty() && self.hand_item(at, to, &item, links) {
+        if hold == 0 && stored.fetching.is_empty() && self.hand_item(at, to, &item, links) {
             return;
         }
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let here = self.bodies.get(item.place, stored.shelf.log.is_some()).is_some();
         let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
-        stored.fetching.push_back(Fetching { to, item, browsed, asked: !here });
+        stored.fetching.push_back(Fetching { to, item, browsed, asked: !here, hold });
         stored.fetching_bytes += u64::from(item.size_bytes);
         if !here {
             self.bodies.fetch(item.place);
@@ -123,7 +126,10 @@ impl Router {
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             let on_disk = stored.shelf.log.is_some();
-            let Some(Fetching { to, item, browsed, asked }) = stored.fetching.front_mut() else { return };
+            let Some(Fetching { to, item, browsed, asked, hold }) = stored.fetching.front_mut() else { return };
+            if !stored.resuming.may_leave(*hold) {
+                return;
+            }
             if self.bodies.get(item.place, on_disk).is_none() {
                 if !self.bodies.is_pending(item.place) {
                     // It has left the recent part of the log since it was found there.
@@ -180,6 +186,10 @@ impl Router {
             // Whoever holds it by now, it is not the browser.
             return self.show_again(at, Some(to), item.seq);
         }
+        if self.resume_later(at, Some(to), item.seq) {
+            return;
+        }
+        self.unhold(at, item.seq);
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
@@ -188,6 +198,7 @@ impl Router {
 
     /// Hands a message over; `false`: its body is not here.
     fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
+        let name = self.name_of(at, to, item);
         let Some(stored) = self.addresses[at].stored.as_ref() else { return true };
         let Some(body) = self.bodies.get(item.place, stored.shelf.log.is_some()) else { return false };
         let changed = if stored.changed.is_empty() { None } else { stored.changed.get(&item.seq.0) };
@@ -204,11 +215,20 @@ impl Router {
         // What a browser is shown nobody holds for it: it may have gone in the meantime, and something else lies there.
         let gone = (damaged || browses) && stored.shelf.queue.get(item.seq).map(|item| item.place) != Some(item.place);
         let owed = if browses { Owed::Browsed(item.seq) } else { Owed::Queue(item.seq) };
-        let handed = !damaged && !gone && {
+        if let (Some((number, again)), Some(consumer)) = (name, self.consumers.get(to)) {
+            links.name(consumer.port, number, again);
+        }
+        let token = if damaged || gone {
+            None
+        } else {
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            handing.hand(to, owed, Part::whole(payload), links).is_ok()
+            handing.hand(to, owed, Part::whole(payload), links).ok()
         };
+        let handed = token.is_some();
+        if name.is_some() {
+            self.note_token(at, item.seq, token.flatten());
+        }
         match (gone, damaged, handed) {
             (false, true, _) if !browses => {
                 self.discard_damaged(at, item);
@@ -230,6 +250,7 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
         let name = Arc::clone(&stored.shelf.name);
         self.count_damaged(at, &name, item.id.0);
+        self.unhold(at, item.seq);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
         let done = enmasse_journal::queue::Outcome::Accepted;

@@ -12,6 +12,7 @@ use enmasse_journal::queue::{
 use super::super::AddressKey;
 use super::changed::Changed;
 use super::journal::{annotations_of, failures_of, message_of};
+use super::resuming::Resuming;
 use super::subscription::Subscription;
 
 /// What a stored address has beside what every address has.
@@ -33,6 +34,8 @@ pub struct Shelf {
     pub(super) changed: HashMap<u64, Changed>,
     /// its messages come from a topic
     pub(super) subscription: Option<Box<Subscription>>,
+    /// what is kept of links that may come back
+    pub(super) resuming: Resuming,
     /// what the restart made of messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
@@ -55,6 +58,7 @@ impl Shelf {
             last_value_key: None,
             changed: HashMap::new(),
             subscription: None,
+            resuming: Resuming::default(),
             effects: Vec::new(),
             damaged: Vec::new(),
             orphans: Vec::new(),
@@ -85,6 +89,9 @@ impl Shelf {
         }
         shelf.restore_changed(recovered);
         shelf.find_orphans(recovered);
+        let stale;
+        (shelf.resuming, stale) = Resuming::restored(recovered, &mut shelf.queue);
+        shelf.orphans.extend(stale);
         shelf
     }
 

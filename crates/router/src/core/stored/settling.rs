@@ -34,6 +34,7 @@ impl Router {
     /// A consumer has said what becomes of a message of a queue.
     pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
         let now_ms = self.now_ms;
+        self.unhold(at, seq);
         let address = &mut self.addresses[at];
         let Some(stored) = address.stored.as_mut() else { return };
         let said = match outcome {

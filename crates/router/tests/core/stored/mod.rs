@@ -5,6 +5,7 @@ mod consuming;
 mod crash;
 mod life;
 mod manage;
+mod resuming;
 mod sending;
 mod subscriptions;
 mod topics;
@@ -21,7 +22,7 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers,
-    Router, Shelf, TopicShelf, TransactionId,
+    Router, Shelf, TopicShelf, TransactionId, Unsettled,
 };
 
 const QUEUE: AddressKey = AddressKey(1);
@@ -51,12 +52,20 @@ struct Told {
     refused: usize,
     drained: usize,
     full: bool,
+    /// what links were told of unsettled deliveries
+    maps: Vec<(PortId, Unsettled)>,
+    /// deliveries whose outcome counts for good
+    confirmed: Vec<(PortId, u64)>,
+    /// the name of the delivery that comes next
+    name: Option<(u64, bool)>,
 }
 
 #[derive(Clone, Debug)]
 struct Got {
     port: PortId,
     token: u64,
+    /// of a link that can be resumed: its number, and whether it comes again
+    name: Option<(u64, bool)>,
     message: Message,
 }
 
@@ -80,8 +89,21 @@ impl Links for Told {
             return false;
         }
         let message = decode_message(delivery.payload).expect("a message");
-        self.got.push(Got { port, token: delivery.token.expect("an unsettled delivery"), message });
+        let (token, name) = (delivery.token.expect("an unsettled delivery"), self.name.take());
+        self.got.push(Got { port, token, name, message });
         true
+    }
+
+    fn unsettled(&mut self, port: PortId, unsettled: Unsettled) {
+        self.maps.push((port, unsettled));
+    }
+
+    fn name(&mut self, _: PortId, number: u64, again: bool) {
+        self.name = Some((number, again));
+    }
+
+    fn settled(&mut self, port: PortId, token: u64) {
+        self.confirmed.push((port, token));
     }
 
     fn recalled(&mut self, _: PortId, description: &[u8]) {
@@ -306,11 +328,11 @@ fn news() -> Declared {
 }
 
 fn publisher(name: &str) -> PortRole {
-    PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None }
+    PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None }
 }
 
 fn producer() -> PortRole {
-    PortRole::Producer { anonymous: false, name: None, producer_name: None }
+    PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None }
 }
 
 fn ttl(maximum_ms: u64) -> Ttl {

@@ -60,7 +60,7 @@ fn an_address_may_be_deleted_while_the_log_writes_for_it() {
 
 fn numbered(house: &mut House, name: &str) -> PortId {
     let port = PortId { shard: 0, generation: 0, index: 900 };
-    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some(name.into()) };
+    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some(name.into()), resume: None };
     house.router.attach(port, declared(QUEUE), role, &mut house.told);
     port
 }

@@ -561,7 +561,7 @@ fn duplicates_and_numbers_count_with_the_commit() {
 fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
     let mut house = house(Settings::default());
     let port = PortId { shard: 0, generation: 0, index: 90 };
-    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()) };
+    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
     house.router.attach(port, declared(QUEUE), role, &mut house.told);
     let numbered = |number: u64| Message {
         message_annotations: vec![("x-opt-producer-sequence".into(), Value::Ulong(number))],

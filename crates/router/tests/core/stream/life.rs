@@ -387,7 +387,8 @@ fn a_selector_lets_through_what_it_selects() {
 fn a_name_below_the_address_is_kept_for_those_who_want_some_names_only() {
     let mut site = Site::new(1, Settings::default());
     let below = PortId { index: 700, ..PRODUCER };
-    let role = PortRole::Producer { anonymous: false, name: Some("events/a".into()), producer_name: None };
+    let role =
+        PortRole::Producer { anonymous: false, name: Some("events/a".into()), producer_name: None, resume: None };
     site.router.attach(below, declared(), role, &mut site.told);
     let body = |text: &str| Message { body: Body::Data(vec![text.into()]), ..Message::default() };
     site.send_from(below, &body("below"));

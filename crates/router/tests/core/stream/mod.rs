@@ -16,7 +16,7 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Start,
-    Stream, TransactionId,
+    Stream, TransactionId, Unsettled,
 };
 
 const STREAM: AddressKey = AddressKey(1);
@@ -98,6 +98,9 @@ impl Links for Told {
 
     fn hold(&mut self, _: PortId, _: bool) {}
 
+    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
+    fn name(&mut self, _: PortId, _: u64, _: bool) {}
+    fn settled(&mut self, _: PortId, _: u64) {}
     fn drained(&mut self, port: PortId) {
         self.drained.push(port);
     }
@@ -329,7 +332,7 @@ fn declared() -> Declared {
 }
 
 fn producer(name: Option<&str>) -> PortRole {
-    PortRole::Producer { anonymous: false, name: None, producer_name: name.map(Into::into) }
+    PortRole::Producer { anonymous: false, name: None, producer_name: name.map(Into::into), resume: None }
 }
 
 fn keeping(bytes: u64) -> Settings {

@@ -1,0 +1,470 @@
+//! Links that are gone and may come back (2.6.5, 2.6.13): what a receiver holds stays held for it, by the number of the
+//! message, which is the tag of its delivery. That it holds a message is on disk before the message leaves, and what it
+//! said of one before its settlement is answered. What an address keeps of senders is in `tags`.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, Received, condition};
+use enmasse_journal::log::RecoveredQueue;
+use enmasse_journal::queue::{self, Item, Queue, Seq, State};
+
+use super::super::arena::Key;
+use super::super::outcome::delivery_failed;
+use super::super::port::Tenant;
+use super::super::{Links, PortId, Router};
+use super::fence::Notice;
+use super::journal::{HELD, state_key};
+use super::tags::Senders;
+
+/// Links of each role that an address keeps something of.
+pub(super) const LINKS_MAX: usize = 1000;
+
+/// Deliveries that are unsettled at one end of a link, by tag, and their states there (2.7.3).
+pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
+
+/// How a link asks to be resumed.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// digest of container id and link name
+    pub link: u64,
+    /// seconds for which something is kept of it when it is gone
+    pub keep_s: u32,
+    /// what is unsettled at the peer's end; `None`: it keeps no account
+    pub unsettled: Option<Unsettled>,
+    /// there is more than that
+    pub incomplete: bool,
+}
+
+impl Resume {
+    pub(super) fn states(&self) -> HashMap<&[u8], Option<&DeliveryState>> {
+        let said = self.unsettled.iter().flatten();
+        said.map(|(tag, state)| (tag.as_slice(), state.as_ref())).collect()
+    }
+}
+
+/// What an address keeps of links.
+#[derive(Debug, Default)]
+pub(super) struct Resuming {
+    receivers: HashMap<u64, Receiver>,
+    pub(super) senders: Senders,
+    /// by the number of a message: the link that holds it, and what the log calls it
+    held: HashMap<u64, (u64, u64)>,
+    /// messages that were ever written down as held
+    holds: u64,
+    /// those of them that are on disk as such
+    on_disk: u64,
+    /// no link is to be given up before
+    earliest_ms: Option<u64>,
+}
+
+/// A link that receives.
+#[derive(Debug, Default)]
+struct Receiver {
+    /// as long as it is attached
+    consumer: Option<Key>,
+    keep_s: u32,
+    /// when it is given up, if it is gone
+    until_ms: Option<u64>,
+    /// by what the log calls the message
+    held: BTreeMap<u64, Held>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    seq: u64,
+    /// of the delivery, once it was handed over
+    token: Option<u64>,
+    /// the peer knows it from an earlier attachment
+    known: bool,
+}
+
+/// A consumer whose link can be resumed.
+#[derive(Debug)]
+pub(in crate::core) struct Resumed {
+    link: u64,
+    /// messages that are to be delivered to it again
+    again: VecDeque<u64>,
+    /// nothing else is: it has not told all that it holds
+    only_again: bool,
+}
+
+impl Resuming {
+    /// What the log kept, and the keys of what nobody needs any more. Messages that are held are taken out of `queue`.
+    pub(super) fn restored(recovered: &RecoveredQueue, queue: &mut Queue) -> (Self, Vec<Box<[u8]>>) {
+        let mut resuming = Self::default();
+        let mut stale = Vec::new();
+        for (key, value) in &recovered.states {
+            let Some((id, link, keep_s)) = held_of(key, value) else {
+                resuming.senders.restore(key, value);
+                continue;
+            };
+            if !queue.hold(Seq(id)) {
+                stale.push(key.clone());
+                continue;
+            }
+            let receiver = resuming.receivers.entry(link).or_default();
+            receiver.keep_s = keep_s;
+            receiver.held.insert(id, Held { seq: id, token: None, known: false });
+            resuming.held.insert(id, (link, id));
+        }
+        (resuming, stale)
+    }
+
+    /// The node has started: all links are gone from now on.
+    pub(super) fn begin(&mut self, now_ms: u64) {
+        for receiver in self.receivers.values_mut() {
+            receiver.until_ms = Some(end(now_ms, receiver.keep_s));
+        }
+        self.senders.begin(now_ms);
+        self.look_ahead();
+    }
+
+    /// When links are to be looked at.
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.earliest_ms
+    }
+
+    /// A link is gone, and is to be given up then.
+    pub(super) fn note_end(&mut self, until_ms: u64) {
+        self.earliest_ms = Some(self.earliest_ms.map_or(until_ms, |earliest_ms| earliest_ms.min(until_ms)));
+    }
+
+    fn look_ahead(&mut self) {
+        let receivers = self.receivers.values().filter_map(|receiver| receiver.until_ms);
+        self.earliest_ms = receivers.chain(self.senders.next_timeout()).min();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.receivers.is_empty() && self.senders.is_empty()
+    }
+
+    /// Whether a message with this number of its hold may leave.
+    pub(super) fn may_leave(&self, hold: u64) -> bool {
+        hold <= self.on_disk
+    }
+
+    fn entry(&mut self, seq: u64) -> Option<&mut Held> {
+        let (link, id) = *self.held.get(&seq)?;
+        self.receivers.get_mut(&link)?.held.get_mut(&id)
+    }
+}
+
+/// A key and its value in the state of a queue: number of a message, link that holds it, seconds.
+fn held_of(key: &[u8], value: &[u8]) -> Option<(u64, u64, u32)> {
+    let (&HELD, id) = key.split_first()? else { return None };
+    let (link, keep_s) = value.split_first_chunk()?;
+    let keep_s = u32::from_le_bytes(keep_s.try_into().ok()?);
+    Some((u64::from_le_bytes(id.try_into().ok()?), u64::from_le_bytes(*link), keep_s))
+}
+
+pub(super) fn end(now_ms: u64, keep_s: u32) -> u64 {
+    now_ms.saturating_add(u64::from(keep_s) * 1000)
+}
+
+pub(super) fn too_many_links() -> Error {
+    let what = format!("the address keeps something of {LINKS_MAX} links: close those that are done with it");
+    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
+}
+
+impl Router {
+    /// A consumer attaches whose link can be resumed: what the link held is settled as its map says, delivered to it again,
+    /// or waits again. Its attach is answered when that is on disk.
+    pub(in crate::core) fn resume_consumer(&mut self, key: Key, resume: &Resume, links: &mut impl Links) {
+        let (at, port, id) = (self.consumers[key].address, self.consumers[key].port, self.consumers[key].in_queue);
+        let (Some(stored), Some(id)) = (self.addresses[at].stored.as_mut(), id) else { return };
+        let receivers = &mut stored.resuming.receivers;
+        if receivers.len() >= LINKS_MAX && !receivers.contains_key(&resume.link) {
+            self.detach(port, links);
+            return links.attached(port, Err(too_many_links()));
+        }
+        let receiver = receivers.entry(resume.link).or_default();
+        (receiver.consumer, receiver.keep_s, receiver.until_ms) = (Some(key), resume.keep_s, None);
+        let said = resume.states();
+        let (mut again, mut outcomes) = (VecDeque::new(), Vec::new());
+        for (number, held) in &mut receiver.held {
+            match said.get(&number.to_be_bytes()[..]) {
+                Some(Some(DeliveryState::Outcome(outcome))) => outcomes.push((held.seq, outcome.clone())),
+                // What has come of it is of no use: the rest would have to be of the same bytes, and a header may change.
+                Some(Some(DeliveryState::Received(received))) if *received != Received::default() => {
+                    outcomes.push((held.seq, Outcome::Released));
+                }
+                Some(_) => {
+                    held.known = true;
+                    again.push_back(held.seq);
+                }
+                None if resume.incomplete => {}
+                // It never came.
+                None if resume.unsettled.is_some() => outcomes.push((held.seq, Outcome::Released)),
+                None => outcomes.push((held.seq, delivery_failed())),
+            }
+        }
+        for seq in again.iter().chain(outcomes.iter().map(|(seq, _)| seq)) {
+            stored.shelf.queue.hand_over(Seq(*seq), id);
+        }
+        let resumed = Resumed { link: resume.link, again, only_again: resume.incomplete };
+        self.consumers[key].resumed = Some(Box::new(resumed));
+        for (seq, outcome) in outcomes {
+            self.settle_in_queue(at, Seq(seq), &outcome, links);
+        }
+        self.journal.fences.raise(Notice::Attached(port));
+    }
+
+    /// Whether an address keeps something of links: its messages are on disk.
+    pub(in crate::core) fn keeps_links(&self, at: Key) -> bool {
+        self.addresses[at].stored.as_ref().is_some_and(|stored| stored.shelf.log.is_some())
+    }
+
+    /// A link that attaches here may be attached elsewhere, where its end was not noticed.
+    pub(in crate::core) fn oust_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+        let stored = self.addresses[at].stored.as_ref();
+        let (Some(stored), Some(resume)) = (stored, resume) else { return };
+        let receiver = stored.resuming.receivers.get(&resume.link).and_then(|receiver| receiver.consumer);
+        if let Some(port) = receiver.and_then(|key| self.consumers.get(key)).map(|consumer| consumer.port) {
+            self.oust(port, links);
+        }
+    }
+
+    pub(super) fn oust(&mut self, port: PortId, links: &mut impl Links) {
+        self.detach(port, links);
+        links.close(port, &Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection"));
+    }
+
+    /// The disk knows what was settled: the attach of a link that can be resumed is answered.
+    pub(super) fn answer_resumed(&mut self, port: PortId, links: &mut impl Links) {
+        match self.ports.get(port) {
+            Tenant::Producer(key) => self.answer_sender(key, links),
+            Tenant::Consumer(key) => {
+                let consumer = &self.consumers[key];
+                let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
+                let (Some(stored), Some(resumed)) = (self.addresses[at].stored.as_ref(), resumed) else { return };
+                let item = |seq: &u64| stored.shelf.queue.get(Seq(*seq));
+                let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
+                links.unsettled(port, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
+                links.attached(port, Ok(Fields::new()));
+            }
+            Tenant::Nobody | Tenant::Left(_) => {}
+        }
+    }
+
+    /// A message is taken out for a consumer: if its link can be resumed, that is written down, and the message leaves when
+    /// the disk knows. The number of the hold; 0: it may leave.
+    pub(super) fn hold(&mut self, at: Key, to: Key, item: &Item) -> u64 {
+        let Some(link) = self.consumers.get(to).and_then(|consumer| Some(consumer.resumed.as_ref()?.link)) else {
+            return 0;
+        };
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return 0 };
+        let (Some(log), resuming) = (stored.shelf.log, &mut stored.resuming) else { return 0 };
+        if resuming.held.contains_key(&item.seq.0) {
+            return 0;
+        }
+        let Some(receiver) = resuming.receivers.get_mut(&link) else { return 0 };
+        receiver.held.insert(item.id.0, Held { seq: item.seq.0, token: None, known: false });
+        resuming.held.insert(item.seq.0, (link, item.id.0));
+        resuming.holds += 1;
+        let mut value = [0; 12];
+        value[..8].copy_from_slice(&link.to_le_bytes());
+        value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
+        self.journal.note(log, &state_key(HELD, item.id.0), &value);
+        self.journal.fences.raise(Notice::Held { at, up_to: resuming.holds });
+        resuming.holds
+    }
+
+    /// The disk knows who holds these messages.
+    pub(super) fn let_held_leave(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
+        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+        let Some(stored) = stored else { return };
+        stored.resuming.on_disk = stored.resuming.on_disk.max(up_to);
+        self.tend(at, links);
+    }
+
+    /// A message is nobody's any more, or its consumer has said what becomes of it.
+    pub(super) fn unhold(&mut self, at: Key, seq: Seq) {
+        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.held.is_empty()) else {
+            return;
+        };
+        let Some((link, id)) = stored.resuming.held.remove(&seq.0) else { return };
+        if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
+            receiver.held.remove(&id);
+            if receiver.held.is_empty() && receiver.consumer.is_none() {
+                stored.resuming.receivers.remove(&link);
+            }
+        }
+        if let Some(log) = stored.shelf.log {
+            self.journal.erase(log, &state_key(HELD, id));
+        }
+    }
+
+    /// What a delivery is called whose link can be resumed, and whether it is one that the link knows.
+    pub(super) fn name_of(&mut self, at: Key, to: Key, item: &Item) -> Option<(u64, bool)> {
+        self.consumers.get(to)?.resumed.as_ref()?;
+        let held = self.addresses[at].stored.as_mut()?.resuming.entry(item.seq.0)?;
+        Some((item.id.0, held.known))
+    }
+
+    /// A held message was handed over.
+    pub(super) fn note_token(&mut self, at: Key, seq: Seq, token: Option<u64>) {
+        let stored = self.addresses[at].stored.as_mut();
+        if let Some(held) = stored.and_then(|stored| stored.resuming.entry(seq.0)) {
+            held.token = token;
+        }
+    }
+
+    /// A message that found no room at its link: one that the link knows is kept for it. `false`: it is not.
+    pub(in crate::core) fn resume_later(&mut self, at: Key, to: Option<Key>, seq: Seq) -> bool {
+        let Some(resumed) = to.and_then(|to| self.consumers.get_mut(to)).and_then(|to| to.resumed.as_mut()) else {
+            return false;
+        };
+        let stored = self.addresses[at].stored.as_mut();
+        let Some(held) = stored.and_then(|stored| stored.resuming.entry(seq.0)).filter(|held| held.known) else {
+            return false;
+        };
+        held.token = None;
+        let place = resumed.again.partition_point(|other| *other < seq.0);
+        resumed.again.insert(place, seq.0);
+        true
+    }
+
+    /// Brings a consumer with room what its link is to be sent again. Whether it may have other messages.
+    pub(super) fn bring_again(&mut self, at: Key, to: Key, links: &mut impl Links) -> bool {
+        loop {
+            let Some(consumer) = self.consumers.get_mut(to) else { return false };
+            let has_room = consumer.has_room() && consumer.credit > consumer.fetching;
+            let Some(resumed) = consumer.resumed.as_mut() else { return true };
+            let next = if has_room { resumed.again.pop_front() } else { None };
+            let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_again };
+            let stored = self.addresses[at].stored.as_ref();
+            if let Some(item) = stored.and_then(|stored| stored.shelf.queue.get(Seq(next))) {
+                self.bring(at, to, item, links);
+            }
+        }
+    }
+
+    /// A consumer has said what becomes of a delivery and wants to hear that it counts: when the disk knows.
+    pub fn outcome_unsettled(&mut self, port: PortId, token: u64, outcome: &Outcome, links: &mut impl Links) {
+        self.outcome(token, outcome, links);
+        self.journal.fences.raise(Notice::Settled { port, token });
+    }
+
+    /// The link of a consumer has gone and may come back: what it holds stays held. What a transaction has is none of that.
+    pub(in crate::core) fn suspend(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let at = consumer.address;
+        let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
+        self.recall_fetching(at, key);
+        let now_ms = self.now_ms;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let Some(receiver) = stored.resuming.receivers.get_mut(&link) else { return };
+        let until_ms = end(now_ms, receiver.keep_s);
+        (receiver.consumer, receiver.until_ms) = (None, Some(until_ms));
+        let mut held = Vec::new();
+        for one in receiver.held.values_mut() {
+            let state = stored.shelf.queue.get(Seq(one.seq)).map(|item| item.state);
+            held.extend(one.token.take().map(|token| (token, state == Some(State::Retiring), one.seq)));
+        }
+        if receiver.held.is_empty() {
+            stored.resuming.receivers.remove(&link);
+        } else {
+            stored.resuming.note_end(until_ms);
+        }
+        for (token, retiring, seq) in held {
+            if retiring {
+                self.unhold(at, Seq(seq));
+                self.outcome(token, &delivery_failed(), links);
+            } else {
+                self.close_token(token);
+            }
+        }
+    }
+
+    /// The link of a consumer has gone for good: what it held and did not answer for failed.
+    pub(in crate::core) fn forsake(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let at = consumer.address;
+        let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
+        self.recall_fetching(at, key);
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
+            receiver.consumer = None;
+            self.fail_held(at, link, links);
+        }
+    }
+
+    /// Messages that are on their way to a consumer wait again, but for those that its link knows.
+    fn recall_fetching(&mut self, at: Key, key: Key) {
+        let now_ms = self.now_ms;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let mut recalled = Vec::new();
+        stored.fetching.retain(|fetching| {
+            let stays = fetching.to != key;
+            if !stays {
+                recalled.push(*fetching);
+            }
+            stays
+        });
+        for fetching in recalled {
+            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            stored.fetching_bytes -= u64::from(fetching.item.size_bytes);
+            let known = stored.resuming.entry(fetching.item.seq.0).is_some_and(|held| held.known);
+            if !known {
+                let effects = &mut self.effects;
+                stored.shelf.queue.give_back(now_ms, fetching.item.seq, &mut |effect| effects.push(effect));
+                self.unhold(at, fetching.item.seq);
+            }
+            if fetching.asked {
+                self.bodies.unfetch(fetching.item.place);
+            }
+            if let Some(consumer) = self.consumers.get_mut(key) {
+                consumer.fetching -= 1;
+            }
+        }
+    }
+
+    fn fail_held(&mut self, at: Key, link: u64, links: &mut impl Links) {
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let Some(receiver) = stored.resuming.receivers.remove(&link) else { return };
+        for (id, held) in receiver.held {
+            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            stored.resuming.held.remove(&held.seq);
+            if let Some(log) = stored.shelf.log {
+                self.journal.erase(log, &state_key(HELD, id));
+            }
+            match held.token {
+                Some(token) => self.outcome(token, &delivery_failed(), links),
+                None => {
+                    let now_ms = self.now_ms;
+                    let failed = queue::Outcome::Modified { failed: true, undeliverable_here: false };
+                    let effects = &mut self.effects;
+                    stored.shelf.queue.settle(now_ms, Seq(held.seq), failed, &mut |effect| effects.push(effect));
+                }
+            }
+        }
+    }
+
+    /// Gives up links that have been gone for as long as something was to be kept of them.
+    pub(super) fn give_links_up(&mut self, at: Key, links: &mut impl Links) {
+        let now_ms = self.now_ms;
+        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.is_empty()) else {
+            return;
+        };
+        let log = stored.shelf.log;
+        let gone: Vec<u64> = stored
+            .resuming
+            .receivers
+            .iter()
+            .filter_map(|(link, receiver)| {
+                receiver.until_ms.is_some_and(|until_ms| until_ms <= now_ms).then_some(*link)
+            })
+            .collect();
+        for key in stored.resuming.senders.give_up(now_ms) {
+            if let Some(log) = log {
+                self.journal.erase(log, &key);
+            }
+        }
+        for link in gone {
+            self.fail_held(at, link, links);
+        }
+        if let Some(stored) = self.addresses[at].stored.as_mut() {
+            stored.resuming.look_ahead();
+        }
+    }
+}

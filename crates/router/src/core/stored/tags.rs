@@ -1,0 +1,228 @@
+//! Deliveries of senders that are unsettled at their end (2.6.12, 2.6.13): their tags are on disk with their messages,
+//! until the sender has settled them. So a sender that comes back learns which of its deliveries were stored.
+
+use std::collections::{HashMap, HashSet};
+
+use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, condition};
+use enmasse_journal::queue::{Marker, Seq};
+
+use super::super::arena::Key;
+use super::super::message::Owed;
+use super::super::{Links, PortId, Router};
+use super::fence::Notice;
+use super::resuming::{LINKS_MAX, Resume, Unsettled, end, too_many_links};
+
+/// Unsettled deliveries of one link that may be left from earlier attachments.
+const LEFT_MAX: usize = 20_000;
+
+/// Key of a tag in the state of its queue: the same as that of its marker.
+type TagKey = [u8; enmasse_journal::queue::MARKER_KEY_BYTES];
+
+/// The senders that an address keeps something of.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    links: HashMap<u64, Sender>,
+    /// by the number of a message that is not committed: its link and tag
+    pending: HashMap<u64, (u64, u128)>,
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    /// as long as it is attached
+    producer: Option<Key>,
+    keep_s: u32,
+    /// when it is given up, if it is gone
+    until_ms: Option<u64>,
+    /// digests of the tags of its unsettled deliveries; whether they are stored
+    tags: HashMap<u128, bool>,
+    /// what it wants to hear of when its attach is answered
+    asked: Unsettled,
+}
+
+impl Senders {
+    pub(super) fn restore(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(Marker::Tag { tag, link, keep_s }) = Marker::decode(key, value) {
+            let sender = self.links.entry(link).or_default();
+            sender.keep_s = keep_s;
+            sender.tags.insert(tag, true);
+        }
+    }
+
+    pub(super) fn begin(&mut self, now_ms: u64) {
+        for sender in self.links.values_mut() {
+            sender.until_ms = Some(end(now_ms, sender.keep_s));
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.links.values().filter_map(|sender| sender.until_ms).min()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.pending.is_empty()
+    }
+
+    /// Forgets links whose time has come: the keys of what is on disk of them.
+    pub(super) fn give_up(&mut self, now_ms: u64) -> Vec<TagKey> {
+        let is_over = |sender: &Sender| sender.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
+        let over: Vec<u64> = self.links.iter().filter(|(_, sender)| is_over(sender)).map(|(link, _)| *link).collect();
+        over.into_iter().flat_map(|link| self.forget(link)).collect()
+    }
+
+    fn forget(&mut self, link: u64) -> Vec<TagKey> {
+        let Some(sender) = self.links.remove(&link) else { return Vec::new() };
+        sender.tags.into_keys().map(key_of).collect()
+    }
+
+    /// A message is committed, or will not be: then the key of its tag goes.
+    fn resolve(&mut self, seq: Seq, stored: bool) -> Option<TagKey> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let (link, tag) = self.pending.remove(&seq.0)?;
+        let tags = &mut self.links.get_mut(&link)?.tags;
+        if !stored {
+            return tags.remove(&tag).map(|_| key_of(tag));
+        }
+        if let Some(known) = tags.get_mut(&tag) {
+            *known = true;
+        }
+        None
+    }
+}
+
+fn key_of(tag: u128) -> TagKey {
+    Marker::Tag { tag, link: 0, keep_s: 0 }.key()
+}
+
+impl Router {
+    /// A producer attaches whose link can be resumed. Its attach is answered when all that it sent before is stored, or is
+    /// not, and what it has settled is forgotten.
+    pub(in crate::core) fn resume_producer(&mut self, key: Key, resume: Resume, links: &mut impl Links) {
+        let (at, port, link) = (self.producers[key].address, self.producers[key].port, resume.link);
+        let digests = self.digests;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let senders = &mut stored.resuming.senders.links;
+        let told: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
+        let left = senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| told.contains(tag)).count());
+        let error = if senders.len() >= LINKS_MAX && !senders.contains_key(&link) {
+            Some(too_many_links())
+        } else if left > LEFT_MAX {
+            let what = format!("attach.unsettled: {left} deliveries that are stored are not settled: settle them");
+            Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+        } else {
+            None
+        };
+        if let Some(error) = error {
+            self.detach(port, links);
+            return links.attached(port, Err(error));
+        }
+        let sender = senders.entry(link).or_default();
+        (sender.producer, sender.keep_s, sender.until_ms) = (Some(key), resume.keep_s, None);
+        let mut settled = Vec::new();
+        sender.tags.retain(|tag, _| {
+            let stays = resume.incomplete || told.contains(tag);
+            if !stays {
+                settled.push(key_of(*tag));
+            }
+            stays
+        });
+        sender.asked = resume.unsettled.unwrap_or_default();
+        if let Some(log) = stored.shelf.log {
+            settled.iter().for_each(|key| self.journal.erase(log, key));
+        }
+        self.producers[key].resumed = Some(link);
+        self.journal.fences.raise(Notice::Attached(port));
+    }
+
+    /// What a sender asked about is known.
+    pub(super) fn answer_sender(&mut self, key: Key, links: &mut impl Links) {
+        let producer = &self.producers[key];
+        let (at, port, link) = (producer.address, producer.port, producer.resumed);
+        let (digests, open) = (self.digests, self.addresses[at].open_to(producer));
+        let (Some(stored), Some(link)) = (self.addresses[at].stored.as_mut(), link) else { return };
+        let Some(sender) = stored.resuming.senders.links.get_mut(&link) else { return };
+        let asked = std::mem::take(&mut sender.asked).into_iter().map(|(tag, _)| tag);
+        let known = asked.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
+        let accepted = || Some(DeliveryState::Outcome(Outcome::Accepted));
+        links.unsettled(port, known.map(|tag| (tag, accepted())).collect());
+        links.attached(port, Ok(Fields::new()));
+        links.open(port, open);
+    }
+
+    /// The tag of the delivery that a producer begins next, if its link can be resumed.
+    pub fn name_delivery(&mut self, port: PortId, tag: &[u8]) {
+        let Some(key) = self.ports.producer(port) else { return };
+        let producer = &mut self.producers[key];
+        producer.tag = producer.resumed.map(|link| digest(&self.digests, link, tag));
+    }
+
+    /// A message of a producer is to be stored, and with it the tag of its delivery.
+    pub(super) fn note_tag(&mut self, from: Key, owed: Owed, seq: Seq) -> Option<Box<Marker>> {
+        let producer = &mut self.producers[from];
+        let (tag, link) = (producer.tag.take()?, producer.resumed?);
+        let stored = self.addresses[producer.address].stored.as_mut().filter(|_| owed != Owed::Nobody)?;
+        let senders = &mut stored.resuming.senders;
+        let sender = senders.links.get_mut(&link)?;
+        sender.tags.insert(tag, false);
+        senders.pending.insert(seq.0, (link, tag));
+        self.journal.erase_before(stored.shelf.log?, &key_of(tag));
+        Some(Box::new(Marker::Tag { tag, link, keep_s: sender.keep_s }))
+    }
+
+    /// A message is on disk, or will not be.
+    pub(super) fn resolve_tag(&mut self, at: Key, seq: Seq, is_stored: bool) {
+        let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else { return };
+        let key = stored.resuming.senders.resolve(seq, is_stored);
+        if let (Some(key), Some(log)) = (key, stored.shelf.log) {
+            self.journal.erase(log, &key);
+        }
+    }
+
+    /// A sender has settled a delivery.
+    pub fn forget_tag(&mut self, port: PortId, tag: &[u8]) {
+        let Some(producer) = self.ports.producer(port).and_then(|key| self.producers.get(key)) else { return };
+        let (Some(link), Some(stored)) = (producer.resumed, self.addresses[producer.address].stored.as_mut()) else {
+            return;
+        };
+        let tag = digest(&self.digests, link, tag);
+        let sender = stored.resuming.senders.links.get_mut(&link);
+        if let (Some(_), Some(log)) = (sender.and_then(|sender| sender.tags.remove(&tag)), stored.shelf.log) {
+            self.journal.erase(log, &key_of(tag));
+        }
+    }
+
+    /// As [`Router::oust_receiver`].
+    pub(in crate::core) fn oust_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+        let stored = self.addresses[at].stored.as_ref();
+        let (Some(stored), Some(resume)) = (stored, resume) else { return };
+        let sender = stored.resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
+        if let Some(port) = sender.and_then(|key| self.producers.get(key)).map(|producer| producer.port) {
+            self.oust(port, links);
+        }
+    }
+
+    /// The link of a producer has gone; `closed`: for good.
+    pub(in crate::core) fn leave_sender(&mut self, key: Key, closed: bool) {
+        let producer = &mut self.producers[key];
+        let (at, now_ms) = (producer.address, self.now_ms);
+        let Some(link) = producer.resumed.take() else { return };
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let Some(sender) = stored.resuming.senders.links.get_mut(&link) else { return };
+        let until_ms = end(now_ms, sender.keep_s);
+        (sender.producer, sender.until_ms) = (None, Some(until_ms));
+        let closed = closed || sender.tags.is_empty();
+        stored.resuming.note_end(until_ms);
+        if closed {
+            let keys = stored.resuming.senders.forget(link);
+            if let Some(log) = stored.shelf.log {
+                keys.iter().for_each(|key| self.journal.erase(log, key));
+            }
+        }
+        self.arm(at);
+    }
+}
+
+fn digest(digests: &super::Digests, link: u64, tag: &[u8]) -> u128 {
+    digests.long(&[&link.to_le_bytes(), tag].concat())
+}

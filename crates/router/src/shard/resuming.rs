@@ -1,0 +1,327 @@
+//! Links that can be resumed (2.6.5, 2.6.13): which they are, what they are answered, and what passes between such a
+//! link and the home of its address beside deliveries.
+//!
+//! A link asks for it by the terminus that belongs to us (3.5.3, 3.5.4): durable `unsettled-state`, and an expiry-policy
+//! `never` or a timeout. A sender settles second, or nobody would know what it has not settled.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use enmasse_amqp::connection::{AttachReply, Incoming, LinkId, SessionId};
+use enmasse_amqp::types::{
+    Attach, Outcome, ReceiverSettleMode, Role, SenderSettleMode, Source, Target, TerminusDurability,
+    TerminusExpiryPolicy,
+};
+
+use super::batch::Entry;
+use super::conn::{Conn, Link};
+use super::fabric::Fabric;
+use super::{ConnId, Shard};
+use crate::core::{AddressKind, PortId, Resume};
+use crate::table::AddressEntry;
+
+/// Seconds for which messages are held for a receiver that asks for no time.
+const HOLD_S: u32 = 300;
+/// Seconds for which tags are kept of a sender that asks for no time, and the most that any link may ask for.
+const KEEP_S: u32 = 7 * 24 * 3600;
+/// Deliveries that a sender may leave unsettled: beyond, it gets no more credit until it has settled some.
+const UNSETTLED_MAX: u32 = 10_000;
+
+/// The links of one connection that can be resumed.
+#[derive(Default)]
+pub(super) struct Resuming {
+    links: HashSet<u32>,
+    senders: HashMap<u32, Unsettling>,
+    /// deliveries of senders that they have not settled: link and tag
+    incoming: BTreeMap<(SessionId, u32), (u32, Vec<u8>)>,
+    /// deliveries whose outcome the home has yet to confirm, by token
+    outgoing: HashMap<u64, (u32, SessionId, u32)>,
+}
+
+/// What a sender has not settled.
+#[derive(Clone, Copy, Default)]
+struct Unsettling {
+    deliveries: u32,
+    /// credit that it gets when it has settled some
+    withheld: u32,
+}
+
+/// How a link asks to be resumed at one address; `link` is the digest of its name.
+pub(super) fn asked(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
+    let [entry] = entries else { return None };
+    let on_disk = entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
+    if entry.kind != AddressKind::Stored || !on_disk {
+        return None;
+    }
+    let (durable, expiry, timeout_s, default_s) =
+        match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
+            (Role::Receiver, Some(source), _) if !browses(source) => {
+                (source.durable, source.expiry_policy, source.timeout_s, HOLD_S)
+            }
+            (Role::Sender, _, Some(Target::Node { durable, expiry_policy, timeout_s, .. }))
+                if attach.rcv_settle_mode == ReceiverSettleMode::Second =>
+            {
+                (*durable, *expiry_policy, *timeout_s, KEEP_S)
+            }
+            _ => return None,
+        };
+    let keep_s = if expiry == TerminusExpiryPolicy::Never { default_s } else { timeout_s.min(KEEP_S) };
+    let asks = durable == TerminusDurability::UnsettledState && attach.snd_settle_mode != SenderSettleMode::Settled;
+    let (unsettled, incomplete) = (attach.unsettled.clone(), attach.incomplete_unsettled);
+    (asks && keep_s > 0).then(|| Box::new(Resume { link, keep_s, unsettled, incomplete }))
+}
+
+fn browses(source: &Source) -> bool {
+    source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy")
+}
+
+/// Writes into our half of a link what is in force.
+pub(super) fn answer(reply: &mut AttachReply, role: Role, resume: &Resume) {
+    let in_force = (TerminusDurability::UnsettledState, TerminusExpiryPolicy::LinkDetach, resume.keep_s);
+    match (role, reply.source.as_deref_mut(), reply.target.as_deref_mut()) {
+        (Role::Receiver, Some(source), _) => {
+            (source.durable, source.expiry_policy, source.timeout_s) = in_force;
+        }
+        (Role::Sender, _, Some(Target::Node { durable, expiry_policy, timeout_s, .. })) => {
+            (*durable, *expiry_policy, *timeout_s) = in_force;
+        }
+        _ => {}
+    }
+}
+
+impl Conn {
+    /// Whether a link can be resumed from now on.
+    pub(super) fn set_resumable(&mut self, link: LinkId, resumable: bool) {
+        if resumable {
+            self.resuming.get_or_insert_default().links.insert(link.0);
+        } else if let Some(resuming) = self.resuming.as_mut() {
+            resuming.forget(link.0);
+        }
+    }
+
+    pub(super) fn is_resumable(&self, link: LinkId) -> bool {
+        self.resuming.as_ref().is_some_and(|resuming| resuming.links.contains(&link.0))
+    }
+}
+
+impl Resuming {
+    fn forget(&mut self, link: u32) {
+        if self.links.remove(&link) {
+            self.senders.remove(&link);
+            self.incoming.retain(|_, (of, _)| *of != link);
+            self.outgoing.retain(|_, (of, ..)| *of != link);
+        }
+    }
+
+    /// A sender has sent what it will have to settle.
+    fn note(&mut self, session: SessionId, id: u32, link: u32, tag: &[u8]) {
+        if self.incoming.insert((session, id), (link, tag.to_vec())).is_none() {
+            self.senders.entry(link).or_default().deliveries += 1;
+        }
+    }
+
+    /// A sender has settled a delivery: its link, its tag, and the credit that comes free.
+    fn settled(&mut self, session: SessionId, id: u32) -> Option<(u32, Vec<u8>, u32)> {
+        let (link, tag) = self.incoming.remove(&(session, id))?;
+        let sender = self.senders.entry(link).or_default();
+        sender.deliveries = sender.deliveries.saturating_sub(1);
+        let credit = if sender.deliveries < UNSETTLED_MAX { std::mem::take(&mut sender.withheld) } else { 0 };
+        Some((link, tag, credit))
+    }
+
+    /// Of `count` deliveries that have left the window of a link those for which it gets credit now.
+    pub(super) fn credited(&mut self, link: u32, count: u32) -> u32 {
+        match self.senders.get_mut(&link).filter(|sender| sender.deliveries >= UNSETTLED_MAX) {
+            Some(sender) => {
+                sender.withheld += count;
+                0
+            }
+            None => count,
+        }
+    }
+
+    /// Deliveries of a session between two ids (serial numbers, 2.8.9) that their sender has not settled.
+    fn between(&self, session: SessionId, first: u32, last: u32) -> Vec<u32> {
+        let ids = |from: u32, to: u32| self.incoming.range((session, from)..=(session, to)).map(|((_, id), _)| *id);
+        if first <= last { ids(first, last).collect() } else { ids(first, u32::MAX).chain(ids(0, last)).collect() }
+    }
+}
+
+impl Shard {
+    /// A frame of a delivery on a link that may be one that can be resumed. `false`: it is to go its way.
+    #[cold]
+    pub(super) fn incoming_resumable(&mut self, id: ConnId, port: PortId, home: u16, incoming: &Incoming<'_>) -> bool {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|conn| conn.is_resumable(incoming.link)) else {
+            return false;
+        };
+        let (link, session) = (incoming.link, conn.machine.link_session(incoming.link));
+        let (Some(session), Some(resuming)) = (session, conn.resuming.as_mut()) else { return false };
+        let first = incoming.first && !incoming.settled && !conn.machine.settles_at_once(link, incoming.delivery_id);
+        if first {
+            resuming.note(session, incoming.delivery_id, link.0, incoming.tag);
+        }
+        if !incoming.resume {
+            if first {
+                self.name_delivery(port, home, incoming.tag);
+            }
+            self.deliver(port, home, incoming);
+            if incoming.aborted || incoming.settled && !incoming.more {
+                self.sender_settled(id, session, incoming.delivery_id, incoming.delivery_id);
+            }
+            return true;
+        }
+        // It is stored: its bytes are of no use.
+        if incoming.first && incoming.settled {
+            self.forget_tag(port, home, incoming.tag);
+        }
+        if incoming.more && !incoming.aborted {
+            return true;
+        }
+        if !incoming.aborted && !incoming.settled {
+            conn_of(&mut self.fabric, id).machine.settle(link, incoming.delivery_id, &Outcome::Accepted);
+        } else {
+            self.sender_settled(id, session, incoming.delivery_id, incoming.delivery_id);
+        }
+        self.fabric.link_taken(id.key, link.0, 1);
+        self.fabric.mark(id.key);
+        true
+    }
+
+    fn name_delivery(&mut self, port: PortId, home: u16, tag: &[u8]) {
+        if home == self.fabric.index {
+            self.router.name_delivery(port, tag);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::NameDelivery { port, tag: tag.into() });
+        }
+    }
+
+    fn forget_tag(&mut self, port: PortId, home: u16, tag: &[u8]) {
+        if home == self.fabric.index {
+            self.router.forget_tag(port, tag);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::ForgetTag { port, tag: tag.into() });
+        }
+    }
+
+    /// The peer has settled deliveries that it sent.
+    pub(super) fn sender_settled(&mut self, id: ConnId, session: SessionId, first: u32, last: u32) {
+        let conn = conn_of(&mut self.fabric, id);
+        let Some(resuming) = conn.resuming.as_mut() else { return };
+        for delivery in resuming.between(session, first, last) {
+            let conn = conn_of(&mut self.fabric, id);
+            let Some((link, tag, credit)) =
+                conn.resuming.as_mut().and_then(|resuming| resuming.settled(session, delivery))
+            else {
+                continue;
+            };
+            if let Some(Link::Producer { port, home, .. }) = conn.links.get(link as usize) {
+                let (port, home) = (*port, *home);
+                self.forget_tag(port, home, &tag);
+            }
+            if credit > 0 {
+                self.fabric.link_taken(id.key, link, credit);
+            }
+        }
+    }
+
+    /// What the peer says of deliveries and has not settled: of links that can be resumed the home confirms it when it
+    /// counts for good, and only then we settle. The others are settled now.
+    #[cold]
+    pub(super) fn disposition_unsettled(
+        &mut self,
+        id: ConnId,
+        (session, first, last): (SessionId, u32, u32),
+        outcome: &Outcome,
+    ) {
+        let conn = conn_of(&mut self.fabric, id);
+        let said: Vec<(u32, LinkId, u64)> = conn.machine.unsettled(session, first, last).collect();
+        for (delivery, link, token) in said {
+            let conn = conn_of(&mut self.fabric, id);
+            let port = match conn.links.get(link.0 as usize) {
+                Some(Link::Consumer { ports, .. }) if conn.is_resumable(link) => ports.first().copied(),
+                _ => None,
+            };
+            let (Some(port), Some(resuming)) = (port, conn.resuming.as_mut()) else {
+                conn.machine.take_settled(session, delivery, delivery, false, |_, _| ());
+                self.report_outcome(token, outcome);
+                continue;
+            };
+            if resuming.outgoing.insert(token, (link.0, session, delivery)).is_none() {
+                self.report_unsettled(port, token, outcome);
+            }
+        }
+    }
+
+    fn report_unsettled(&mut self, port: PortId, token: u64, outcome: &Outcome) {
+        let Some(home) = self.fabric.ports.get(port).map(|port| port.home) else { return };
+        if home == self.fabric.index {
+            self.router.outcome_unsettled(port, token, outcome, &mut self.fabric);
+        } else {
+            let outcome = outcome.clone();
+            self.fabric.outboxes[home as usize].push(Entry::OutcomeUnsettled { port, token, outcome });
+        }
+    }
+}
+
+impl Fabric {
+    /// What a consumer of this shard has said of a delivery counts: we settle it.
+    pub(super) fn confirm(&mut self, port: PortId, token: u64) {
+        let Some(key) = self.ports.get(port).map(|port| port.conn) else { return };
+        let Some(conn) = self.conns.get_mut(key as usize) else { return };
+        let Some((link, session, delivery)) =
+            conn.resuming.as_mut().and_then(|resuming| resuming.outgoing.remove(&token))
+        else {
+            return;
+        };
+        conn.machine.take_settled(session, delivery, delivery, false, |_, _| ());
+        if std::mem::take(&mut conn.starved) {
+            self.freed.push((key, link));
+        }
+        self.mark(key);
+    }
+}
+
+fn conn_of(fabric: &mut Fabric, id: ConnId) -> &mut Conn {
+    &mut fabric.conns[id.key()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId(0);
+
+    #[test]
+    fn a_sender_that_settles_nothing_gets_no_more_credit() {
+        let mut resuming = Resuming::default();
+        for id in 0..UNSETTLED_MAX {
+            assert_eq!(resuming.credited(7, 1), 1);
+            resuming.note(SESSION, id, 7, &id.to_be_bytes());
+        }
+        assert_eq!((resuming.credited(7, 3), resuming.credited(8, 3)), (0, 3), "other links have theirs");
+        assert_eq!(resuming.settled(SESSION, 0), Some((7, vec![0; 4], 3)));
+        assert_eq!(resuming.settled(SESSION, 0), None);
+        assert_eq!(resuming.credited(7, 1), 1);
+    }
+
+    #[test]
+    fn ids_of_deliveries_wrap_around() {
+        let mut resuming = Resuming::default();
+        for id in [u32::MAX - 1, u32::MAX, 0, 1, 5] {
+            resuming.note(SESSION, id, 7, b"t");
+        }
+        assert_eq!(resuming.between(SESSION, u32::MAX, 1), [u32::MAX, 0, 1]);
+        assert_eq!(resuming.between(SESSION, 1, 4), [1]);
+        assert!(resuming.between(SessionId(1), 0, u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_link_that_goes_takes_everything_along() {
+        let mut resuming = Resuming::default();
+        resuming.links.insert(7);
+        resuming.note(SESSION, 1, 7, b"t");
+        resuming.outgoing.insert(9, (7, SESSION, 3));
+        resuming.forget(7);
+        assert!(resuming.incoming.is_empty() && resuming.outgoing.is_empty() && resuming.senders.is_empty());
+    }
+}

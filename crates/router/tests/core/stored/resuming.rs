@@ -1,0 +1,516 @@
+//! Links that can be resumed (2.6.13): what is held for a receiver and known of a sender, over losses and restarts, and
+//! exactly once for both.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Body, DeliveryState, Message, Outcome, Received};
+use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
+use enmasse_journal::queue::{Redelivery, Settings};
+use enmasse_router::core::{Consuming, PortId, PortRole, Resume, Unsettled};
+
+use super::{DEAD, Got, House, QUEUE, declared, failed};
+
+const LINK: u64 = 77;
+const KEEP_S: u32 = 60;
+/// Seeded lives; `ENMASSE_CRASH_RUNS` and `ENMASSE_CRASH_SEED` as in `crash`.
+const RUNS: u64 = 300;
+
+fn resume(unsettled: Option<Unsettled>) -> Resume {
+    Resume { link: LINK, keep_s: KEEP_S, unsettled, incomplete: false }
+}
+
+fn accepted() -> Option<DeliveryState> {
+    Some(DeliveryState::Outcome(Outcome::Accepted))
+}
+
+fn map(numbers: &[(u64, Option<DeliveryState>)]) -> Option<Unsettled> {
+    Some(numbers.iter().map(|(number, state)| (number.to_be_bytes().to_vec(), state.clone())).collect())
+}
+
+fn message(text: &str) -> Message {
+    Message { body: Body::Data(vec![text.into()]), ..Message::default() }
+}
+
+impl House {
+    fn free_port(&mut self) -> PortId {
+        self.ports += 1;
+        PortId { shard: 0, generation: 0, index: self.ports - 1 }
+    }
+
+    /// A receiver whose link can be resumed, without credit; it is answered when the log has been pumped.
+    fn receiver(&mut self, resume: Resume) -> PortId {
+        let port = self.free_port();
+        let consuming = Consuming { resume: Some(Box::new(resume)), name: LINK, ..Consuming::default() };
+        self.router.attach(port, declared(QUEUE), PortRole::Consumer { filter: None, consuming }, &mut self.told);
+        port
+    }
+
+    fn sender(&mut self, resume: Resume) -> PortId {
+        let port = self.free_port();
+        let resume = Some(Box::new(resume));
+        let role = PortRole::Producer { anonymous: false, name: None, producer_name: None, resume };
+        self.router.attach(port, declared(QUEUE), role, &mut self.told);
+        port
+    }
+
+    /// As above, with an answer: the map it was told.
+    fn told_receiver(&mut self, resume: Resume, credit: u32) -> (PortId, Vec<u64>) {
+        let port = self.receiver(resume);
+        self.pump();
+        let known = self.map_of(port).into_iter().map(|(tag, state)| {
+            assert_eq!(state, None);
+            u64::from_be_bytes(tag.try_into().expect("eight bytes"))
+        });
+        let known = known.collect();
+        self.router.credit(port, credit, false, &mut self.told);
+        self.pump();
+        (port, known)
+    }
+
+    fn map_of(&mut self, port: PortId) -> Unsettled {
+        assert!(self.told.attached.contains(&port), "the attach is answered");
+        let at = self.told.maps.iter().position(|(of, _)| *of == port).expect("a map");
+        self.told.maps.swap_remove(at).1
+    }
+
+    fn lose(&mut self, port: PortId) {
+        self.router.detach(port, &mut self.told);
+        self.pump();
+    }
+
+    fn send_tagged(&mut self, port: PortId, tag: &[u8], text: &str) -> u32 {
+        self.router.name_delivery(port, tag);
+        self.send_from(port, &message(text))
+    }
+}
+
+/// Three messages, all held by a link.
+fn with_three() -> (House, PortId) {
+    let mut house = House::new(Settings::default());
+    for text in ["a", "b", "c"] {
+        house.send(text);
+    }
+    house.pump();
+    let (port, known) = house.told_receiver(resume(None), 3);
+    assert!(known.is_empty());
+    let got = house.got();
+    assert_eq!(
+        got.iter().map(|got| got.name).collect::<Vec<_>>(),
+        (0..3).map(|n| Some((n, false))).collect::<Vec<_>>()
+    );
+    (house, port)
+}
+
+/// What a consumer that cannot be resumed gets.
+fn others_get(house: &mut House) -> Vec<(String, u32)> {
+    let other = house.consumer(QUEUE, 10);
+    house.pump();
+    let got = house.got();
+    house.router.credit(other, got.len() as u32, false, &mut house.told);
+    for one in &got {
+        house.answer(one, &Outcome::Released);
+    }
+    house.lose(other);
+    let count = |got: &Got| got.message.header.as_ref().map_or(0, |header| header.delivery_count);
+    got.iter().map(|got| (got.text(), count(got))).collect()
+}
+
+fn texts(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
+    expected.iter().map(|(text, count)| ((*text).to_owned(), *count)).collect()
+}
+
+#[test]
+fn a_message_leaves_when_the_disk_knows_who_holds_it() {
+    let mut house = House::new(Settings::default());
+    house.send("a");
+    house.pump();
+    let (port, _) = house.told_receiver(resume(None), 0);
+    house.router.credit(port, 1, false, &mut house.told);
+    assert!(house.got().is_empty(), "the disk does not know");
+    let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
+    other.pump();
+    assert_eq!(others_get(&mut other), texts(&[("a", 0)]), "nobody holds it after a crash");
+    house.pump();
+    assert_eq!(house.texts(), ["a"]);
+    let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
+    other.pump();
+    assert!(others_get(&mut other).is_empty(), "it may have come to the link");
+}
+
+#[test]
+fn what_a_link_holds_is_resumed_settled_or_delivered_anew() {
+    for restarts in [false, true] {
+        let (mut house, port) = with_three();
+        if restarts {
+            house = house.restarted();
+        } else {
+            house.lose(port);
+        }
+        assert!(others_get(&mut house).is_empty(), "all are held");
+        let said = map(&[(0, None), (1, accepted()), (9, accepted())]);
+        let (port, known) = house.told_receiver(resume(said), 1);
+        assert_eq!(known, [0]);
+        let got = house.got();
+        assert_eq!(
+            got.iter().map(|got| (got.text(), got.name)).collect::<Vec<_>>(),
+            [("a".to_owned(), Some((0, true)))]
+        );
+        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "it never came, which is no failure");
+        house.router.outcome_unsettled(port, got[0].token, &Outcome::Accepted, &mut house.told);
+        assert!(house.told.confirmed.is_empty(), "the disk does not know");
+        house.pump();
+        assert_eq!(house.told.confirmed, [(port, got[0].token)]);
+        house.lose(port);
+        let mut house = house.restarted();
+        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "what was accepted is gone");
+    }
+}
+
+#[test]
+fn outcomes_in_the_map_are_outcomes() {
+    let redelivery = Redelivery { attempts_max: 9, ..Redelivery::default() };
+    let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });
+    for text in ["a", "b", "c"] {
+        house.send(text);
+    }
+    house.pump();
+    let (port, _) = house.told_receiver(resume(None), 3);
+    house.got();
+    house.lose(port);
+    let state = |outcome: Outcome| Some(DeliveryState::Outcome(outcome));
+    let said = map(&[(0, state(failed())), (1, state(Outcome::Rejected(None))), (2, state(Outcome::Released))]);
+    assert!(house.told_receiver(resume(said), 0).1.is_empty());
+    assert_eq!(others_get(&mut house), texts(&[("a", 1), ("c", 0)]));
+    house.consumer(DEAD, 1);
+    house.pump();
+    assert_eq!(house.texts(), ["b"]);
+}
+
+#[test]
+fn what_has_come_in_part_begins_anew() {
+    let (mut house, port) = with_three();
+    house.lose(port);
+    let came =
+        |section_number, section_offset| Some(DeliveryState::Received(Received { section_number, section_offset }));
+    let said = map(&[(0, came(0, 0)), (1, came(0, 3)), (2, came(1, 0))]);
+    let (_, known) = house.told_receiver(resume(said), 10);
+    assert_eq!(known, [0]);
+    let names: Vec<_> = house.got().iter().map(|got| got.name).collect();
+    assert_eq!(names, [Some((0, true)), Some((1, false)), Some((2, false))]);
+}
+
+#[test]
+fn a_link_without_an_account_has_failed() {
+    let (mut house, port) = with_three();
+    house.lose(port);
+    assert!(house.told_receiver(resume(None), 0).1.is_empty());
+    assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 1), ("c", 1)]));
+}
+
+#[test]
+fn a_link_that_is_closed_leaves_nothing_behind() {
+    let (mut house, port) = with_three();
+    house.router.unsubscribe(port, &mut house.told);
+    house.pump();
+    assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 1), ("c", 1)]));
+    let mut house = house.restarted();
+    assert_eq!(others_get(&mut house).len(), 3);
+}
+
+#[test]
+fn a_link_that_does_not_come_back_is_given_up() {
+    for restarts in [false, true] {
+        let (mut house, port) = with_three();
+        if restarts {
+            house = house.restarted();
+        } else {
+            house.lose(port);
+        }
+        house.pass(u64::from(KEEP_S) * 1000 - 1);
+        assert!(others_get(&mut house).is_empty());
+        house.pass(1);
+        assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 1), ("c", 1)]), "restarts: {restarts}");
+        assert!(house.told_receiver(resume(map(&[(0, accepted())])), 0).1.is_empty());
+        assert_eq!(others_get(&mut house).len(), 3, "it came too late");
+    }
+}
+
+#[test]
+fn a_link_that_attaches_anew_before_its_end_was_noticed_is_the_same() {
+    let (mut house, _) = with_three();
+    let closed = house.told.closed;
+    let (_, known) = house.told_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 10);
+    assert_eq!((known, house.told.closed), (vec![0, 1, 2], closed + 1));
+    assert_eq!(house.texts(), ["a", "b", "c"]);
+}
+
+#[test]
+fn an_incomplete_map_gives_nothing_up_and_brings_nothing_new() {
+    let (mut house, port) = with_three();
+    house.lose(port);
+    house.send("d");
+    house.pump();
+    let half = Resume { incomplete: true, ..resume(map(&[(1, None)])) };
+    let (port, known) = house.told_receiver(half, 10);
+    assert_eq!((known, house.texts()), (vec![1], vec!["b".to_owned()]));
+    house.lose(port);
+    let whole = map(&[(0, None), (1, None), (2, None)]);
+    assert_eq!(house.told_receiver(resume(whole), 10).1, [0, 1, 2]);
+    assert_eq!(house.texts(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn what_finds_no_room_is_kept_for_the_link_that_knows_it() {
+    let (mut house, port) = with_three();
+    house.lose(port);
+    house.told.full = true;
+    let (port, _) = house.told_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 3);
+    assert!(house.got().is_empty());
+    assert!({
+        house.told.full = false;
+        others_get(&mut house).is_empty()
+    });
+    house.router.credit(port, 3, false, &mut house.told);
+    house.pump();
+    assert_eq!(house.got().iter().map(|got| got.name).collect::<Vec<_>>(), [0, 1, 2].map(|n| Some((n, true))));
+}
+
+#[test]
+fn a_sender_learns_what_was_stored() {
+    let mut house = House::new(Settings::default());
+    let port = house.sender(resume(Some(Vec::new())));
+    house.pump();
+    assert!(house.map_of(port).is_empty());
+    house.send_tagged(port, b"stored", "a");
+    house.send_tagged(port, b"settled", "b");
+    house.pump();
+    house.router.forget_tag(port, b"settled");
+    house.pump();
+    house.send_tagged(port, b"lost", "c");
+    let said: Unsettled = ["stored", "settled", "lost", "never"].map(|tag| (tag.into(), None)).into();
+    for restarts in [true, false] {
+        let mut again = if restarts {
+            House::on(Arc::new(house.disk.as_seen()), Settings::default())
+        } else {
+            house.router.detach(port, &mut house.told);
+            std::mem::replace(&mut house, House::new(Settings::default()))
+        };
+        let port = again.sender(resume(Some(said.clone())));
+        again.pump();
+        let mut known = again.map_of(port);
+        known.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut expected = vec![(b"stored".to_vec(), accepted())];
+        if !restarts {
+            // What was under way has come to be stored.
+            expected.insert(0, (b"lost".to_vec(), accepted()));
+        }
+        assert_eq!(known, expected);
+        again.router.detach(port, &mut again.told);
+        let port = again.sender(resume(Some(Vec::new())));
+        again.pump();
+        assert!(again.map_of(port).is_empty());
+        let mut again = again.restarted();
+        let port = again.sender(resume(Some(said.clone())));
+        again.pump();
+        assert!(again.map_of(port).is_empty(), "what its map no more names it has settled");
+    }
+}
+
+#[test]
+fn tags_of_a_sender_that_does_not_come_back_are_forgotten() {
+    for closes in [false, true] {
+        let mut house = House::new(Settings::default());
+        let port = house.sender(resume(None));
+        house.pump();
+        house.send_tagged(port, b"t", "a");
+        house.pump();
+        if closes {
+            house.router.unsubscribe(port, &mut house.told);
+        } else {
+            house.lose(port);
+            house.pass(u64::from(KEEP_S) * 1000);
+        }
+        house.pump();
+        let mut house = house.restarted();
+        let port = house.sender(resume(Some(vec![(b"t".to_vec(), None)])));
+        house.pump();
+        assert!(house.map_of(port).is_empty());
+        assert_eq!(others_get(&mut house), texts(&[("a", 0)]), "the message stays");
+    }
+}
+
+/// What two clients keep for themselves, whatever becomes of the node: a sender and a receiver, both settling second.
+#[derive(Default)]
+struct Clients {
+    sent: u32,
+    /// deliveries of the sender that are unsettled at its end
+    unsettled: BTreeSet<u32>,
+    /// which of them a delivery of this attachment is
+    deliveries: HashMap<u32, u32>,
+    /// deliveries to the receiver that are unsettled at its end: whether it has accepted them, and their message
+    held: BTreeMap<u64, (bool, u32)>,
+    tokens: HashMap<u64, u64>,
+    /// how often the receiver has worked on a message
+    done: HashMap<u32, u32>,
+    ports: Option<(PortId, PortId)>,
+}
+
+fn tag_of(number: u32) -> Vec<u8> {
+    number.to_le_bytes().to_vec()
+}
+
+impl Clients {
+    /// Both attach with their maps, and do with the answers what 2.6.13 says.
+    fn attach(&mut self, house: &mut House) {
+        self.deliveries.clear();
+        self.tokens.clear();
+        let unsettled = self.unsettled.iter().map(|number| (tag_of(*number), None)).collect();
+        let sender = house.sender(resume(Some(unsettled)));
+        let state = |done: bool| if done { accepted() } else { None };
+        let held: Vec<_> = self.held.iter().map(|(number, (done, _))| (*number, state(*done))).collect();
+        let receiver = house.receiver(resume(map(&held)));
+        house.pump();
+        if house.refused || !house.told.attached.contains(&receiver) {
+            return;
+        }
+        let stored = house.map_of(sender);
+        let known: BTreeSet<Vec<u8>> = house.map_of(receiver).into_iter().map(|(tag, _)| tag).collect();
+        self.held.retain(|number, (done, _)| {
+            let stays = known.contains(&number.to_be_bytes()[..]);
+            assert!(stays || *done, "delivery {number} was given up though it is not done");
+            stays
+        });
+        for (tag, _) in &stored {
+            house.router.forget_tag(sender, tag);
+            self.unsettled.remove(&u32::from_le_bytes(tag[..].try_into().expect("four bytes")));
+        }
+        for number in self.unsettled.clone() {
+            self.send(house, sender, number);
+        }
+        house.router.credit(receiver, 30, false, &mut house.told);
+        self.ports = Some((sender, receiver));
+    }
+
+    fn send(&mut self, house: &mut House, port: PortId, number: u32) {
+        self.unsettled.insert(number);
+        let id = house.send_tagged(port, &tag_of(number), &number.to_string());
+        self.deliveries.insert(id, number);
+    }
+
+    fn hear(&mut self, house: &mut House) {
+        let Some((sender, receiver)) = self.ports else { return };
+        for (delivery, outcome) in std::mem::take(&mut house.told.settled) {
+            if let Some(number) = self.deliveries.get(&delivery).filter(|_| outcome == Outcome::Accepted) {
+                self.unsettled.remove(number);
+                house.router.forget_tag(sender, &tag_of(*number));
+            }
+        }
+        for got in house.got() {
+            let (name, again) = got.name.expect("a name");
+            let number = got.text().parse().expect("a number");
+            assert_eq!(self.held.contains_key(&name), again, "{name}: only what it holds comes again");
+            self.held.entry(name).or_insert((false, number));
+            self.tokens.insert(got.token, name);
+        }
+        for (_, token) in std::mem::take(&mut house.told.confirmed).into_iter().filter(|(port, _)| *port == receiver) {
+            self.held.remove(&self.tokens[&token]);
+        }
+    }
+
+    /// The receiver works on a message, and says so.
+    fn work(&mut self, house: &mut House, dice: &mut Dice) {
+        let Some((_, receiver)) = self.ports else { return };
+        let open: Vec<(u64, u64)> = self
+            .tokens
+            .iter()
+            .filter(|(_, name)| self.held.get(name).is_some_and(|(done, _)| !done))
+            .map(|(token, name)| (*token, *name))
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        let (token, name) = *open.iter().min_by_key(|(_, name)| (*name * 7919) ^ dice.below(64)).expect("one");
+        let (done, number) = self.held.get_mut(&name).expect("held");
+        *done = true;
+        *self.done.entry(*number).or_default() += 1;
+        house.router.outcome_unsettled(receiver, token, &Outcome::Accepted, &mut house.told);
+    }
+}
+
+#[test]
+fn both_ends_have_every_message_exactly_once_after_any_crash() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
+    let first: u64 = number("ENMASSE_CRASH_SEED").unwrap_or(1);
+    for seed in first..first + runs {
+        if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
+            eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn live(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let mut house = House::on(Arc::new(SimulatedDisk::new(512, seed)), Settings::default());
+    let mut clients = Clients::default();
+    for _ in 0..2 + dice.below(5) {
+        clients.attach(&mut house);
+        if dice.percent(60) {
+            house.disk.cut_after(dice.below(60));
+        }
+        for _ in 0..dice.below(80) {
+            step(&mut house, &mut clients, &mut dice);
+        }
+        let disk = if dice.percent(70) { house.disk.crashed(dice.any()) } else { house.disk.as_seen() };
+        house = House::on(Arc::new(disk), Settings::default());
+        clients.ports = None;
+    }
+    clients.attach(&mut house);
+    for _ in 0..10_000 {
+        house.pump();
+        clients.hear(&mut house);
+        clients.work(&mut house, &mut dice);
+        let Some((_, receiver)) = clients.ports else { panic!("not attached") };
+        house.router.credit(receiver, 100_000, false, &mut house.told);
+        if clients.held.is_empty() && clients.unsettled.is_empty() && clients.done.len() == clients.sent as usize {
+            break;
+        }
+    }
+    let once = (0..clients.sent).map(|number| (number, 1)).collect();
+    assert_eq!(clients.done, once, "every message exactly once");
+    house.pump();
+    assert!(others_get(&mut house).is_empty());
+}
+
+fn step(house: &mut House, clients: &mut Clients, dice: &mut Dice) {
+    let Some((sender, receiver)) = clients.ports else { return };
+    match dice.below(12) {
+        0..4 => {
+            for _ in 0..1 + dice.below(4) {
+                clients.sent += 1;
+                clients.send(house, sender, clients.sent - 1);
+            }
+        }
+        4..8 => clients.work(house, dice),
+        8 => {
+            // The connection breaks, and nobody hears what was on its way.
+            house.router.detach(sender, &mut house.told);
+            house.router.detach(receiver, &mut house.told);
+            house.told.settled.clear();
+            house.told.got.clear();
+            house.told.confirmed.clear();
+            clients.ports = None;
+            if dice.percent(50) {
+                house.pump();
+                house.told.settled.clear();
+            }
+            clients.attach(house);
+        }
+        _ => house.pump(),
+    }
+    if dice.percent(60) {
+        clients.hear(house);
+    }
+}
