@@ -24,7 +24,7 @@ async def test_the_kinds_of_a_group_are_listed_with_their_verbs(served: Served) 
     kinds = {kind["name"]: kind for kind in listed}
     operations = ("purge", "peek", "move", "copy", "redrive")
     assert set(kinds) == {
-        *("addressspaces", "addresses", "messagingusers"),
+        *("addressspaces", "addresses", "messagingusers", "pipelines"),
         *("addressspaces/status", "addresses/status", "messagingusers/status"),
         *(f"addresses/{operation}" for operation in operations),
     }

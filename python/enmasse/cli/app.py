@@ -15,6 +15,7 @@ from enmasse.cli.commands import (
     delete,
     get,
     operate,
+    pipeline,
     receive,
     request,
     respond,
@@ -61,6 +62,7 @@ def root() -> None:
 
 
 PLATFORM = "Run and declare"
+PIPELINE = "Turn messages into tables"
 STORED = "Handle stored messages"
 MESSAGES = "Send and receive"
 
@@ -71,6 +73,7 @@ app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINE)
 app.command(rich_help_panel=STORED)(operate.peek)
 app.command(rich_help_panel=STORED)(operate.purge)
 app.command(rich_help_panel=STORED)(operate.move)

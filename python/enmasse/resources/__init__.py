@@ -20,6 +20,7 @@ from enmasse.resources.model import (
     Resource,
     Status,
 )
+from enmasse.resources.pipeline import Pipeline
 
 __all__ = [
     "API_VERSION",
@@ -38,6 +39,7 @@ __all__ = [
     "MessagingUserSpec",
     "Metadata",
     "Namespace",
+    "Pipeline",
     "Resource",
     "Secret",
     "Status",

@@ -16,10 +16,11 @@ from enmasse.resources.address_space import AddressSpace
 from enmasse.resources.core import ConfigMap, Namespace, Secret
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
+from enmasse.resources.pipeline import Pipeline
 
 KINDS: dict[str, type[Resource]] = {
     model.__name__: model
-    for model in (Namespace, Secret, ConfigMap, AddressSpace, Address, MessagingUser)
+    for model in (Namespace, Secret, ConfigMap, AddressSpace, Address, MessagingUser, Pipeline)
 }
 """Every kind, in the order in which resources of a file are applied."""
 

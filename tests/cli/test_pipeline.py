@@ -1,0 +1,44 @@
+"""`enmasse pipeline` on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from enmasse.cli import app
+
+
+def enmasse(*words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["pipeline", *words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_init_writes_a_document_and_its_schema(folder: Path) -> None:
+    code, out, _ = enmasse("init", "--address", "plant/1", "--output", "json")
+    assert (code, json.loads(out)["file"]) == (0, "pipeline.yaml")
+    source = yaml.safe_load((folder / "pipeline.yaml").read_text())["spec"]["sources"][0]
+    assert (source["url"], source["address"]) == ("amqp://127.0.0.1:5672", "plant/1")
+    assert "properties" in json.loads((folder / "pipeline.schema.json").read_text())
+
+
+def test_init_overwrites_nothing(folder: Path) -> None:
+    (folder / "mine.yaml").write_text("mine")
+    code, _, err = enmasse("init", "-f", "mine.yaml")
+    assert code == 5
+    assert "mine.yaml is there already" in err
+    assert (folder / "mine.yaml").read_text() == "mine"
+
+
+def test_init_refuses_a_url_that_names_no_server(folder: Path) -> None:
+    code, _, err = enmasse("init", "--url", "localhost")
+    assert code == 1
+    assert "names no server" in err
+    assert not (folder / "pipeline.yaml").exists()

@@ -1,0 +1,123 @@
+"""The document of a pipeline: what is read, filled in and refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from enmasse.base.errors import Invalid
+from enmasse.pipeline import starter
+from enmasse.resources import Pipeline, load, parse
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A small pipeline; `source` and `detector` are changes of its first ones."""
+    source = {"name": "s", "url": "amqp://h", "address": "a", "value": "value"}
+    source |= changes.pop("source", {})
+    spec: dict[str, Any] = {"sources": [source]}
+    if (detector := changes.pop("detector", None)) is not None:
+        spec["detectors"] = [{"name": "d"} | detector]
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": spec | changes,
+    }
+
+
+def pipeline(**changes: Any) -> Pipeline:
+    found = parse(document(**changes))
+    assert isinstance(found, Pipeline)
+    return found
+
+
+def test_what_is_left_out_is_filled_in() -> None:
+    spec = pipeline(windows=["1m", "1h"], live={"offlineAfter": "90s"}).spec
+    assert spec.windows == (60_000, 3_600_000)
+    assert (spec.tables.path, spec.tables.format) == ("tables", "delta")
+    assert spec.live.offline_after == 90_000
+    source = spec.sources[0]
+    assert (source.format, source.device, source.value) == ("json", ("device",), ("value",))
+
+
+def test_metrics_are_names_or_fields_with_units() -> None:
+    metrics = ["humidity", {"name": "temperature", "field": "t", "unit": "Cel"}]
+    source = pipeline(source={"metrics": metrics}).spec.sources[0]
+    assert [(metric.name, metric.field, metric.unit) for metric in source.metrics] == [
+        ("humidity", None, None),
+        ("temperature", "t", "Cel"),
+    ]
+
+
+def test_the_document_of_init_says_what_it_means() -> None:
+    (found,) = load(starter.document("amqps://h:5671", "it's"), "pipeline.yaml")
+    assert isinstance(found, Pipeline)
+    assert (found.spec.sources[0].url, found.spec.sources[0].address) == ("amqps://h:5671", "it's")
+    assert {detector.name for detector in found.spec.detectors} == {
+        "too-hot", "jump", "unusual", "silent",
+    }  # fmt: skip
+    schema = json.loads(starter.schema())
+    assert schema["properties"]["spec"]["$ref"].endswith("/PipelineSpec")
+    assert "passwordFile" in schema["$defs"]["Source"]["properties"]
+
+
+ABOVE = {"above": 1}
+REFUSED = [
+    ({"source": {"url": "http://h"}}, "spec.sources[0].url", "names no server"),
+    ({"source": {"url": "amqp://u:p@h"}}, "spec.sources[0].url", "passwordFile"),
+    ({"source": {"options": {"Password": "x"}}}, "spec.sources[0].options", "passwordFile"),
+    ({"source": {"options": {"decode": "x"}}}, "spec.sources[0].options", "by the source itself"),
+    ({"source": {"value": []}}, "spec.sources[0]", "names no reading"),
+    ({"source": {"device": []}}, "spec.sources[0].device", "who measured"),
+    ({"source": {"value": "a`b"}}, "spec.sources[0].value[0]", "backticks"),
+    ({"source": {"adress": "x"}}, "spec.sources[0].adress", "did you mean 'address'"),
+    ({"source": {"metrics": ["a", "a"]}}, "spec.sources[0].metrics", "there 2 times"),
+    ({"sources": []}, "spec.sources", "must not be empty"),
+    ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
+    ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
+    ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),
+    ({"detector": {"metric": "m"}}, "spec.detectors[0]", "has 0 of threshold"),
+    ({"detector": {"threshold": ABOVE}}, "spec.detectors[0].metric", "is required"),
+    (
+        {"detector": {"metric": "m", "threshold": ABOVE, "rate": ABOVE}},
+        "spec.detectors[0]",
+        "has 2 of threshold",
+    ),
+    (
+        {"detector": {"metric": "m", "threshold": {"above": 1, "below": 0}}},
+        "spec.detectors[0].threshold",
+        "one of above and below",
+    ),
+    (
+        {"detector": {"metric": "m", "threshold": {"above": 1, "clear": 2}}},
+        "spec.detectors[0].threshold.clear",
+        "must not lie above",
+    ),
+    (
+        {"detector": {"metric": "m", "threshold": {"below": 1, "clear": 0}}},
+        "spec.detectors[0].threshold.clear",
+        "must not lie below",
+    ),
+    (
+        {"detector": {"source": "x", "heartbeat": {"timeout": "5m"}}},
+        "spec.detectors[0].source",
+        "no source is called 'x'",
+    ),
+    (
+        {"detector": {"metric": "m", "ewma": {"alpha": 0}}},
+        "spec.detectors[0].ewma.alpha",
+        "greater than 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "says"), REFUSED, ids=[one[2] for one in REFUSED])
+def test_a_refused_pipeline_names_the_field_and_the_mend(
+    changes: dict[str, Any], field: str, says: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        pipeline(**changes)
+    messages = {fault.field: fault.message for fault in refusal.value.faults}
+    assert field in messages
+    assert says in messages[field]
+    assert "u:p" not in refusal.value.message
