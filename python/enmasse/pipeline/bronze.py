@@ -1,0 +1,54 @@
+"""Bronze: every message as it came, append only, once.
+
+    query = stream.writeStream.foreachBatch(bronze.writer(table, "readings")).start()
+
+A row is the whole envelope of a message (`docs/guide/spark.md`) and `date`, the day in UTC on which
+the server took it. The table lies by space, address and date.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from enmasse.base.errors import Invalid
+from enmasse.pipeline import tables
+from enmasse.pipeline.tables import Appended, Table
+
+PARTITION_BY = ("space", "address", "date")
+NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
+"""Without these columns nobody can tell a message from another."""
+
+
+def table(path: str, format: Literal["delta", "parquet"] = "delta") -> Table:
+    """Return the bronze table at a folder or URI."""
+    return Table(path, format, PARTITION_BY)
+
+
+def append(frame: DataFrame, to: Table, app_id: str, batch_id: int) -> Appended:
+    """Append the messages of a batch; a batch that is there already changes nothing.
+
+    `frame` is what the format `enmasse` gives without `columns` and `decode`. `app_id` names the
+    query for ever. Raises Invalid if a column of the envelope is missing.
+    """
+    missing = [name for name in NEEDED if name not in frame.columns]
+    if missing:
+        raise Invalid(
+            "E1003", f"bronze takes whole messages: column {missing[0]} is missing; read it as well"
+        )
+    dated = frame.withColumn("date", F.to_date(F.to_utc_timestamp("enqueued_time", _zone(frame))))
+    return tables.append(dated, to, app_id, batch_id)
+
+
+def writer(to: Table, app_id: str) -> Callable[[DataFrame, int], None]:
+    """Return what `foreachBatch` takes."""
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        append(frame, to, app_id, batch_id)
+
+    return write
+
+
+def _zone(frame: DataFrame) -> str:
+    return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))

@@ -1,0 +1,314 @@
+"""Tables that a batch of a streaming query is appended to once: Delta, or plain Parquet.
+
+Spark writes the files of a batch to a place where nobody looks; they are moved to where they
+belong, and one atomic step makes them rows of the table and remembers the batch. A batch that is
+remembered is not written again. The files lie by the values of their partition columns
+(`date=2026-01-31/`), so that whatever reads Parquet finds its way.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+import pyarrow
+import pyarrow.fs
+import pyarrow.parquet
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from enmasse.base.errors import Conflict, Missing
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What stands for null in the name of a folder."""
+STAGING, BATCHES = "_staging", "_batches"
+REMEMBERED_MAX = 100
+"""Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
+HOURS_A_DAY = 24
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where a table lies: a folder, or a URI that Spark and pyarrow know alike."""
+
+    path: str
+    format: Literal["delta", "parquet"] = "delta"
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a batch. `again`: it was in the table before, and nothing has changed."""
+
+    rows: int
+    files: int
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a batch: its place below the table, its partition values, its footer."""
+
+    place: str
+    values: dict[str, str | None]
+    size: int
+    footer: Any
+
+
+def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Appended:
+    """Append the rows of a batch, unless this batch of this query is in the table already.
+
+    To be called from `foreachBatch`; `app_id` names the query for ever and the table knows it by
+    that name, `batch_id` only grows. Columns that the table does not have are added to it. Raises
+    Conflict for a column of another type than the table's.
+    """
+    keeper = _keeper(table)
+    if keeper.has(app_id, batch_id):
+        return Appended(0, 0, again=True)
+    keeper.prepare(frame.schema)
+    name = f"{quote(app_id, safe='')}-{batch_id:010}"
+    staged = f"{keeper.root}/{STAGING}/{name}"
+    writer = frame.write.mode("overwrite").option("compression", "zstd")
+    with _microseconds(frame.sparkSession):
+        writer.partitionBy(*table.partition_by).parquet(f"{keeper.prefix}{staged}")
+    found = list(_files(keeper.files, staged))
+    moves = [
+        (path, f"{folder}{name}-{number:05}.parquet") for number, (path, folder) in enumerate(found)
+    ]
+    files = [_described(keeper.files, path, place) for path, place in moves]
+    files_with_rows = [file for file in files if file.footer.num_rows]
+    if files_with_rows:
+        keeper.begin(name, [file.place for file in files])
+        for path, place in moves:
+            keeper.files.create_dir(f"{keeper.root}/{place}".rpartition("/")[0], recursive=True)
+            keeper.files.move(path, f"{keeper.root}/{place}")
+        keeper.commit(name, files_with_rows, app_id, batch_id, frame.schema)
+    keeper.files.delete_dir(staged)
+    return Appended(sum(file.footer.num_rows for file in files), len(files_with_rows))
+
+
+def read(spark: SparkSession, table: Table) -> DataFrame:
+    """Return the table as it is now, without any jar; raises Missing if there is none."""
+    keeper = _keeper(table)
+    files, schema = keeper.contents(spark)
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema).option("basePath", f"{keeper.prefix}{keeper.root}")
+    return reader.parquet(*files)
+
+
+def compact(table: Table) -> int:
+    """Join small files of a Delta table; return how many are gone."""
+    joined = DeltaTable(table.path).optimize.compact()
+    return int(joined["numFilesRemoved"])
+
+
+def vacuum(table: Table, keep_days: int) -> int:
+    """Delete files that no version of the last days has; return how many."""
+    gone = DeltaTable(table.path).vacuum(
+        retention_hours=keep_days * HOURS_A_DAY,
+        dry_run=False,
+        enforce_retention_duration=False,
+    )
+    return len(gone)
+
+
+class _Keeper:
+    """What both kinds of tables share: where they lie."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        if "://" in table.path:
+            self.files, self.root = pyarrow.fs.FileSystem.from_uri(table.path)
+            self.prefix = table.path[: len(table.path.rstrip("/")) - len(self.root)]
+        else:
+            self.files, self.root = pyarrow.fs.LocalFileSystem(), str(Path(table.path).resolve())
+            self.prefix = ""
+
+    def exists(self, place: str) -> bool:
+        return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)
+
+
+class _Delta(_Keeper):
+    """The log of a Delta table holds the files and the last batch of each query."""
+
+    def _open(self) -> DeltaTable | None:
+        path = self.table.path
+        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+    def has(self, app_id: str, batch_id: int) -> bool:
+        table = self._open()
+        version = table.transaction_version(app_id) if table else None
+        return version is not None and version >= batch_id
+
+    def prepare(self, schema: StructType) -> None:
+        """Make the table, or give it the columns that it does not have."""
+        wanted = _arrow(schema)
+        table = self._open()
+        if table is None:
+            partition_by = list(self.table.partition_by)
+            DeltaTable.create(self.table.path, wanted, mode="ignore", partition_by=partition_by)
+            return
+        known = {field.name: field.type for field in table.schema().fields}
+        fields = Schema.from_arrow(wanted).fields
+        for field in fields:
+            if field.name in known and known[field.name] != field.type:
+                raise Conflict(
+                    "E4000",
+                    f"{self.table.path}: column {field.name} is {known[field.name]} and the batch "
+                    f"has {field.type}; cast it, or begin a new table",
+                )
+        new = [Field(field.name, field.type) for field in fields if field.name not in known]
+        if new:
+            table.alter.add_columns(new)
+
+    def begin(self, name: str, places: list[str]) -> None:
+        """Files that no version names are nothing to a Delta table."""
+
+    def commit(
+        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
+    ) -> None:
+        table = DeltaTable(self.table.path)
+        now_ms = int(self.files.get_file_info(f"{self.root}/{files[0].place}").mtime_ns / 1e6)
+        table.create_write_transaction(
+            [
+                AddAction(file.place, file.size, file.values, now_ms, True, _statistics(file))
+                for file in files
+            ],
+            "append",
+            table.schema(),
+            list(self.table.partition_by),
+            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
+        )
+
+    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
+        table = self._open()
+        if table is None:
+            raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
+        schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
+        return table.file_uris(), schema
+
+
+class _Parquet(_Keeper):
+    """A file for each of the last batches is what it remembers."""
+
+    def _mark(self, name: str, state: str) -> str:
+        return f"{self.root}/{BATCHES}/{name}.{state}"
+
+    def has(self, app_id: str, batch_id: int) -> bool:
+        return self.exists(self._mark(f"{quote(app_id, safe='')}-{batch_id:010}", "done"))
+
+    def prepare(self, schema: StructType) -> None:
+        """Keep the schema of the first batch, so that an empty table has one."""
+        self.files.create_dir(f"{self.root}/{BATCHES}", recursive=True)
+        kept = f"{self.root}/{BATCHES}/schema.json"
+        if not self.exists(kept):
+            self._write(kept, schema.json())
+
+    def begin(self, name: str, places: list[str]) -> None:
+        """Say which files will appear; take back those of an attempt that was cut off."""
+        mark = self._mark(name, "moving")
+        if self.exists(mark):
+            with self.files.open_input_stream(mark) as file:
+                for place in json.loads(file.read()):
+                    if self.exists(f"{self.root}/{place}"):
+                        self.files.delete_file(f"{self.root}/{place}")
+        self._write(mark, json.dumps(places))
+
+    def _write(self, path: str, text: str) -> None:
+        with self.files.open_output_stream(f"{path}.new") as file:
+            file.write(text.encode())
+        self.files.move(f"{path}.new", path)
+
+    def commit(
+        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
+    ) -> None:
+        self.files.move(self._mark(name, "moving"), self._mark(name, "done"))
+        old = self._mark(f"{quote(app_id, safe='')}-{batch_id - REMEMBERED_MAX:010}", "done")
+        if batch_id >= REMEMBERED_MAX and self.exists(old):
+            self.files.delete_file(old)
+
+    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
+        kept = f"{self.root}/{BATCHES}/schema.json"
+        if not self.exists(kept):
+            raise Missing("E3000", f"{self.table.path} is no table; write to it first")
+        with self.files.open_input_stream(kept) as file:
+            schema = StructType.fromJson(json.loads(file.read()))
+        files = [f"{self.prefix}{path}" for path, _ in _files(self.files, self.root)]
+        return files, schema
+
+
+def _keeper(table: Table) -> _Delta | _Parquet:
+    return _Delta(table) if table.format == "delta" else _Parquet(table)
+
+
+def _arrow(schema: StructType) -> pyarrow.Schema:
+    """The same in Arrow. A table takes null everywhere: a later batch may lack the column."""
+    return pyarrow.schema(
+        field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")
+    )
+
+
+def _files(files: Any, root: str) -> Iterator[tuple[str, str]]:
+    """Each Parquet file below a folder, with the folders of its partition between."""
+    for info in files.get_file_info(pyarrow.fs.FileSelector(root, recursive=True)):
+        below = info.path[len(root) + 1 :]
+        folder = below.rpartition("/")[0]
+        if below.endswith(".parquet") and not below.startswith("_"):
+            yield info.path, f"{folder}/" if folder else ""
+
+
+def _described(files: Any, path: str, place: str) -> _File:
+    """What a table has to know of a file that lies at `path` and will lie at `place`."""
+    pairs = [part.partition("=") for part in place.split("/")[:-1]]
+    values = {name: None if value == NO_VALUE else unquote(value) for name, _, value in pairs}
+    footer = pyarrow.parquet.read_metadata(path, filesystem=files)
+    return _File(place, values, files.get_file_info(path).size, footer)
+
+
+def _statistics(file: _File) -> str:
+    """Rows, least and greatest whole numbers and times: by them readers leave out files."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    unknown = set[str]()
+    for group in range(file.footer.num_row_groups):
+        for index in range(file.footer.num_columns):
+            column = file.footer.row_group(group).column(index)
+            name, found = column.path_in_schema, column.statistics
+            if found is None or not found.has_min_max:
+                unknown.add(name)
+            elif isinstance(found.min, (int, datetime)) and not isinstance(found.min, bool):
+                least[name] = min(least.get(name, found.min), found.min)
+                greatest[name] = max(greatest.get(name, found.max), found.max)
+    return json.dumps(
+        {
+            "numRecords": file.footer.num_rows,
+            "minValues": {n: _shown(value) for n, value in least.items() if n not in unknown},
+            "maxValues": {n: _shown(value) for n, value in greatest.items() if n not in unknown},
+        }
+    )
+
+
+def _shown(value: int | datetime | date) -> int | str:
+    if not isinstance(value, datetime):
+        return value if isinstance(value, int) else value.isoformat()
+    return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def _microseconds(spark: SparkSession) -> Iterator[None]:
+    """Let Spark write times as Delta wants them, not as Hive did."""
+    before = spark.conf.get(TIMESTAMPS)
+    spark.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(TIMESTAMPS, str(before))

@@ -1,0 +1,134 @@
+"""Tables that take each batch once: both formats, cut off half-way, grown by columns."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from enmasse.base.errors import Conflict, Invalid, Missing
+from enmasse.pipeline import bronze, tables
+from enmasse.pipeline.tables import Appended, Table
+from spark_session import session
+
+pytestmark = pytest.mark.timeout(400)
+Format = Literal["delta", "parquet"]
+FORMATS: list[Format] = ["delta", "parquet"]
+AT = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+def messages(spark: SparkSession, first: int, count: int, address: str = "a/b c") -> DataFrame:
+    """Messages as the source gives them, in two tasks."""
+    return spark.range(first, first + count, 1, 2).select(
+        F.lit(None).cast("string").alias("space"),
+        F.lit(address).alias("address"),
+        F.lit(0).alias("partition"),
+        F.col("id").alias("offset"),
+        F.lit(AT).alias("enqueued_time"),
+        F.create_map(F.lit("k"), F.lit("v")).alias("application_properties"),
+        F.col("id").cast("string").cast("binary").alias("body"),
+    )
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.offset for row in frame.select("offset").collect())
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path, format: Format) -> None:
+    table = bronze.table(str(tmp_path / "bronze"), format)
+    assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(10, 2)
+    assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(0, 0, again=True)
+    assert bronze.append(messages(spark, 10, 5, "other"), table, "q/1", 1).rows == 5
+    # another query is another one
+    assert bronze.append(messages(spark, 15, 5), table, "q2", 0).rows == 5
+    rows = tables.read(spark, table)
+    assert offsets(rows) == list(range(20))
+    assert offsets(rows.where("address = 'other'")) == list(range(10, 15))
+    assert rows.select("space", "address", "date").distinct().collect() == [
+        *rows.where("space is null").select("space", "address", "date").distinct().collect()
+    ]
+    row = rows.where("offset = 3").collect()[0]
+    assert (row.address, row.date, row.enqueued_time.replace(tzinfo=UTC)) == (
+        "a/b c",
+        date(2026, 1, 31),
+        AT,
+    )
+    assert (bytes(row.body), row.application_properties) == (b"3", {"k": "v"})
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_that_was_cut_off_is_written_anew(
+    spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = bronze.table(str(tmp_path / "bronze"), format)
+    bronze.append(messages(spark, 0, 3), table, "q", 0)
+    keeper = type(tables._keeper(table))
+    commit = keeper.commit
+
+    def cut(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keeper, "commit", cut)
+    with pytest.raises(KeyboardInterrupt):
+        bronze.append(messages(spark, 3, 9), table, "q", 1)
+    monkeypatch.setattr(keeper, "commit", commit)
+    # in other tasks than before: nothing of the first attempt may stay
+    assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
+    assert offsets(tables.read(spark, table)) == list(range(12))
+    assert not list((tmp_path / "bronze" / "_staging").iterdir())
+
+
+def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "t"))
+    with pytest.raises(Missing, match="no Delta table"):
+        tables.read(spark, table)
+    assert tables.append(spark.range(0), table, "q", 0) == Appended(0, 0)
+    assert tables.read(spark, table).count() == 0
+    assert tables.append(spark.range(4), table, "q", 1).rows == 4
+    assert DeltaTable(table.path).version() == 1
+
+
+def test_columns_may_come_but_not_change(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "t"))
+    tables.append(spark.range(2), table, "q", 0)
+    tables.append(spark.range(2, 4).withColumn("more", F.lit("x")), table, "q", 1)
+    rows = {row.id: row.more for row in tables.read(spark, table).collect()}
+    assert rows == {0: None, 1: None, 2: "x", 3: "x"}
+    with pytest.raises(Conflict, match="column id is .*long.* and the batch has .*string"):
+        tables.append(spark.range(1).selectExpr("cast(id as string) as id"), table, "q", 2)
+
+
+def test_small_files_are_joined_and_old_ones_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    table = bronze.table(str(tmp_path / "bronze"))
+    for batch in range(3):
+        bronze.append(messages(spark, batch * 4, 4), table, "q", batch)
+    assert tables.compact(table) == 6
+    assert offsets(tables.read(spark, table)) == list(range(12))
+    assert tables.read(spark, table).where("address = 'a/b c' and space is null").count() == 12
+    assert tables.vacuum(table, 0) == 6
+    assert offsets(tables.read(spark, table)) == list(range(12))
+
+
+def test_times_and_numbers_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = bronze.table(str(tmp_path / "bronze"))
+    bronze.append(messages(spark, 0, 10), table, "q", 0)
+    actions = DeltaTable(table.path).get_add_actions(flatten=True)
+    seen = {name: actions.column(name).to_pylist() for name in ("min.offset", "max.offset")}
+    assert sorted(seen["min.offset"]) == [0, 5] and sorted(seen["max.offset"]) == [4, 9]
+    assert set(actions.column("max.enqueued_time").to_pylist()) == {AT}
+
+
+def test_bronze_takes_whole_messages(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="column space is missing"):
+        bronze.append(spark.range(1), bronze.table(str(tmp_path / "b")), "q", 0)
