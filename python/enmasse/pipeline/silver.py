@@ -1,0 +1,301 @@
+"""Silver: what messages say, as typed readings; and quarantine: what could not be read, and why.
+
+A reading is a number or a text that a device measured at a time. One message may hold many. The
+functions are pure: columns of the format `enmasse` in, columns of readings out.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow
+import pyarrow.compute as pc
+
+from enmasse.base.errors import Invalid
+from enmasse.resources.pipeline import Metric, Source
+
+ENVELOPE = (
+    *("space", "address", "partition", "offset", "enqueued_time", "message_id", "correlation_id"),
+    *("subject", "to", "reply_to", "content_type", "group_id", "durable", "priority", "ttl"),
+    *("delivery_count", "application_properties", "annotations", "body", "body_kind"),
+)
+"""The columns of a whole message, `docs/guide/spark.md`."""
+
+TEXT_COLUMNS = (
+    *("space", "address", "message_id", "correlation_id", "subject", "to", "reply_to"),
+    *("content_type", "group_id", "body_kind"),
+)
+"""Those of them that can name a device, a metric or a unit."""
+
+DEVICE_BYTES_MAX = 255
+"""Longest name of a device or metric, in UTF-8; a longer one goes to quarantine."""
+
+TEXT, NUMBER, TIME = pyarrow.string(), pyarrow.float64(), pyarrow.timestamp("us", "UTC")
+SCHEMA = pyarrow.schema(
+    {
+        "source": TEXT,
+        "space": TEXT,
+        "address": TEXT,
+        "partition": pyarrow.int32(),
+        "offset": pyarrow.int64(),
+        "index": pyarrow.int32(),
+        "device": TEXT,
+        "metric": TEXT,
+        "value": NUMBER,
+        "text": TEXT,
+        "unit": TEXT,
+        "event_time": TIME,
+        "enqueued_time": TIME,
+        "clamped": pyarrow.bool_(),
+        "date": pyarrow.date32(),
+        "reason": TEXT,
+    }
+)
+"""What `parse` gives: a row is a reading, or, if it has a reason, something that is none."""
+
+SPARK_SCHEMA = (
+    "source string, space string, address string, partition int, offset bigint, index int, "
+    "device string, metric string, value double, text string, unit string, event_time timestamp, "
+    "enqueued_time timestamp, clamped boolean, date date, reason string"
+)
+READING = [name for name in SCHEMA.names if name != "reason"]
+"""Columns of the silver table."""
+QUARANTINE = [
+    *("source", "space", "address", "partition", "offset", "index"),
+    *("device", "metric", "enqueued_time", "date", "reason"),
+]
+"""Columns of the quarantine table; the message itself is in bronze."""
+
+
+def columns(source: Source) -> str:
+    """Return what the option `columns` says so that a source gives what `parse` wants.
+
+    Raises Invalid if a field is named as two things of different types.
+    """
+    types: dict[str, tuple[str, str]] = {}
+    for name, kind in _fields(source):
+        if name in TEXT_COLUMNS and kind == "string":
+            continue
+        if name in ENVELOPE:
+            raise Invalid(
+                "E1003",
+                f"source {source.name}: {name} is a column of the envelope and no {kind}; "
+                f"write body.{name} for the field of the body",
+            )
+        known = types.setdefault(name.lower(), (name, kind))
+        if known != (name, kind):
+            raise Invalid(
+                "E1003",
+                f"source {source.name}: {name} cannot be {kind} and, as {known[0]}, {known[1]} too",
+            )
+    fields = [f"`{name}` {kind}" for name, kind in types.values()]
+    return ", ".join([*ENVELOPE, "_index", *fields, "_error"])
+
+
+def _fields(source: Source) -> Iterator[tuple[str, str]]:
+    if _is_senml(source):
+        yield from (("n", "string"), ("u", "string"), ("t", "timestamp"), ("v", "double"))
+        yield from (("vs", "string"), ("vb", "boolean"))
+        return
+    for names, kind in (
+        (source.device, "string"),
+        (source.time, "timestamp"),
+        (source.metric, "string"),
+        (source.value, "double"),
+        (source.text, "string"),
+        (source.unit, "string"),
+        ([metric.field or metric.name for metric in source.metrics], "double"),
+    ):
+        for name in names:
+            yield name, kind
+
+
+def _is_senml(source: Source) -> bool:
+    return source.format.startswith("senml")
+
+
+def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
+    """Return the readings of records, and a row with a reason for each thing that is none.
+
+    Any number of readings may come of a record. One that names no device, whose time cannot be read
+    or is too old, or that holds nothing at all, is one row with a reason; so is a field of another
+    type, beside the good readings of its record. A time ahead of the server's clock by more than
+    the source allows is set back to that, and marked.
+    """
+    records = _Records(batch, source)
+    parts = [records.refused(records.fault, pc.is_valid(records.fault))]
+    good = pc.is_null(records.fault)
+    # a field of another type: the others of its record are good
+    parts.append(records.refused(records.error, pc.and_(good, pc.is_valid(records.error))))
+    found = pyarrow.scalar(False)
+    for metric, value, text, unit in records.measured():
+        there = pc.and_(good, pc.or_(pc.is_valid(value), pc.is_valid(text)))
+        found = pc.or_(found, there)
+        reason = _unfit(metric, value)
+        parts.append(records.rows(there, reason, metric, value, text, unit))
+    nothing = pc.and_(good, pc.and_(pc.invert(found), pc.is_null(records.error)))
+    reason = pyarrow.repeat(f"holds no reading: none of {_wanted(source)} is there", len(batch))
+    parts.append(records.refused(reason, nothing))
+    return pyarrow.concat_tables(parts).combine_chunks()
+
+
+def parse_batches(
+    batches: Iterable[pyarrow.RecordBatch], source: Source
+) -> Iterator[pyarrow.RecordBatch]:
+    """The same for `DataFrame.mapInArrow`."""
+    for batch in batches:
+        yield from parse(pyarrow.Table.from_batches([batch]), source).to_batches()
+
+
+class _Records:
+    """Records of one source, and what is known of each whatever it measured."""
+
+    def __init__(self, batch: pyarrow.Table, source: Source) -> None:
+        self.batch = batch
+        self.source = source
+        self.error = batch["_error"].combine_chunks()
+        self.arrived = pc.cast(batch["enqueued_time"].combine_chunks(), TIME)
+        self.names = self.text("n") if _is_senml(source) else None
+        device = self._senml_name("device") if _is_senml(source) else self.first(source.device)
+        said = self.first(("t",) if _is_senml(source) else source.time, TIME)
+        latest = pc.add(self.arrived, _span(source.ahead))
+        self.clamped = pc.fill_null(pc.greater(said, latest), False)
+        self.time = pc.coalesce(pc.if_else(self.clamped, latest, said), self.arrived)
+        self.device = device
+        self.fault = self._fault(said)
+
+    def first(self, names: Iterable[str], kind: pyarrow.DataType = TEXT) -> pyarrow.Array:
+        """Of several columns the first that has a value, in each row."""
+        found = [pc.cast(self.batch[name].combine_chunks(), kind) for name in names]
+        if not found:
+            return pyarrow.nulls(len(self.batch), kind)
+        if kind == TEXT:
+            found = [pc.if_else(pc.equal(one, ""), None, one) for one in found]
+        return pc.coalesce(*found)
+
+    def text(self, name: str) -> pyarrow.Array:
+        return self.first((name,))
+
+    def _senml_name(self, part: str) -> pyarrow.Array:
+        """A record's name up to its last `:` or `/`, or what follows."""
+        split = pc.extract_regex(self.names, r"(?s)^(?P<device>.*)[:/](?P<metric>[^:/]*)$")
+        whole = self.names if part == "device" else pyarrow.nulls(len(self.batch), TEXT)
+        found = pc.coalesce(pc.struct_field(split, part), whole)
+        return pc.if_else(pc.equal(found, ""), None, found)
+
+    def _fault(self, said: pyarrow.Array) -> pyarrow.Array:
+        """Why a record is no use at all; null where it is."""
+        source, rows = self.source, len(self.batch)
+        bad = pc.is_valid(self.error)
+        oldest = pc.subtract(self.arrived, _span(source.late))
+        size = pc.binary_length(self.device)
+        asks_time = bool(source.time) or _is_senml(source)
+        wanted = "the name of a SenML record" if _is_senml(source) else " or ".join(source.device)
+        cases = [
+            (pc.and_(pc.is_null(self.device), bad), self.error),
+            (pc.is_null(self.device), pyarrow.repeat(f"names no device: {wanted}", rows)),
+            (
+                pc.greater(size, DEVICE_BYTES_MAX),
+                _joined("device has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+            ),
+            (pc.and_(pc.and_(pc.is_null(said), bad), pyarrow.scalar(asks_time)), self.error),
+            (pc.is_null(self.time), pyarrow.repeat("has no time, nor has its message", rows)),
+            (
+                pc.less(said, oldest),
+                _joined("time ", pc.strftime(said, "%Y-%m-%dT%H:%M:%SZ"), _age(source)),
+            ),
+        ]
+        fault = pyarrow.nulls(rows, TEXT)
+        for case, reason in cases:
+            fault = pc.coalesce(fault, pc.if_else(pc.fill_null(case, False), reason, None))
+        return fault
+
+    def measured(
+        self,
+    ) -> Iterator[tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array, pyarrow.Array]]:
+        """Metric, number, text and unit, of all records at a time."""
+        source, rows = self.source, len(self.batch)
+        no_text = pyarrow.nulls(rows, TEXT)
+        if _is_senml(source):
+            flag = pc.cast(self.batch["vb"].combine_chunks(), pyarrow.float64())
+            value = pc.coalesce(self.first(("v",), NUMBER), flag)
+            metric = pc.coalesce(self._senml_name("metric"), pyarrow.repeat("value", rows))
+            yield metric, value, self.text("vs"), self.text("u")
+            return
+        for one in source.metrics:
+            value = self.first((_field(one),), NUMBER)
+            unit = pyarrow.repeat(one.unit, rows) if one.unit else no_text
+            yield pyarrow.repeat(one.name, rows), value, no_text, unit
+        if source.value or source.text:
+            called = (source.value or source.text)[0].removeprefix("body.")
+            metric = pc.coalesce(self.first(source.metric), pyarrow.repeat(called, rows))
+            value, text = self.first(source.value, NUMBER), self.first(source.text)
+            yield metric, value, text, self.first(source.unit)
+
+    def rows(
+        self,
+        chosen: pyarrow.Array,
+        reason: pyarrow.Array,
+        metric: pyarrow.Array,
+        value: pyarrow.Array,
+        text: pyarrow.Array,
+        unit: pyarrow.Array,
+    ) -> pyarrow.Table:
+        """Rows as `SCHEMA` says of the records that are chosen."""
+        batch, rows = self.batch, len(self.batch)
+        known = {name: batch[name] for name in ("space", "address", "partition", "offset")}
+        table = pyarrow.table(
+            known
+            | {
+                "source": pyarrow.repeat(self.source.name, rows),
+                "index": batch["_index"],
+                "device": self.device,
+                "metric": metric,
+                "value": value,
+                "text": text,
+                "unit": unit,
+                "event_time": self.time,
+                "enqueued_time": self.arrived,
+                "clamped": self.clamped,
+                "date": pc.cast(pc.coalesce(self.time, self.arrived), pyarrow.date32()),
+                "reason": reason,
+            }
+        )
+        return table.select(SCHEMA.names).cast(SCHEMA).filter(chosen)
+
+    def refused(self, reason: pyarrow.Array, chosen: pyarrow.Array) -> pyarrow.Table:
+        """Rows that are no readings."""
+        none = pyarrow.nulls(len(self.batch), TEXT)
+        return self.rows(chosen, reason, none, pyarrow.nulls(len(self.batch), NUMBER), none, none)
+
+
+def _unfit(metric: pyarrow.Array, value: pyarrow.Array) -> pyarrow.Array:
+    """Why a reading is none; null where it is one."""
+    size = pc.binary_length(metric)
+    long = pc.if_else(
+        pc.greater(size, DEVICE_BYTES_MAX),
+        _joined("metric has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+        None,
+    )
+    endless = pc.fill_null(pc.invert(pc.is_finite(value)), False)
+    return pc.coalesce(long, pc.if_else(endless, _joined("", metric, " is not finite"), None))
+
+
+def _joined(before: str, middle: pyarrow.Array, after: str) -> pyarrow.Array:
+    return pc.binary_join_element_wise(before, pc.cast(middle, TEXT), after, "")
+
+
+def _span(milliseconds: int) -> pyarrow.Scalar:
+    return pyarrow.scalar(milliseconds * 1000, pyarrow.duration("us"))
+
+
+def _age(source: Source) -> str:
+    return f" is more than {source.late // 1000} s before its message came"
+
+
+def _field(metric: Metric) -> str:
+    return metric.field or metric.name
+
+
+def _wanted(source: Source) -> str:
+    if _is_senml(source):
+        return "v, vs, vb"
+    return ", ".join([*(_field(one) for one in source.metrics), *source.value, *source.text])
