@@ -1,0 +1,156 @@
+"""Windows: figures that are right, in whatever order and portions readings come."""
+
+import math
+import statistics
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enmasse.pipeline import gold, silver
+
+BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+def readings(*rows: tuple[str, float | None, float]) -> pyarrow.Table:
+    """Device, value and seconds after the beginning, in the order of their offsets."""
+    return pyarrow.Table.from_pylist(
+        [
+            {
+                "source": "s",
+                "device": device,
+                "metric": "m",
+                "unit": "Cel" if value is not None and value < 1e6 else None,
+                "value": value,
+                "event_time": BEGIN + timedelta(seconds=seconds),
+                "partition": offset % 2,
+                "offset": offset,
+                "index": 0,
+            }
+            for offset, (device, value, seconds) in enumerate(rows)
+        ],
+        pyarrow.schema(
+            [field for field in silver.SCHEMA if field.name not in ("reason", "clamped", "date")]
+        ),
+    )
+
+
+def windows(table: pyarrow.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["window_ms"], row["start"], row["device"]))
+
+
+def test_a_window_tells_what_its_readings_were() -> None:
+    found = windows(
+        gold.partials(
+            readings(
+                ("a", 1.0, 0), ("a", 4.0, 59.999), ("a", 2.0, 30), ("a", 9.0, 60), ("b", 5.0, 1)
+            ),
+            [MINUTE, HOUR],
+        )
+    )
+    assert [(row["window_ms"], row["start"], row["device"], row["count"]) for row in found] == [
+        (MINUTE, BEGIN, "a", 3),
+        (MINUTE, BEGIN, "b", 1),
+        (MINUTE, BEGIN + timedelta(minutes=1), "a", 1),
+        (HOUR, BEGIN, "a", 4),
+        (HOUR, BEGIN, "b", 1),
+    ]
+    first = found[0]
+    assert (first["min"], first["max"], first["last"], first["sum"]) == (1.0, 4.0, 4.0, 7.0)
+    assert first["last_time"] == BEGIN + timedelta(seconds=59.999)
+    assert math.isclose(first["mean"], 7 / 3)
+    assert math.isclose(first["stddev"], statistics.stdev([1, 4, 2]))
+    assert (first["p50"], first["p95"]) == (2.0, 4.0)
+    assert (first["date"], first["unit"]) == (BEGIN.date(), "Cel")
+    assert found[1]["stddev"] is None
+
+
+def test_texts_are_in_no_window() -> None:
+    assert len(gold.partials(readings(("a", None, 0)), [MINUTE])) == 0
+    assert gold.partials(readings(), [MINUTE]).schema == gold.SCHEMA
+
+
+def test_of_two_readings_of_one_time_the_one_behind_in_the_stream_is_last() -> None:
+    both = readings(("a", 1.0, 5), ("a", 2.0, 5), ("a", 3.0, 5))
+    # places are ordered by partition, then offset
+    assert windows(gold.partials(both, [MINUTE]))[0]["last"] == 2.0
+    backwards = both.take([2, 1, 0])
+    assert windows(gold.partials(backwards, [MINUTE]))[0]["last"] == 2.0
+
+
+def test_a_sum_that_nearly_cancels_keeps_its_digits() -> None:
+    values = [1e16, 1.0, -1e16] * 100
+    rows = readings(*(("a", value, 1.0) for value in values))
+    parts = [gold.partials(rows.slice(first, 7), [MINUTE]) for first in range(0, 300, 7)]
+    (window,) = windows(gold.merged(parts))
+    assert window["sum"] == math.fsum(values) == 100.0
+
+
+def test_quantiles_of_many_readings_keep_their_rank() -> None:
+    count = 20_000
+    rows = readings(*(("a", float((number * 7919) % count), 1.0) for number in range(count)))
+    (window,) = windows(gold.partials(rows, [HOUR]))
+    assert len(window["sample"]) == gold.SAMPLE_MAX
+    for name, share in (("p50", 0.5), ("p95", 0.95)):
+        error = math.sqrt(share * (1 - share) / gold.SAMPLE_MAX)
+        assert abs(window[name] / count - share) < 3 * error
+
+
+VALUES = st.floats(-1e9, 1e9) | st.floats(-1.0, 1.0) | st.integers(-3, 3).map(float)
+READING = st.tuples(st.sampled_from("ab"), VALUES, st.floats(0, 7200))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(READING, min_size=1, max_size=40), st.data())
+def test_any_portions_in_any_order_give_what_all_at_once_give(
+    rows: list[tuple[str, float, float]], data: st.DataObject
+) -> None:
+    table = readings(*rows)
+    whole = gold.partials(table, [MINUTE, HOUR])
+    order = data.draw(st.permutations(range(len(rows))))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=4)) | {0, len(rows)})
+    held = gold.SCHEMA.empty_table()
+    for first, end in zip(cuts, cuts[1:], strict=False):
+        portion = gold.partials(table.take(order[first:end]), [MINUTE, HOUR])
+        held = gold.merged([held, portion])
+    assert gold.differences(held, whole) == []
+    for row in whole.to_pylist():
+        mine = [
+            value
+            for device, value, seconds in rows
+            if device == row["device"]
+            and row["start"]
+            <= BEGIN + timedelta(seconds=seconds)
+            < row["start"] + timedelta(milliseconds=row["window_ms"])
+        ]
+        assert (row["count"], row["min"], row["max"]) == (len(mine), min(mine), max(mine))
+        assert row["sum"] == math.fsum(mine)
+        assert row["p50"] == sorted(mine)[math.ceil(len(mine) / 2) - 1]
+        if len(mine) > 1:
+            scale = max(map(abs, mine))
+            assert math.isclose(
+                row["stddev"], statistics.stdev(mine), rel_tol=1e-9, abs_tol=scale * 1e-12
+            )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"count": 3}, ["count"]), ({"mean": 1.5000001}, ["mean"]), ({"last": 7.0}, ["last"])],
+)
+def test_windows_that_differ_are_told(change: dict[str, Any], says: list[str]) -> None:
+    wanted = gold.partials(readings(("a", 1.0, 0), ("a", 2.0, 1)), [MINUTE])
+    changed = pyarrow.Table.from_pylist([wanted.to_pylist()[0] | change], gold.SCHEMA)
+    (found,) = gold.differences(changed, wanted)
+    assert (found["device"], found["differs"]) == ("a", says)
+    empty = gold.SCHEMA.empty_table()
+    assert gold.differences(empty, wanted)[0]["differs"] == ["missing"]
+    assert gold.differences(wanted, empty)[0]["differs"] == ["not in bronze"]
+    slight = pyarrow.Table.from_pylist(
+        [wanted.to_pylist()[0] | {"mean": 1.5 * (1 + 1e-12)}], gold.SCHEMA
+    )
+    assert gold.differences(slight, wanted) == []
