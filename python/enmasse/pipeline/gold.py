@@ -16,7 +16,8 @@ from typing import Any
 import numpy
 import pyarrow
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+
+from enmasse.pipeline.grouping import Numbers, array, groups, in_order
 
 SAMPLE_MAX = 512
 """Readings of a window that are kept for its quantiles."""
@@ -25,6 +26,9 @@ US_A_MS, DAY_US = 1000, 86_400_000_000
 TIME = pyarrow.timestamp("us", "UTC")
 KEY = ("window_ms", "start", "source", "device", "metric")
 """What names a window: its length, where it begins, and whose readings it holds."""
+
+ORDER = ("last_time", "last_partition", "last_offset", "last_index")
+"""Where a reading stands among those of its window."""
 
 SCHEMA = pyarrow.schema(
     {
@@ -62,8 +66,6 @@ CLOSE = ("sum", "mean", "stddev")
 TOLERANCE = 1e-9
 """Relative to the largest magnitude of the window."""
 
-Numbers = NDArray[Any]
-
 
 def partials(readings: pyarrow.Table, windows_ms: Sequence[int]) -> pyarrow.Table:
     """Return the windows of readings that are numbers; columns as `silver.READING` names them."""
@@ -74,10 +76,10 @@ def partials(readings: pyarrow.Table, windows_ms: Sequence[int]) -> pyarrow.Tabl
 def _alone(readings: pyarrow.Table, window_ms: int) -> pyarrow.Table:
     """Each reading as a window that holds nothing else."""
     rows = len(readings)
-    time = _numpy(pc.cast(readings["event_time"], pyarrow.int64()))
+    time = array(pc.cast(readings["event_time"], pyarrow.int64()))
     start = time - time % (window_ms * US_A_MS)
-    value = _numpy(readings["value"])
-    places = [_numpy(readings[name]) for name in ("partition", "offset", "index")]
+    value = array(readings["value"])
+    places = [array(readings[name]) for name in ("partition", "offset", "index")]
     zero, one = numpy.zeros(rows), numpy.arange(rows + 1, dtype=numpy.int32)
     table = {
         "window_ms": pyarrow.repeat(pyarrow.scalar(window_ms, pyarrow.int64()), rows),
@@ -102,38 +104,21 @@ def merged(parts: Sequence[pyarrow.Table]) -> pyarrow.Table:
     rows = pyarrow.concat_tables([SCHEMA.empty_table(), *parts]).combine_chunks()
     if not len(rows):
         return rows
-    group, first = _groups(rows)
+    group, first = groups(rows, KEY)
     # in the order of time within each window, so that the last row is the last reading
-    order = numpy.lexsort(
-        [_numpy(rows[name]) for name in ("last_index", "last_offset", "last_partition")]
-        + [_numpy(pc.cast(rows["last_time"], pyarrow.int64())), group]
-    )
-    starts = numpy.flatnonzero(numpy.diff(group[order], prepend=-1))
-    ends = numpy.append(starts[1:], len(rows)) - 1
+    order, bounds = in_order(rows, group, ORDER)
+    starts, ends = bounds[:-1], bounds[1:] - 1
     figures = _figures(rows, order, starts)
     quantiles = _sampled(rows, group, len(starts))
     kept = {name: rows[name].take(first) for name in (*KEY, "date")}
     last = rows.take(order[ends])
-    names = ("unit", "last", "last_time", "last_partition", "last_offset", "last_index")
-    kept |= {name: last[name] for name in names}
+    kept |= {name: last[name] for name in ("unit", "last", *ORDER)}
     return pyarrow.table(kept | figures | quantiles).select(SCHEMA.names).cast(SCHEMA)
-
-
-def _groups(rows: pyarrow.Table) -> tuple[Numbers, Numbers]:
-    """The number of each row's window, and the first row of each window."""
-    code = numpy.zeros(len(rows), numpy.int64)
-    for name in KEY:
-        found = rows[name].combine_chunks().dictionary_encode()
-        part = _numpy(found.indices).astype(numpy.int64)
-        # squeezed after each, so that the product never leaves 64 bits
-        code = numpy.unique(code * len(found.dictionary) + part, return_inverse=True)[1]
-    _, first, group = numpy.unique(code, return_index=True, return_inverse=True)
-    return group, first
 
 
 def _figures(rows: pyarrow.Table, order: Numbers, starts: Numbers) -> dict[str, Numbers | Any]:
     def column(name: str) -> Numbers:
-        return _numpy(rows[name])[order]
+        return array(rows[name])[order]
 
     count_each = column("count")
     count = numpy.add.reduceat(count_each, starts)
@@ -158,18 +143,18 @@ def _figures(rows: pyarrow.Table, order: Numbers, starts: Numbers) -> dict[str, 
     }
 
 
-def _sampled(rows: pyarrow.Table, group: Numbers, groups: int) -> dict[str, Any]:
+def _sampled(rows: pyarrow.Table, group: Numbers, windows: int) -> dict[str, Any]:
     """The samples of windows, and the quantiles of these."""
-    sizes = _numpy(pc.list_value_length(rows["sample"]))
-    value = _numpy(pc.list_flatten(rows["sample"]))
-    key = _numpy(pc.list_flatten(rows["sample_keys"]))
+    sizes = array(pc.list_value_length(rows["sample"]))
+    value = array(pc.list_flatten(rows["sample"]))
+    key = array(pc.list_flatten(rows["sample_keys"]))
     of = numpy.repeat(group, sizes)
     order = numpy.lexsort([value, key, of])
     value, key, of = value[order], key[order], of[order]
-    starts = numpy.searchsorted(of, numpy.arange(groups))
+    starts = numpy.searchsorted(of, numpy.arange(windows))
     kept = numpy.arange(len(of)) - starts[of] < SAMPLE_MAX
     value, key, of = value[kept], key[kept], of[kept]
-    offsets = numpy.searchsorted(of, numpy.arange(groups + 1)).astype(numpy.int32)
+    offsets = numpy.searchsorted(of, numpy.arange(windows + 1)).astype(numpy.int32)
     ranked = value[numpy.lexsort([value, of])]
     count = numpy.diff(offsets)
     found: dict[str, Any] = {
@@ -196,13 +181,6 @@ def _mix(number: Any) -> Any:
         number = (number ^ (number >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
         number = (number ^ (number >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
         return number ^ (number >> numpy.uint64(31))
-
-
-def _numpy(column: Any) -> Numbers:
-    """A column without nulls as an array."""
-    if isinstance(column, pyarrow.Array):
-        return numpy.asarray(column.to_numpy(zero_copy_only=False))
-    return numpy.asarray(column.to_numpy())
 
 
 def differences(gold: pyarrow.Table, wanted: pyarrow.Table) -> list[dict[str, Any]]:
