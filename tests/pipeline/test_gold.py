@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow
@@ -10,32 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enmasse.pipeline import gold, silver
+from enmasse.pipeline import gold
+from measured import BEGIN, measured
 
-BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE, HOUR = 60_000, 3_600_000
 
 
 def readings(*rows: tuple[str, float | None, float]) -> pyarrow.Table:
     """Device, value and seconds after the beginning, in the order of their offsets."""
-    return pyarrow.Table.from_pylist(
-        [
+    return measured(
+        *(
             {
-                "source": "s",
                 "device": device,
-                "metric": "m",
                 "unit": "Cel" if value is not None and value < 1e6 else None,
                 "value": value,
-                "event_time": BEGIN + timedelta(seconds=seconds),
+                "seconds": seconds,
                 "partition": offset % 2,
-                "offset": offset,
-                "index": 0,
             }
             for offset, (device, value, seconds) in enumerate(rows)
-        ],
-        pyarrow.schema(
-            [field for field in silver.SCHEMA if field.name not in ("reason", "clamped", "date")]
-        ),
+        )
     )
 
 

@@ -1,0 +1,585 @@
+"""Live: what is so now, in a database: SQLite, or PostgreSQL where psycopg is there.
+
+Last values, devices and their sessions, usage, incidents, and what detectors remember are changed
+in one transaction with the number of the batch. A batch that is in it already changes nothing, so
+that a repeated one neither counts twice nor alarms twice. Times are microseconds since 1970 in UTC.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.compute as pc
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.pipeline import detect
+from enmasse.pipeline.detect import Change, State
+from enmasse.pipeline.grouping import array, groups, in_order
+from enmasse.resources.pipeline import Detector, PipelineSpec
+
+US_A_MS = 1000
+KEYS_A_QUERY = 500
+"""Devices that one query names."""
+ALERTS_A_TIME = 1000
+"""Alerts that are handed out at once."""
+
+Row = sa.RowMapping
+_METADATA = sa.MetaData()
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _key(name: str, kind: Any = sa.String) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _kept(name: str, kind: Any = sa.BigInteger, *, empty: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=empty)
+
+
+LATEST = sa.Table(
+    "device_latest",
+    _METADATA,
+    *(_key("source"), _key("device"), _key("metric")),
+    *(_kept("value", sa.Double, empty=True), _kept("text", sa.String, empty=True)),
+    *(_kept("unit", sa.String, empty=True), _kept("event_time_us"), _kept("enqueued_time_us")),
+    *(_kept("partition"), _kept("offset"), _kept("index")),
+)
+"""The newest reading of each device and metric."""
+
+DEVICES = sa.Table(
+    "devices",
+    _METADATA,
+    *(_key("source"), _key("device")),
+    *(_kept("first_seen_us"), _kept("last_seen_us"), _kept("session_began_us")),
+    *(_kept("is_online", sa.Boolean), _kept("readings")),
+)
+"""Who was heard, when, and whether they still are."""
+
+SESSIONS = sa.Table(
+    "sessions",
+    _METADATA,
+    *(_key("source"), _key("device"), _key("began_us", sa.BigInteger)),
+    *(_kept("last_us"), _kept("readings")),
+)
+"""Times in which a device was never silent for longer than `offlineAfter`."""
+
+USAGE = sa.Table(
+    "usage",
+    _METADATA,
+    *(_key("space"), _key("address"), _key("date")),
+    *(_kept("messages"), _kept("bytes"), _kept("readings"), _kept("quarantined")),
+)
+"""What came in, by tenant, address and day of arrival."""
+
+ANOMALIES = sa.Table(
+    "anomalies",
+    _METADATA,
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.String, unique=True, nullable=False),
+    *(_kept("detector", sa.String), _kept("source", sa.String), _kept("device", sa.String)),
+    *(_kept("metric", sa.String, empty=True), _kept("began_us"), _kept("ended_us", empty=True)),
+    *(_kept("value", sa.Double, empty=True), _kept("reason", sa.String)),
+    *(_kept("alert_address", sa.String, empty=True), _kept("is_sent", sa.Boolean)),
+)
+"""Incidents. `is_sent`: nobody is to be told any more."""
+
+STATES = sa.Table(
+    "detector_states",
+    _METADATA,
+    *(_key("detector"), _key("source"), _key("device")),
+    *(_kept("time_us"), _kept("value", sa.Double), _kept("is_open", sa.Boolean)),
+    *(_kept("began_us"), _kept("count"), _kept("mean", sa.Double), _kept("variance", sa.Double)),
+)
+"""What detectors remember."""
+
+PROGRESS = sa.Table(
+    "progress",
+    _METADATA,
+    *(_key("source"), _key("query_id")),
+    *(_kept("batch_id"), _kept("messages"), _kept("readings"), _kept("quarantined")),
+    *(_kept("late"), _kept("clamped"), _kept("known_to_us")),
+    *(_kept("lag_messages", empty=True), _kept("batch_ms", empty=True)),
+)
+"""The last batch of each query that is in here, and what all of them had."""
+
+_STATE_FIELDS = [column.name for column in STATES.c][3:]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch of one source is to live state."""
+
+    source: str
+    query_id: str
+    batch_id: int
+    readings: pyarrow.Table
+    """Columns as `silver.READING` names them."""
+
+    usage: Sequence[Mapping[str, Any]] = ()
+    """Rows of `USAGE`, to be added."""
+
+    known_to_us: int = detect.NEVER_US
+    """All that the server took before this has been read."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A message that is to be sent for an incident."""
+
+    number: int
+    id: str
+    source: str
+    address: str
+    body: dict[str, Any]
+
+
+class Live:
+    """The database of one pipeline; one process writes it, and any thread of that."""
+
+    def __init__(self, url: str, spec: PipelineSpec) -> None:
+        """Open it, making what is not there.
+
+        Raises Unavailable if it cannot be opened, Invalid if its driver is missing.
+        """
+        self._spec = spec
+        # what is read in a transaction stays so until its end
+        self._one = threading.RLock()
+        if url.startswith("postgresql://"):
+            url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        try:
+            self._engine = sa.create_engine(url)
+        except ModuleNotFoundError as error:
+            raise Invalid(
+                Code.FIELD_INVALID, f"spec.live.url: {error}; pip install 'psycopg[binary]'"
+            ) from None
+        if self._engine.dialect.name == "sqlite":
+            sa.event.listen(self._engine, "connect", _configure)
+        with self._failures():
+            _METADATA.create_all(self._engine)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    def claim(self, source: str, query_id: str) -> None:
+        """Say that a query is about to put batches of a source into tables.
+
+        Raises Conflict if another one has: its checkpoint was lost, and to read the stream again
+        would count it twice.
+        """
+        with self._begin() as connection:
+            of = sa.select(PROGRESS.c.query_id).where(PROGRESS.c.source == source)
+            known = connection.execute(of).scalars().all()
+            if query_id in known:
+                return
+            if known:
+                raise Conflict(
+                    Code.STATE_CONFLICT,
+                    f"source {source}: its checkpoint is another than that of the tables; restore"
+                    " it, or take tables and checkpoints away together to read all anew",
+                )
+            fresh: dict[str, Any] = {column.name: 0 for column in PROGRESS.c}
+            fresh |= {"source": source, "query_id": query_id, "batch_id": -1}
+            fresh |= {"known_to_us": detect.NEVER_US, "lag_messages": None, "batch_ms": None}
+            connection.execute(sa.insert(PROGRESS), fresh)
+
+    def commit(self, batch: Batch) -> bool:
+        """Put a batch in, unless it is in already; return whether it was put in."""
+        with self._begin() as connection:
+            of = (PROGRESS.c.source == batch.source) & (PROGRESS.c.query_id == batch.query_id)
+            row = connection.execute(sa.select(PROGRESS).where(of)).one()
+            if row.batch_id >= batch.batch_id:
+                return False
+            self._add_readings(connection, batch)
+            self._detect(connection, batch)
+            for usage in batch.usage:
+                _add(connection, USAGE, usage)
+            readings = batch.readings
+            delay = pc.subtract(readings["enqueued_time"], readings["event_time"])
+            shortest = pyarrow.scalar(min(self._spec.windows) * US_A_MS, pyarrow.duration("us"))
+            known_to_us = max(row.known_to_us, batch.known_to_us)
+            quarantined = sum(usage["quarantined"] for usage in batch.usage)
+            messages = sum(usage["messages"] for usage in batch.usage)
+            late = pc.sum(pc.greater(delay, shortest)).as_py() or 0
+            changes: dict[str, Any] = {
+                "batch_id": batch.batch_id,
+                "messages": row.messages + messages,
+                "readings": row.readings + len(readings),
+                "quarantined": row.quarantined + quarantined,
+                "late": row.late + late,
+                "clamped": row.clamped + (pc.sum(readings["clamped"]).as_py() or 0),
+                "known_to_us": known_to_us,
+            }
+            connection.execute(sa.update(PROGRESS).where(of).values(changes))
+            self._silences(connection, batch.source, batch.known_to_us)
+        return True
+
+    def tick(self, source: str, now_us: int) -> None:
+        """Say that nothing more has come from a source up to a time: who is silent?"""
+        with self._begin() as connection:
+            self._silences(connection, source, now_us)
+
+    def measured(
+        self, source: str, query_id: str, lag_messages: int | None, batch_ms: int | None
+    ) -> None:
+        """Keep figures of a query's last trigger, None for one that is not known."""
+        values = {"lag_messages": lag_messages, "batch_ms": batch_ms}
+        values = {name: value for name, value in values.items() if value is not None}
+        of = (PROGRESS.c.source == source) & (PROGRESS.c.query_id == query_id)
+        if values:
+            with self._begin() as connection:
+                connection.execute(sa.update(PROGRESS).where(of).values(values))
+
+    def unsent(self) -> list[Alert]:
+        """Return alerts that are to be sent, oldest first, at most so many at a time."""
+        wanted = sa.select(ANOMALIES).where(~ANOMALIES.c.is_sent).order_by(ANOMALIES.c.number)
+        with self._begin() as connection:
+            rows = connection.execute(wanted.limit(ALERTS_A_TIME)).mappings().all()
+        return [
+            Alert(
+                row["number"],
+                row["id"],
+                row["source"],
+                row["alert_address"],
+                {name: row[name] for name in ALERTED},
+            )
+            for row in rows
+        ]
+
+    def sent(self, alerts: Iterable[Alert]) -> None:
+        """Remember that alerts were accepted."""
+        numbers = [alert.number for alert in alerts]
+        for first in range(0, len(numbers), KEYS_A_QUERY):
+            chosen = ANOMALIES.c.number.in_(numbers[first : first + KEYS_A_QUERY])
+            with self._begin() as connection:
+                connection.execute(sa.update(ANOMALIES).where(chosen).values(is_sent=True))
+
+    def status(self) -> dict[str, Any]:
+        """Return figures of all sources, and how many devices and incidents there are."""
+        incidents = sa.select(ANOMALIES.c.detector, sa.func.count()).group_by(ANOMALIES.c.detector)
+        with self._begin() as connection:
+            sources = connection.execute(sa.select(PROGRESS).order_by(PROGRESS.c.source))
+            online = sa.select(sa.func.count()).select_from(DEVICES)
+            return {
+                "sources": [dict(row) for row in sources.mappings()],
+                "devices": connection.execute(online).scalar_one(),
+                "online": connection.execute(online.where(DEVICES.c.is_online)).scalar_one(),
+                "incidents": {name: count for name, count in connection.execute(incidents)},
+                "openIncidents": connection.execute(
+                    sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
+                ).scalar_one(),
+                "unsentAlerts": connection.execute(
+                    sa.select(sa.func.count()).where(~ANOMALIES.c.is_sent)
+                ).scalar_one(),
+            }
+
+    def rows(self, table: sa.Table) -> list[dict[str, Any]]:
+        """Return all of a table, in the order of its key."""
+        with self._begin() as connection:
+            found = connection.execute(sa.select(table).order_by(*table.primary_key.columns))
+            return [dict(row) for row in found.mappings()]
+
+    def _add_readings(self, connection: sa.Connection, batch: Batch) -> None:
+        rows = batch.readings
+        if not len(rows):
+            return
+        latest = rows.take(_last_of_each(rows))
+        names = [name for name in LATEST.c.keys() if not name.endswith("_us")]
+        newest = [
+            {name: row[name] for name in names}
+            | {"event_time_us": event_us, "enqueued_time_us": enqueued_us}
+            for row, event_us, enqueued_us in zip(
+                latest.select(names).to_pylist(),
+                _times(latest["event_time"]),
+                _times(latest["enqueued_time"]),
+                strict=True,
+            )
+        ]
+        _put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
+        self._add_sessions(connection, batch)
+
+    def _add_sessions(self, connection: sa.Connection, batch: Batch) -> None:
+        gap_us = self._spec.live.offline_after * US_A_MS
+        devices, sessions = [], []
+        heard = arrivals(batch.readings, gap_us)
+        known = _by_device(connection, DEVICES, DEVICES.c.source == batch.source, heard)
+        for device, spans in heard.items():
+            before = known.get(device)
+            first, last = spans[0][0], spans[-1][1]
+            key = {"source": batch.source, "device": device}
+            if before is not None and first - before["last_seen_us"] <= gap_us:
+                # the first of them goes on with the session that was
+                _, end, count = spans[0]
+                end = max(end, before["last_seen_us"])
+                spans = [(before["session_began_us"], end, count), *spans[1:]]
+            began_us = spans[-1][0]
+            sessions += [
+                key | {"began_us": begin, "last_us": end, "readings": count}
+                for begin, end, count in spans
+            ]
+            devices.append(
+                key
+                | {
+                    "first_seen_us": min(first, before["first_seen_us"]) if before else first,
+                    "last_seen_us": max(last, before["last_seen_us"]) if before else last,
+                    "session_began_us": began_us,
+                    "is_online": True,
+                    "readings": sum(count for _, _, count in spans)
+                    + (before["readings"] if before else 0),
+                }
+            )
+        _put(connection, DEVICES, devices)
+        for session in sessions:
+            _add(connection, SESSIONS, session, replaced=("last_us",))
+
+    def _detect(self, connection: sa.Connection, batch: Batch) -> None:
+        for detector in self._detectors(batch.source):
+            if detector.heartbeat is not None:
+                self._hear(connection, detector, batch)
+            else:
+                self._watch(connection, detector, batch)
+
+    def _detectors(self, source: str) -> list[Detector]:
+        return [one for one in self._spec.detectors if one.source in (None, source)]
+
+    def _watch(self, connection: sa.Connection, detector: Detector, batch: Batch) -> None:
+        """Follow a metric of all devices of a batch."""
+        chosen = pc.and_(
+            pc.equal(batch.readings["metric"], detector.metric),
+            pc.is_valid(batch.readings["value"]),
+        )
+        rows = batch.readings.filter(chosen)
+        if not len(rows):
+            return
+        group, first = groups(rows, ("device",))
+        order, bounds = in_order(rows, group, ("event_time", "partition", "offset", "index"))
+        devices = rows["device"].take(first).to_pylist()
+        times = _times(rows["event_time"].take(order))
+        values = rows["value"].take(order).to_pylist()
+        states = self._states(connection, detector, batch.source, devices)
+        changed = {}
+        for number, device in enumerate(devices):
+            begin, end = int(bounds[number]), int(bounds[number + 1])
+            series, state = values[begin:end], states.get(device)
+            if detect.is_quiet(detector, state, min(series), max(series)):
+                continue
+            pairs = zip(times[begin:end], series, strict=True)
+            changed[device] = detect.follow(detector, state or State(), pairs)
+        self._keep(connection, detector, batch.source, changed)
+
+    def _hear(self, connection: sa.Connection, detector: Detector, batch: Batch) -> None:
+        """Take note of signs of life."""
+        assert detector.heartbeat is not None
+        heard = arrivals(batch.readings, detector.heartbeat.timeout * US_A_MS)
+        states = self._states(connection, detector, batch.source, heard)
+        changed = {}
+        for device, spans in heard.items():
+            ends = [time_us for begin, end, _ in spans for time_us in (begin, end)]
+            state = states.get(device) or State()
+            changed[device] = detect.follow_silence(detector, state, ends, detect.NEVER_US)
+        self._keep(connection, detector, batch.source, changed)
+
+    def _silences(self, connection: sa.Connection, source: str, now_us: int) -> None:
+        """Find who has been silent for too long at a time."""
+        offline_us = now_us - self._spec.live.offline_after * US_A_MS
+        lost = (DEVICES.c.source == source) & (DEVICES.c.last_seen_us < offline_us)
+        connection.execute(
+            sa.update(DEVICES).where(lost & DEVICES.c.is_online).values(is_online=False)
+        )
+        for detector in self._detectors(source):
+            if detector.heartbeat is None:
+                continue
+            due_us = now_us - detector.heartbeat.timeout * US_A_MS
+            silent = (STATES.c.detector == detector.name) & (STATES.c.source == source)
+            silent &= (STATES.c.time_us < due_us) & ~STATES.c.is_open
+            found = connection.execute(sa.select(STATES).where(silent)).mappings().all()
+            changed = {
+                row["device"]: detect.follow_silence(detector, _state(row), [], now_us)
+                for row in found
+            }
+            self._keep(connection, detector, source, changed)
+
+    def _states(
+        self, connection: sa.Connection, detector: Detector, source: str, devices: Iterable[str]
+    ) -> dict[str, State]:
+        mine = (STATES.c.detector == detector.name) & (STATES.c.source == source)
+        found = _by_device(connection, STATES, mine, devices)
+        return {device: _state(row) for device, row in found.items()}
+
+    def _keep(
+        self,
+        connection: sa.Connection,
+        detector: Detector,
+        source: str,
+        changed: Mapping[str, tuple[State, list[Change]]],
+    ) -> None:
+        """Keep what detectors remember, and the incidents that they found."""
+        states = [
+            {"detector": detector.name, "source": source, "device": device} | asdict(state)
+            for device, (state, _) in changed.items()
+        ]
+        _put(connection, STATES, states)
+        for device, (_, changes) in changed.items():
+            for change in changes:
+                self._record(connection, detector, source, device, change)
+
+    def _record(
+        self,
+        connection: sa.Connection,
+        detector: Detector,
+        source: str,
+        device: str,
+        change: Change,
+    ) -> None:
+        metric = detector.metric if detector.heartbeat is None else None
+        name = detect.incident_id(detector.name, source, device, metric, change.began_us)
+        if change.what == "ended":
+            of = ANOMALIES.c.id == name
+            connection.execute(sa.update(ANOMALIES).where(of).values(ended_us=change.time_us))
+            return
+        row = {
+            "id": name,
+            "detector": detector.name,
+            "source": source,
+            "device": device,
+            "metric": metric,
+            "began_us": change.began_us,
+            "value": change.value,
+            "reason": change.reason,
+            "alert_address": detector.alert_address,
+            "is_sent": detector.alert_address is None,
+        }
+        # an incident that is known is not told again
+        connection.execute(_insert(connection, ANOMALIES).on_conflict_do_nothing(), row)
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        with self._one, self._failures(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            place = self._engine.url.render_as_string(hide_password=True)
+            cause = getattr(error, "orig", None) or error
+            raise Unavailable(Code.DATA_UNUSABLE, f"live state {place}: {cause}") from error
+
+
+ALERTED = ("id", "detector", "source", "device", "metric", "began_us", "value", "reason")
+"""What an alert says of an incident."""
+
+
+def default_url(folder: Path) -> str:
+    """Return the database beside the tables."""
+    return f"sqlite:///{folder / 'live.db'}"
+
+
+def arrivals(readings: pyarrow.Table, gap_us: int) -> dict[str, list[tuple[int, int, int]]]:
+    """Return for each device the spans in which its readings came: begin, end, how many.
+
+    A span ends where nothing came for longer than the gap.
+    """
+    if not len(readings):
+        return {}
+    group, first = groups(readings, ("device",))
+    order, bounds = in_order(readings, group, ("enqueued_time",))
+    times = array(readings["enqueued_time"].cast(pyarrow.int64()))[order]
+    devices = readings["device"].take(first).to_pylist()
+    found = {}
+    for number, device in enumerate(devices):
+        mine = times[bounds[number] : bounds[number + 1]]
+        cuts = [0, *((mine[1:] - mine[:-1] > gap_us).nonzero()[0] + 1), len(mine)]
+        found[device] = [
+            (int(mine[begin]), int(mine[end - 1]), int(end - begin))
+            for begin, end in zip(cuts, cuts[1:], strict=False)
+        ]
+    return found
+
+
+def _last_of_each(rows: pyarrow.Table) -> Any:
+    """The newest reading of each device and metric."""
+    group, _ = groups(rows, ("device", "metric"))
+    order, bounds = in_order(rows, group, ("event_time", "partition", "offset", "index"))
+    return order[bounds[1:] - 1]
+
+
+def _times(column: Any) -> list[int]:
+    times: list[int] = column.cast(pyarrow.int64()).to_pylist()
+    return times
+
+
+def _state(row: Row) -> State:
+    return State(**{name: row[name] for name in _STATE_FIELDS})
+
+
+def _by_device(
+    connection: sa.Connection, table: sa.Table, where: Any, devices: Iterable[str]
+) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    wanted = list(devices)
+    for first in range(0, len(wanted), KEYS_A_QUERY):
+        chosen = table.c.device.in_(wanted[first : first + KEYS_A_QUERY])
+        for row in connection.execute(sa.select(table).where(where & chosen)).mappings():
+            found[str(row["device"])] = row
+    return found
+
+
+def _insert(connection: sa.Connection, table: sa.Table) -> Any:
+    own = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return own.insert(table)
+
+
+def _put(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[Mapping[str, Any]],
+    newer: Sequence[str] = (),
+) -> None:
+    """Insert rows or replace those of the same key, if the columns `newer` are greater."""
+    if not rows:
+        return
+    statement = _insert(connection, table)
+    keys = [column.name for column in table.primary_key]
+    excluded = statement.excluded
+    changed = {name: excluded[name] for name in table.c.keys() if name not in keys}
+    here = sa.tuple_(*(table.c[name] for name in newer))
+    there = sa.tuple_(*(excluded[name] for name in newer))
+    where = there > here if newer else None
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where), list(rows)
+    )
+
+
+def _add(
+    connection: sa.Connection,
+    table: sa.Table,
+    row: Mapping[str, Any],
+    replaced: Sequence[str] = (),
+) -> None:
+    """Insert a row, or add its figures to the one of the same key."""
+    statement = _insert(connection, table)
+    keys = [column.name for column in table.primary_key]
+    changed = {
+        name: statement.excluded[name] + (0 if name in replaced else table.c[name])
+        for name in table.c.keys()
+        if name not in keys
+    }
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed), dict(row)
+    )
+
+
+def _configure(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
