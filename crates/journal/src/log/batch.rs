@@ -38,6 +38,8 @@ pub(super) struct Copy {
     pub(super) targets: Vec<(u32, u64, std::ops::Range<usize>)>,
     /// The frame it became.
     pub(super) frame: Option<u32>,
+    /// Queues that have it there: those of its targets that existed still.
+    pub(super) written: Vec<u32>,
 }
 
 /// Frames of the batch that lie in one segment: all from `first` on, up to the next run.
@@ -178,7 +180,8 @@ impl Batch {
     /// one it has.
     ///
     /// When the batch is back: for a target that is still there, `free` the old place and take the new one; for one
-    /// that has been removed in the meantime, remove it again with the new place.
+    /// that has been removed in the meantime, remove it again with the new place; for one whose queue was dropped in the
+    /// meantime, `free` the new place.
     pub fn copy(&mut self, from: Place, targets: &[Target<'_>]) -> usize {
         let targets = targets.iter().map(|target| {
             let start = self.heads.len();
@@ -186,7 +189,7 @@ impl Batch {
             (target.queue, target.seq, start..self.heads.len())
         });
         let targets = targets.collect();
-        self.copies.push(Copy { from, targets, frame: None });
+        self.copies.push(Copy { from, targets, frame: None, written: Vec::new() });
         self.copies.len() - 1
     }
 
@@ -215,11 +218,12 @@ impl Batch {
         &self.bytes[frame.at as usize + HEAD_BYTES + frame.meta_len as usize..end]
     }
 
-    /// Where a copy lies: only after the log has appended the batch. `None` if the message was damaged, or none of
-    /// its queues exists any more.
+    /// Where a copy lies that a queue has: only after the log has appended the batch. `None` if the message was damaged, or
+    /// the queue did not exist any more.
     #[must_use]
-    pub fn copied(&self, copy: usize) -> Option<Place> {
-        self.copies[copy].frame.map(|frame| self.place_of(frame))
+    pub fn copied(&self, copy: usize, queue: u32) -> Option<Place> {
+        let copy = &self.copies[copy];
+        copy.frame.filter(|_| copy.written.contains(&queue)).map(|frame| self.place_of(frame))
     }
 
     /// Its runs, once it has been appended: where each begins in its bytes, how many they are, and where they lie.

@@ -233,6 +233,15 @@ impl<D: Disk> Log<D> {
         self.compacting
     }
 
+    /// Its owners have nothing to write again of a segment that was to be compacted, though something in it counts as alive:
+    /// a message that cannot be read. It is left alone until less of it is alive, and others have their turn.
+    pub fn pass_over(&mut self, segment: u32) {
+        if let Some(segment) = self.space.segments.get_mut(&segment) {
+            segment.passed_over = Some(segment.messages);
+        }
+        self.compacting = self.compacting.filter(|compacting| *compacting != segment);
+    }
+
     pub(super) fn check(&self) -> Result<(), Refused> {
         self.stopped.as_ref().map_or(Ok(()), |why| Err(Refused::Stopped(why.clone())))
     }
@@ -329,6 +338,7 @@ impl<D: Disk> Log<D> {
                     };
                     Target { queue: *queue, seq: *seq, head }
                 }));
+                copy.written = targets.iter().map(|target| target.queue).collect();
                 copy.frame = Some(batch.frames.len() as u32);
                 let count = targets.len() as u32;
                 batch.push(Kind::Message, COPY, count, |meta| put_targets(meta, &targets), &[body]);

@@ -28,6 +28,8 @@ pub(super) struct Segment {
     pub(super) removes_in: BTreeSet<u32>,
     /// Segments that messages were copied from to here.
     pub(super) copies_from: BTreeSet<u32>,
+    /// So many messages were alive in it when nothing of it could be written again.
+    pub(super) passed_over: Option<u64>,
     /// What it still holds has been written again, and waits for a sync.
     pub(super) carried: bool,
     /// No message is alive in it, but so much else that it stays for now: how many bytes, and its weight then.
@@ -144,6 +146,7 @@ impl Space {
         self.segments
             .iter()
             .filter(|&(&number, segment)| Some(number) != active && segment.messages > 0)
+            .filter(|(_, segment)| segment.passed_over != Some(segment.messages))
             .min_by_key(|(_, segment)| share(segment))
             .filter(|(_, segment)| share(segment) <= 512)
             .map(|(&number, _)| number)

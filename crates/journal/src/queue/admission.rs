@@ -142,6 +142,15 @@ impl Queue {
         self.producers = self.producers.saturating_sub(1);
     }
 
+    /// With what was offered it holds more than a queue that blocks may: what came all at once does not fit. One message
+    /// alone may be as large as it is.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        let limits = &self.settings.limits;
+        let bytes = if self.len() > 1 { self.bytes } else { 0 };
+        self.settings.full == Full::Block && (self.len() as u64 > limits.messages || bytes > limits.bytes)
+    }
+
     /// How many more messages producers may be given credit for, `granted` being what they have and did not use.
     ///
     /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB before there are any.

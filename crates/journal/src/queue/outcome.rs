@@ -61,6 +61,20 @@ impl Queue {
         held
     }
 
+    /// After a restart: a message whose delivery has failed is not had before that time. `false`: it cannot be had anyhow.
+    pub fn delay(&mut self, seq: Seq, due: u64) -> bool {
+        let at = seq.0;
+        if self.index.get(at).is_none_or(|entry| entry.state() != State::Waiting) || !self.hold(seq) {
+            return false;
+        }
+        if let Some(entry) = self.index.get(at) {
+            self.let_go(ConsumerId::GONE, entry.group);
+        }
+        self.await_time(at, Step::Delay);
+        self.timers.push(due, at);
+        true
+    }
+
     /// A message that is held goes over to another consumer. `false`: nobody holds it.
     pub fn hand_over(&mut self, seq: Seq, to: ConsumerId) -> bool {
         let Some(entry) = self.index.get_mut(seq.0).filter(|entry| entry.state() == State::Acquired) else {

@@ -153,7 +153,7 @@ fn one_old_message_is_written_again_and_pins_nothing() {
         let mut freed = Freed::default();
         for (&seq, &copy) in alive.iter().zip(&copies) {
             freed.add(places[seq as usize]);
-            places[seq as usize] = batch.copied(copy).expect("it was there");
+            places[seq as usize] = batch.copied(copy, QUEUE).expect("it was there");
         }
         batch.clear();
         batch.free(&freed);
@@ -172,6 +172,27 @@ fn one_old_message_is_written_again_and_pins_nothing() {
 }
 
 #[test]
+fn a_segment_that_nobody_writes_again_holds_up_no_other() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let places = put(&mut log, 0..2000);
+    let kept = |seq: &u64| seq.is_multiple_of(10);
+    remove(&mut log, (0..2000).filter(|seq| !kept(seq)), &places);
+    idle(&mut log);
+    let mut asked = Vec::new();
+    while let Some(segment) = log.wants_compacted() {
+        assert_eq!(log.wants_compacted(), Some(segment), "until it is passed over");
+        assert!(!asked.contains(&segment), "{segment} again, after {asked:?}");
+        log.pass_over(segment);
+        asked.push(segment);
+    }
+    assert!(asked.len() > 10, "{asked:?}");
+    let of_first = (0..2000).filter(kept).find(|seq| places[*seq as usize].segment == asked[0]);
+    remove(&mut log, of_first.into_iter(), &places);
+    assert_eq!(log.wants_compacted(), Some(asked[0]), "less of it is alive");
+}
+
+#[test]
 fn a_copy_stays_as_long_as_what_it_was_copied_from() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
@@ -181,7 +202,7 @@ fn a_copy_stays_as_long_as_what_it_was_copied_from() {
     let mut batch = Batch::new();
     let copy = batch.copy(places[0], &[Target { queue: QUEUE, seq: 0, head: &[4, 0] }]);
     committed(&mut log, &mut batch);
-    let copied = batch.copied(copy).expect("it was there");
+    let copied = batch.copied(copy, QUEUE).expect("it was there");
     let (mut log, _) = reopened(log.disk());
     remove(&mut log, 0..1, &[copied]);
     let fillers = put(&mut log, 2..60);

@@ -248,7 +248,7 @@ impl Shard {
         let mut said = Group::new();
         for (copy, from, targets) in copies {
             for target in targets {
-                let to = batch.copied(copy);
+                let to = batch.copied(copy, target.0);
                 match (self.known.get_mut(&target), to) {
                     (Some(known), Some(to)) => {
                         known.place = to;

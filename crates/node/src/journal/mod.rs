@@ -1,7 +1,7 @@
 //! The log's threads: one owns it and commits what all workers have handed over with one sync; one reads.
 //!
 //! No timer: while a sync runs, the next batches come together. Letters are as bounded as what producers may have on
-//! the way; a worker hands over at most three batches a turn.
+//! the way; a worker hands over one batch of each kind a turn, and more only of what is large.
 
 mod shelves;
 
@@ -27,6 +27,9 @@ const KEY_FILE: &str = "digests.key";
 
 /// How long nothing has come when the log writes down how far it is durable, and until a failed read is tried again.
 const REST: Duration = Duration::from_secs(1);
+
+/// How long workers have for a share of a segment that is to be written again; when none has come by then they have none.
+const COPYING: Duration = Duration::from_secs(60);
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
 
@@ -161,8 +164,8 @@ struct Owner {
     log: Log<FolderDisk>,
     mailboxes: Mailboxes,
     figures: Arc<Mutex<JournalFigures>>,
-    /// the segment that was to be compacted last, and the messages copied until then
-    asked: Option<(u32, u64)>,
+    /// the segment that was to be compacted last, the messages copied until then, and when it was asked for
+    asked: Option<(u32, u64, Instant)>,
 }
 
 impl Owner {
@@ -229,15 +232,21 @@ impl Owner {
 
     fn ask_for_compaction(&mut self) {
         // Asked for once, and again when a share of it has been written: workers look through all their queues.
-        let asked = self.log.wants_compacted().map(|segment| (segment, self.log.figures().copied));
-        if asked != self.asked
-            && let Some((segment, _)) = asked
-        {
-            for mailbox in &self.mailboxes {
-                mailbox.post([Command::Compact(segment)]);
+        let Some(segment) = self.log.wants_compacted() else { return self.asked = None };
+        let copied = self.log.figures().copied;
+        match self.asked {
+            Some((before, until, at)) if (before, until) == (segment, copied) => {
+                if at.elapsed() >= COPYING {
+                    self.log.pass_over(segment);
+                }
+            }
+            _ => {
+                for mailbox in &self.mailboxes {
+                    mailbox.post([Command::Compact(segment)]);
+                }
+                self.asked = Some((segment, copied, Instant::now()));
             }
         }
-        self.asked = asked;
     }
 
     fn publish(&self) {

@@ -256,9 +256,14 @@ impl Address {
         self.stored.as_ref().is_some_and(|stored| stored.is_undeclared())
     }
 
-    /// Its producers are not read, whatever waits of theirs.
-    pub(super) fn holds(&self) -> bool {
-        self.topic.as_ref().is_some_and(|topic| topic.is_held())
+    /// Its producers are not read, whatever waits of theirs: all, or those that send without its credit.
+    pub(super) fn holds(&self, anonymous: bool) -> bool {
+        self.topic.as_ref().is_some_and(|topic| topic.is_held()) || anonymous && self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        let queue_is_full = self.stored.as_ref().is_some_and(|stored| !stored.open);
+        queue_is_full || self.topic.as_ref().is_some_and(|topic| !topic.is_open())
     }
 
     /// Whether its queue, or its stream, may have something for a consumer that was not handed out yet.

@@ -227,7 +227,7 @@ impl Router {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
         let most = if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
-        let hold = producer.waiting_bytes > most || self.addresses[producer.address].holds();
+        let hold = producer.waiting_bytes > most || self.addresses[producer.address].holds(producer.anonymous);
         if producer.held != hold {
             producer.held = hold;
             links.hold(producer.port, hold);

@@ -41,6 +41,11 @@ impl Join {
     pub(super) fn new(port: PortId, delivery_id: u32, copies: u32) -> Self {
         Self { port, delivery_id, open: copies, outcome: Outcome::Released }
     }
+
+    /// Who is told of all copies together.
+    pub(super) fn owed(&self) -> Owed {
+        Owed::Producer { port: self.port, delivery_id: self.delivery_id }
+    }
 }
 
 /// Rejected if any rejected, else accepted if any accepted, else modified, else released.

@@ -1,6 +1,6 @@
 //! Links that come and go, and addresses that are deleted.
 
-use enmasse_amqp::types::{Error, Fields};
+use enmasse_amqp::types::{Error, Fields, Outcome};
 use enmasse_journal::queue::Refused;
 
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
@@ -269,6 +269,7 @@ impl Router {
         self.end_subscriptions(at, error, links);
         self.by_key.remove(&key);
         self.damaged.retain(|damaged| damaged.address != key);
+        self.release_anonymous(at, links);
         self.clear_shelf(at);
         self.clear_stream(at);
         let address = &self.addresses[at];
@@ -284,6 +285,30 @@ impl Router {
             links.close(*port, error);
         }
         self.addresses.remove(at);
+    }
+
+    /// What anonymous links have sent here and wait for is released: they stay, and nobody else would answer.
+    fn release_anonymous(&mut self, at: Key, links: &mut impl Links) {
+        let producers = self.addresses[at].producers.iter().copied();
+        let anonymous: Vec<Key> = producers.filter(|key| self.producers[*key].anonymous).collect();
+        if anonymous.is_empty() {
+            return;
+        }
+        let mut owed = self.journal.take_owed(at);
+        owed.extend(self.echoes_of(at));
+        for from in anonymous {
+            if let Some(assembly) = self.take_assembly(from) {
+                owed.push(self.give_assembly_up(&assembly));
+                self.taken(from, 1);
+            }
+        }
+        for owed in owed {
+            if let Owed::Producer { port, .. } = owed
+                && self.ports.producer(port).is_some_and(|from| self.producers[from].anonymous)
+            {
+                self.answer(owed, at, &Outcome::Released, links);
+            }
+        }
     }
 
     fn fail_unsettled(&mut self, at: Key, links: &mut impl Links) {

@@ -14,7 +14,7 @@ use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
-use crate::core::{AddressKey, AddressKind, Consuming, Declared, PortId, PortRole};
+use crate::core::{AddressKey, AddressKind, Consuming, Declared, Filter, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space};
@@ -120,9 +120,14 @@ impl Shard {
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
         }
-        let container = &self.fabric.conns[id.key()].container;
-        let digest = self.router.link_digest(container, &attach.name);
-        Terms::of(attach, entries, container, digest).map(Some)
+        let conn = &self.fabric.conns[id.key()];
+        let digest = self.router.link_digest(&conn.container, &attach.name);
+        let mut terms = Terms::of(attach, entries, &conn.container, digest)?;
+        if let (Some(subscribing), Some((_, rights))) = (terms.consuming.subscribing.as_deref_mut(), &conn.home) {
+            let rights = rights.clone();
+            subscribing.allowed = Some(Filter::new(move |name| rights.may(Operation::Recv, name)));
+        }
+        Ok(Some(terms))
     }
 
     /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.

@@ -73,6 +73,11 @@ pub(super) enum Entry {
         token: u64,
         outcome: Outcome,
     },
+    /// the same outcome of several
+    Outcomes {
+        tokens: Vec<u64>,
+        outcome: Outcome,
+    },
     Refused {
         port: PortId,
         delivery: DeliveryHead,
@@ -97,7 +102,7 @@ pub(super) enum Entry {
     RetireDelivery {
         transaction: TransactionId,
         token: u64,
-        outcome: Outcome,
+        outcome: Arc<Outcome>,
         settled: bool,
     },
     Discharge {

@@ -6,6 +6,8 @@
 //! goes there in order. Here is only what has to be known about links and deliveries. A transaction ends with its discharge,
 //! and is rolled back with the link that declared it.
 
+use std::sync::Arc;
+
 use enmasse_amqp::codec::{decode_state, decode_transaction_control, scan};
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{
@@ -373,6 +375,12 @@ impl Shard {
         txn_id: &[u8],
         outcome: &Outcome,
     ) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if number_of(txn_id).is_none_or(|number| !conn.transactions.contains_key(&number)) {
+            // There is no link to blame: a disposition is the session's. What it holds counts as failed.
+            conn.machine.end(session, Some(unknown()));
+            return self.fabric.mark(id.key);
+        }
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, u64)>) = (Vec::new(), Vec::new());
         for (delivery_id, link, token) in conn.machine.unsettled(session, first, last) {
@@ -390,6 +398,7 @@ impl Shard {
         if settled {
             conn.machine.take_settled(session, first, last, true, |_, _| ());
         }
+        let outcome = Arc::new(outcome.clone());
         for (delivery_id, token) in retired {
             let home = home_of_token(token);
             let transaction = self.enlist(id.key, txn_id, home);
@@ -397,9 +406,9 @@ impl Shard {
                 self.settle_at_commit(id, transaction, Unsettled { session, delivery_id, token });
             }
             if home == self.fabric.index {
-                self.router.retire_delivery(transaction, token, outcome, settled, &mut self.fabric);
+                self.router.retire_delivery(transaction, token, &outcome, settled, &mut self.fabric);
             } else {
-                let outcome = outcome.clone();
+                let outcome = Arc::clone(&outcome);
                 let entry = Entry::RetireDelivery { transaction, token, outcome, settled };
                 self.fabric.outboxes[home as usize].push(entry);
             }

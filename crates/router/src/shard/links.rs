@@ -85,11 +85,24 @@ impl Shard {
         }
         let mut tokens = std::mem::take(&mut self.settled);
         conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
-        for token in tokens.drain(..) {
-            self.report_outcome(token, outcome);
+        // Of what is said of many with many words each home needs one copy.
+        for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
+            self.report_outcomes(tokens, outcome);
         }
+        tokens.clear();
         self.settled = tokens;
         self.feed_starved(id);
+    }
+
+    #[inline]
+    fn report_outcomes(&mut self, tokens: &[u64], outcome: &Outcome) {
+        let home = tokens.first().map_or(self.fabric.index, |token| home_of_token(*token));
+        if home == self.fabric.index || tokens.len() == 1 {
+            tokens.iter().for_each(|token| self.report_outcome(*token, outcome));
+        } else {
+            let entry = Entry::Outcomes { tokens: tokens.to_vec(), outcome: outcome.clone() };
+            self.fabric.outboxes[home as usize].push(entry);
+        }
     }
 
     /// Room for unsettled deliveries has come about.

@@ -332,6 +332,9 @@ impl Shard {
             Entry::Deliver { port, arrival } => router.deliver(*port, batch.arrival(arrival), fabric),
             Entry::Transfer { port, delivery } => self.hand_over(*port, &batch.delivery(delivery)),
             Entry::Outcome { token, outcome } => router.outcome(*token, outcome, fabric),
+            Entry::Outcomes { tokens, outcome } => {
+                tokens.iter().for_each(|token| router.outcome(*token, outcome, fabric));
+            }
             Entry::Settle { port, delivery_id, outcome } => fabric.settle(*port, *delivery_id, outcome),
             Entry::Taken { port, count } => fabric.taken(*port, *count),
             Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),

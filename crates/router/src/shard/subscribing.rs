@@ -136,6 +136,8 @@ impl Description {
             }),
             shared: self.shared,
             selector: filters.selector.map(Arc::new),
+            wanted: self.wanted.as_str().into(),
+            allowed: None,
             description: self.encode().into(),
         }
     }

@@ -6,7 +6,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::TopicShelf;
-use enmasse_router::shard::Shelving;
+use enmasse_router::shard::{Peer, Shelving};
 
 use crate::net::{Heard, Net, blank, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
@@ -15,10 +15,14 @@ const SELECTOR: &str = "apache.org:selector-filter:string";
 
 /// The open space with two topics in memory, which live on shard 0.
 fn with_topics(shards: u16) -> Net {
+    with_topics_in(shards, OPEN_SPACE)
+}
+
+fn with_topics_in(shards: u16, space: &str) -> Net {
     let topic =
         |name: &str| format!(r#"{{"uid": "{name}", "name": "{name}", "type": "topic", "durability": "memory"}},"#);
     let topics = topic("news") + &topic("else");
-    let mut net = Net::new(shards, &OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{topics}"), 1));
+    let mut net = Net::new(shards, &space.replacen("\"addresses\": [", &format!("\"addresses\": [{topics}"), 1));
     for name in ["news", "else"] {
         let entry = net.entry(name);
         assert_eq!(entry.home.claim(0), 0);
@@ -220,6 +224,49 @@ fn another_topic_or_selector_under_the_same_name_makes_it_anew() {
         net.leave(client, link);
         publish(&mut net, client, "news");
         publish(&mut net, client, "else");
+    }
+}
+
+/// The open space closed: `ann` may use both topics, `bob` the second.
+fn with_users(shards: u16) -> Net {
+    let user = |name: &str, pattern: &str| {
+        format!(r#"{{"name": "{name}", "rights": [{{"pattern": "{pattern}", "operations": ["send", "recv"]}}]}}"#)
+    };
+    let users = format!("\"users\": [{}, {}]", user("ann", "#"), user("bob", "else"));
+    let standard =
+        OPEN_SPACE.replace("\"type\": \"none\", \"anonymous\": true", "\"type\": \"standard\", \"anonymous\": false");
+    with_topics_in(shards, &standard.replace("\"users\": []", &users))
+}
+
+fn user(net: &mut Net, shard: usize, name: &str) -> usize {
+    let peer = Peer { vouched: Some(("default".into(), Some(name.into()))), ..Peer::default() };
+    let client = net.client(shard, peer, None, Open { container_id: "me".into(), ..Open::default() });
+    net.begin(client);
+    net.sender(client, None);
+    client
+}
+
+#[test]
+fn a_name_alone_is_no_right_to_the_subscription_of_another_user() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = with_users(shards);
+        let (ann, bob) = (user(&mut net, producer, "ann"), user(&mut net, consumer, "bob"));
+        let asked = |topic: &str| durable(subscriber("sub", topic, &[]));
+        let (link, _) = ask(&mut net, ann, asked("news"));
+        let refusal = condition::UNAUTHORIZED_ACCESS;
+        assert_eq!(refused(&mut net, bob, asked("else")), refusal, "in use, but that is not for bob to know");
+        net.leave(ann, link);
+        publish(&mut net, ann, "news");
+        assert_eq!(refused(&mut net, bob, asked("else")), refusal);
+        assert_eq!(refused(&mut net, bob, by_name("sub")), refusal);
+        let (link, _) = ask(&mut net, ann, asked("news"));
+        assert_eq!(received(&mut net, ann, link), 1, "it is there still");
+        net.leave(ann, link);
+        let (link, _) = ask(&mut net, ann, asked("else"));
+        net.leave(ann, link);
+        publish(&mut net, ann, "else");
+        let (link, source) = ask(&mut net, bob, asked("else"));
+        assert!(source.is_some() && received(&mut net, bob, link) == 1, "who may receive from its topic may have it");
     }
 }
 

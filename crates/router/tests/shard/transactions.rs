@@ -319,6 +319,22 @@ fn a_direct_address_takes_no_part() {
 }
 
 #[test]
+fn who_settles_in_a_transaction_that_there_is_not_is_told_at_once() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for settled in [true, false] {
+            let (mut net, control, into, ids) = holding(shards, producer, consumer);
+            net.settle_with(control.client, into, ids[0], &within(b"\0\0\0\0\0\0\0\x09", Some(accepted())), settled);
+            let error = net.clients[control.client].heard.iter().find_map(|heard| match heard {
+                Heard::Ended(error) => error.clone(),
+                _ => None,
+            });
+            assert_eq!(error.expect("the end of the session").condition, condition::TRANSACTION_UNKNOWN_ID);
+            assert_eq!(stored(&mut net), 2, "nothing was settled");
+        }
+    }
+}
+
+#[test]
 fn a_coordinator_says_what_it_can() {
     let mut net = with_queue(1);
     let client = net.simple(0);

@@ -29,6 +29,8 @@ pub(super) enum Copied {
 pub(super) struct CopiedMessage {
     /// its number among the copies of the batch
     number: usize,
+    /// its queue, as the log knows it
+    log: u32,
     at: Key,
     seq: Seq,
     id: Seq,
@@ -73,7 +75,14 @@ impl Router {
         for (from, queues) in share {
             let targets = queues.iter().map(|(log, _, _, id)| Target { queue: *log, seq: id.0, head: &[] });
             let number = batch.copy(from, &targets.collect::<SmallVec<[_; 1]>>());
-            copied.extend(queues.into_iter().map(|(_, at, seq, id)| CopiedMessage { number, at, seq, id, from }));
+            copied.extend(queues.into_iter().map(|(log, at, seq, id)| CopiedMessage {
+                number,
+                log,
+                at,
+                seq,
+                id,
+                from,
+            }));
         }
         self.journal.copy(batch, Copied::Messages(copied));
     }
@@ -89,16 +98,20 @@ impl Router {
             }
         };
         for copy in copied {
-            let Some(place) = batch.and_then(|batch| batch.copied(copy.number)) else { continue };
+            let Some(place) = batch.and_then(|batch| batch.copied(copy.number, copy.log)) else { continue };
             let stored = self.addresses.get_mut(copy.at).and_then(|address| address.stored.as_mut());
-            let Some(stored) = stored else { continue };
+            let Some(stored) = stored else {
+                // Its queue was deleted, which has freed where it lay.
+                freed.add(place);
+                continue;
+            };
             // What has begun to leave since then goes from where it lay: that is what its removal names.
             if stored.shelf.queue.get(copy.seq).is_some_and(|item| item.state == State::Leaving) {
                 freed.add(place);
             } else if stored.shelf.queue.moved(copy.seq, place) {
                 freed.add(copy.from);
-            } else if let Some(log) = stored.shelf.log {
-                self.journal.remove_at(log, copy.id.0, place);
+            } else {
+                self.journal.remove_at(copy.log, copy.id.0, place);
             }
         }
         self.journal.free(&freed);

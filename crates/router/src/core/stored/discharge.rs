@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
-use enmasse_journal::log::{Refused, Removal};
+use enmasse_journal::log::{Freed, Refused, Removal};
 use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
 
 use super::super::arena::Key;
@@ -116,12 +116,13 @@ impl Router {
             let refusal = match self.offer_one(posting, &offered) {
                 Ok(one) => {
                     copies += one.posted.disk.len();
+                    let overfull = self.overfull(&one.posted);
                     offered.push(one);
-                    if copies <= COPIES {
+                    if copies <= COPIES && overfull.is_none() {
                         continue;
                     }
-                    let what = format!("its messages make more than {COPIES} copies: commit more often");
-                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
+                    let too_many = || format!("its messages make more than {COPIES} copies: commit more often");
+                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, overfull.unwrap_or_else(too_many))
                 }
                 Err(refusal) => refusal,
             };
@@ -167,6 +168,22 @@ impl Router {
         Ok(posted)
     }
 
+    /// Credit keeps producers from sending more than a queue has room for, but what is held until a commit was sent before:
+    /// why it cannot be stored, if a queue has more now than it may. Subscriptions that live with their links are never
+    /// waited for long, and miss what they have no room for.
+    fn overfull(&self, posted: &Posted) -> Option<String> {
+        let on_disk = posted.disk.iter().map(|(at, ..)| *at);
+        let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
+        let mut queues = queues.filter_map(|at| self.addresses[at].stored.as_ref());
+        let full = queues.find(|stored| !stored.lives_with_links() && stored.shelf.queue.is_overfull())?;
+        let (name, limits) = (&full.shelf.name, &full.shelf.queue.settings().limits);
+        let bound = match limits.messages {
+            u64::MAX => format!("{} bytes", limits.bytes),
+            messages => format!("{messages} messages"),
+        };
+        Some(format!("\"{name}\" has no room for all of it, and at most {bound}: commit less at once, or later"))
+    }
+
     /// A message that was offered will not be stored.
     fn withdraw(&mut self, at: Key, seq: Seq) {
         if let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) {
@@ -179,14 +196,14 @@ impl Router {
     fn removals_of(&mut self, id: TransactionId) -> Vec<Removal> {
         let mut removals: BTreeMap<u32, Removal> = BTreeMap::new();
         let Some(transaction) = self.transactions.open.get_mut(&id) else { return Vec::new() };
-        let accepted = |retirement: &&mut Retirement| retirement.outcome == Outcome::Accepted;
+        let accepted = |retirement: &&mut Retirement| *retirement.outcome == Outcome::Accepted;
         for retirement in transaction.retirements.iter_mut().filter(accepted) {
             let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
             let Owed::Queue(seq) = pending.owed else { continue };
             let Some(stored) = self.addresses[pending.address].stored.as_ref() else { continue };
             if let (Some(log), Some(item)) = (stored.shelf.log, stored.shelf.queue.get(seq)) {
                 removals.entry(log).or_insert_with(|| Removal::new(log)).add(item.id.0, item.place);
-                retirement.logged = true;
+                retirement.logged = Some(item.place);
             }
         }
         removals.into_values().collect()
@@ -195,7 +212,7 @@ impl Router {
     /// Messages of an address whose removals the log was given with transactions.
     pub(super) fn retired_in(&self, at: Key) -> HashSet<Seq> {
         let logged = self.transactions.open.values().flat_map(|transaction| &transaction.retirements);
-        let pending = logged.filter(|it| it.logged).filter_map(|it| self.pending.get(Key::unpack(it.token)));
+        let pending = logged.filter(|it| it.logged.is_some()).filter_map(|it| self.pending.get(Key::unpack(it.token)));
         let here = pending.filter(|pending| pending.address == at);
         here.filter_map(|pending| if let Owed::Queue(seq) = pending.owed { Some(seq) } else { None }).collect()
     }
@@ -226,6 +243,7 @@ impl Router {
                     self.bodies.free(place);
                     self.answer_echoes(at, seq, &rejected, links);
                 }
+                self.free_deleted(&transaction.retirements);
                 self.hand_back(&transaction.retirements, links);
                 links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
             }
@@ -237,6 +255,14 @@ impl Router {
             self.compact(segment);
             self.begin_waiting_commits(links);
         }
+    }
+
+    /// The log has not taken removals: what was to go with them and whose address was deleted meanwhile goes now.
+    fn free_deleted(&mut self, retirements: &[Retirement]) {
+        let deleted = retirements.iter().filter(|it| self.pending.get(Key::unpack(it.token)).is_none());
+        let mut freed = Freed::default();
+        deleted.filter_map(|retirement| retirement.logged).for_each(|place| freed.add(place));
+        self.journal.free_late(&freed);
     }
 
     /// A message of a queue in memory can be had.
@@ -258,7 +284,7 @@ impl Router {
         if std::mem::replace(&mut pending.retiring, Retiring::No) == Retiring::No {
             return;
         }
-        if !retirement.logged {
+        if retirement.logged.is_none() {
             return self.outcome(retirement.token, &retirement.outcome, links);
         }
         let Some(pending) = self.close_token(retirement.token) else { return };

@@ -95,7 +95,7 @@ impl Router {
 
     /// What waits for nothing is said in the next turn.
     pub(in crate::core) fn pass_open_fences(&mut self, links: &mut impl Links) {
-        self.journal.close_fences(false, 0);
+        self.journal.close_fences(false, false);
         let due = self.journal.fences.take_due();
         due.into_iter().for_each(|notice| self.give_notice(notice, links));
     }

@@ -7,6 +7,7 @@ use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Seq, Sto
 use super::super::address::Incoming;
 use super::super::arena::Key;
 use super::super::message::Owed;
+use super::super::outcome::Join;
 use super::super::{Arrival, Links, PortId, Router, TransactionId};
 use super::journal::{Commit, Duty};
 
@@ -57,9 +58,27 @@ impl Router {
                 producer.transaction = Some(transaction);
             } else if let Some(assembly) = producer.assembly.as_mut() {
                 assembly.arriving.transaction.get_or_insert(transaction);
+            } else if let Incoming::Message(message) = producer.incoming
+                && !arrival.aborted
+            {
+                return self.call_off(from, message, &arrival, links);
             }
         }
         self.deliver(port, arrival, links);
+    }
+
+    /// A delivery for a direct address, of which consumers have the beginning, turns out to be part of a transaction.
+    fn call_off(&mut self, from: Key, message: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let owed = match self.messages[message].owed {
+            Owed::Join(join) => self.joins.get(join).map_or(Owed::Nobody, Join::owed),
+            owed => owed,
+        };
+        self.break_off(from, links);
+        if arrival.more {
+            self.producers[from].incoming = Incoming::Discarded;
+        }
+        let at = self.producers[from].address;
+        self.answer(owed, at, &Outcome::Rejected(Some(Box::new(takes_no_part()))), links);
     }
 
     fn refuse_direct(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
@@ -130,6 +149,27 @@ impl Router {
         let assembly = self.producers.get_mut(from)?.assembly.take()?;
         self.assembling_bytes -= assembly.bytes.len();
         Some(assembly)
+    }
+
+    /// The address of a message that has not come as a whole is deleted: who is owed an answer. A transaction that it was
+    /// to be part of, without anybody being told, fails.
+    pub(in crate::core) fn give_assembly_up(&mut self, assembly: &Assembly) -> Owed {
+        let Arriving { owed, transaction, .. } = assembly.arriving;
+        if owed == Owed::Nobody {
+            let what = "an address it sends to was deleted";
+            self.spoil(transaction, &Error::new(condition::RESOURCE_DELETED, what));
+        }
+        owed
+    }
+
+    /// Who waits at an address for the outcome of a message that is not committed and that theirs repeat.
+    pub(in crate::core) fn echoes_of(&mut self, at: Key) -> Vec<Owed> {
+        let address = &mut self.addresses[at];
+        let of_queue =
+            address.stored.iter_mut().flat_map(|stored| stored.echoes.drain().flat_map(|(_, echoes)| echoes));
+        let mut owed: Vec<Owed> = of_queue.map(|echo| echo.owed).collect();
+        owed.extend(address.stream.iter_mut().flat_map(|stream| stream.take_owed()));
+        owed
     }
 
     /// A message is not taken. A transaction that it was to be part of, without anybody being told, fails.

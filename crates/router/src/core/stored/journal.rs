@@ -16,7 +16,8 @@ use super::changed;
 use super::compact::Copied;
 use super::fence::Fences;
 
-/// First byte of the key of a message's failed deliveries in the state of its queue. The others are the queue's own.
+/// First byte of the key of a message's failed deliveries in the state of its queue: how many (u16), and if it waits for
+/// the next, until when (u64, milliseconds since 1970), little-endian. The others are the queue's own.
 const FAILURES: u8 = 0x80;
 /// The same of its changed annotations.
 const ANNOTATIONS: u8 = 0x81;
@@ -24,6 +25,12 @@ const ANNOTATIONS: u8 = 0x81;
 pub(super) const HELD: u8 = 0x84;
 /// The key of what a subscription that is not declared stands for.
 const SUBSCRIPTION: &[u8] = &[0x82];
+
+/// A batch of messages that has come to so many bytes goes as it is, and what follows in the next one: the log takes
+/// none of more than 2 GiB.
+const PART_BYTES: usize = 64 << 20;
+/// Time until what a full disk did not take is offered again, unless it takes something else before.
+const AGAIN_MS: u64 = 1000;
 
 /// The log's answer to a batch.
 #[derive(Debug)]
@@ -86,31 +93,44 @@ enum Errand {
     /// messages, subscriptions that were declared, and transactions whose postings are among the messages
     Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>),
     Blocks(Vec<BlockErrand>),
-    /// removals, and transactions that consist of some of them
-    Forget(Vec<TransactionId>),
+    /// removals and state
+    Forget,
+    /// transactions that consist of removals
+    Retire(Vec<TransactionId>),
     Copy(Copied),
+}
+
+/// Messages for the log, and what they are about.
+#[derive(Debug, Default)]
+struct Growing {
+    batch: Batch,
+    commits: Vec<Commit>,
+    /// subscriptions that the log is to know of
+    declared: Vec<Key>,
+    /// transactions of which there are groups
+    posting: Vec<TransactionId>,
 }
 
 /// The log as a shard sees it.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
-    growing: Batch,
-    commits: Vec<Commit>,
-    /// subscriptions that the log is to know of
-    declared: Vec<Key>,
-    /// transactions of which there are groups in `growing`
-    posting: Vec<TransactionId>,
+    growing: Growing,
+    /// what has grown large, before that
+    grown: VecDeque<Growing>,
     /// blocks of streams
     blocks: Batch,
     block_errands: Vec<BlockErrand>,
     /// removals and state: what a full disk must still take
     shrinking: Batch,
-    /// transactions of which there are groups in `shrinking`
-    retiring: Vec<TransactionId>,
+    /// transactions that post nothing
+    retiring: (Batch, Vec<TransactionId>),
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
-    /// removals that a full disk did not take, to be offered again when it has taken something
-    again: Vec<(Batch, Vec<TransactionId>)>,
+    /// removals and state that a full disk did not take, to be offered again when it has taken something, or at that time.
+    again: Option<Batch>,
+    again_ms: Option<u64>,
+    /// some are with the log: what is newer waits for them
+    forgetting: bool,
     has_room: bool,
     /// messages to be written again
     copying: Option<(Batch, Copied)>,
@@ -130,7 +150,7 @@ impl Journal {
         let queues: SmallVec<[_; 1]> = queues.into_iter().collect();
         let moves = queues.iter().any(|(_, _, commit)| commit.duty.from.is_some() || commit.tag.is_some());
         if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
-            self.growing.begin();
+            self.growing.batch.begin();
         }
         self.put(queues, body);
     }
@@ -140,22 +160,24 @@ impl Journal {
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
         let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
-        let number = self.growing.message(&targets, body);
+        let growing = &mut self.growing;
+        let number = growing.batch.message(&targets, body);
         for (log, admitted, commit) in queues {
             for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
-                put_marker(&mut self.growing, log, marker);
+                put_marker(&mut growing.batch, log, marker);
             }
-            self.commits.push(Commit { number, ..commit });
+            growing.commits.push(Commit { number, ..commit });
         }
     }
 
     /// The log is to know of a subscription, and to keep what it stands for.
     pub(super) fn declare(&mut self, at: Key, log: u32, uid: &[u8; 16], name: &str, description: &[u8]) {
-        self.growing.begin();
-        self.growing.declare(log, uid, name);
-        self.growing.state(log, SUBSCRIPTION, description);
-        self.growing.end();
-        self.declared.push(at);
+        let batch = &mut self.growing.batch;
+        batch.begin();
+        batch.declare(log, uid, name);
+        batch.state(log, SUBSCRIPTION, description);
+        batch.end();
+        self.growing.declared.push(at);
     }
 
     /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
@@ -163,15 +185,23 @@ impl Journal {
         if let Some((log, item, annotated)) = removed {
             let mut removal = Removal::new(log);
             removal.add(item.id.0, item.place);
-            self.growing.remove(&mut removal);
+            let batch = &mut self.growing.batch;
+            batch.remove(&mut removal);
             if item.failures > 0 {
-                self.growing.state(log, &state_key(FAILURES, item.id.0), &[]);
+                batch.state(log, &state_key(FAILURES, item.id.0), &[]);
             }
             if annotated {
-                self.growing.state(log, &state_key(ANNOTATIONS, item.id.0), &[]);
+                batch.state(log, &state_key(ANNOTATIONS, item.id.0), &[]);
             }
         }
-        self.growing.end();
+        self.end_group();
+    }
+
+    fn end_group(&mut self) {
+        self.growing.batch.end();
+        if self.growing.batch.bytes() >= PART_BYTES {
+            self.grown.push_back(std::mem::take(&mut self.growing));
+        }
     }
 
     /// What a transaction has come to, on disk as a whole or not at all: messages, each with the queues of the log it is
@@ -184,16 +214,17 @@ impl Journal {
     ) {
         let mut postings = postings.peekable();
         if postings.peek().is_none() {
-            self.shrinking.begin();
-            removals.iter_mut().for_each(|removal| self.shrinking.remove(removal));
-            self.shrinking.end();
-            return self.retiring.push(transaction);
+            let (batch, transactions) = &mut self.retiring;
+            batch.begin();
+            removals.iter_mut().for_each(|removal| batch.remove(removal));
+            batch.end();
+            return transactions.push(transaction);
         }
-        self.growing.begin();
+        self.growing.batch.begin();
         postings.for_each(|(queues, body)| self.put(queues, body));
-        removals.iter_mut().for_each(|removal| self.growing.remove(removal));
-        self.growing.end();
-        self.posting.push(transaction);
+        removals.iter_mut().for_each(|removal| self.growing.batch.remove(removal));
+        self.growing.posting.push(transaction);
+        self.end_group();
     }
 
     /// The log forgets a message that it does not have any more, with what it kept of it.
@@ -229,9 +260,11 @@ impl Journal {
         removal.add(seq, place);
     }
 
-    /// The log keeps how often the delivery of a message has failed.
-    pub(super) fn count_failures(&mut self, log: u32, id: u64, failures: u16) {
-        self.shrinking.state(log, &state_key(FAILURES, id), &failures.to_le_bytes());
+    /// The log keeps how often the delivery of a message has failed, and until when it waits.
+    pub(super) fn count_failures(&mut self, log: u32, id: u64, failures: u16, due: Option<u64>) {
+        let mut value: SmallVec<[u8; 10]> = SmallVec::from_slice(&failures.to_le_bytes());
+        value.extend(due.iter().flat_map(|due| due.to_le_bytes()));
+        self.shrinking.state(log, &state_key(FAILURES, id), &value);
     }
 
     /// The log keeps what consumers have said of a message.
@@ -261,20 +294,20 @@ impl Journal {
     /// A message is to be written with something under this key: what was to be forgotten there is forgotten before.
     pub(super) fn erase_before(&mut self, log: u32, key: &[u8]) {
         if !self.erased.is_empty() && self.erased.remove(&(log, key.into())) {
-            self.growing.state(log, key, &[]);
+            self.growing.batch.state(log, key, &[]);
         }
     }
 
     /// There are batches that a full disk did not take.
     pub(super) fn offers_again(&self) -> bool {
-        !self.again.is_empty()
+        self.again.is_some()
     }
 
-    /// A batch was handed over, or there was none; `again` were to be offered again before.
-    pub(in crate::core) fn close_fences(&mut self, handed: bool, again: usize) {
+    /// A batch was handed over, or there was none; `again`: one was to be offered again before.
+    pub(in crate::core) fn close_fences(&mut self, handed: bool, again: bool) {
         let shrinks = !(self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty());
-        let left = shrinks || !self.growing.is_empty();
-        self.fences.handed(handed, self.again.len() < again, !left && self.again.is_empty());
+        let left = shrinks || !(self.growing.batch.is_empty() && self.grown.is_empty() && self.retiring.0.is_empty());
+        self.fences.handed(handed, again && self.again.is_none(), !left && self.again.is_none());
     }
 
     pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
@@ -348,6 +381,18 @@ impl Journal {
         self.shrinking.drop_queue(log, &all);
     }
 
+    /// Who waits for messages for an address that are not on disk: nobody is told of these any more.
+    pub(in crate::core) fn take_owed(&mut self, at: Key) -> Vec<Owed> {
+        let with_log = self.under_way.iter_mut().filter_map(|errand| match errand {
+            Errand::Store(commits, ..) => Some(commits),
+            _ => None,
+        });
+        let to_come = self.grown.iter_mut().chain([&mut self.growing]).map(|growing| &mut growing.commits);
+        let duties = with_log.chain(to_come).flatten().map(|commit| &mut commit.duty);
+        let mine = duties.filter(|duty| duty.address == at && matches!(duty.owed, Owed::Producer { .. }));
+        mine.map(|duty| std::mem::replace(&mut duty.owed, Owed::Nobody)).collect()
+    }
+
     fn take_blocks(&mut self, spare: Batch) -> Option<Batch> {
         if self.blocks.is_empty() {
             return None;
@@ -357,16 +402,35 @@ impl Journal {
     }
 
     fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
-        if self.growing.is_empty() {
+        let Growing { batch, commits, declared, posting } = match self.grown.pop_front() {
+            Some(grown) => grown,
+            None if self.growing.batch.is_empty() => return None,
+            None => {
+                let commits = self.spare_commits.pop().unwrap_or_default();
+                std::mem::replace(&mut self.growing, Growing { batch: spare, commits, ..Growing::default() })
+            }
+        };
+        self.under_way.push_back(Errand::Store(commits, declared, posting));
+        Some(batch)
+    }
+
+    fn take_retiring(&mut self) -> Option<Batch> {
+        if self.retiring.0.is_empty() {
             return None;
         }
-        let commits = std::mem::replace(&mut self.commits, self.spare_commits.pop().unwrap_or_default());
-        let (declared, transactions) = (std::mem::take(&mut self.declared), std::mem::take(&mut self.posting));
-        self.under_way.push_back(Errand::Store(commits, declared, transactions));
-        Some(std::mem::replace(&mut self.growing, spare))
+        let (batch, transactions) = std::mem::take(&mut self.retiring);
+        self.under_way.push_back(Errand::Retire(transactions));
+        Some(batch)
     }
 
     fn take_shrinking(&mut self, spare: Batch) -> Option<Batch> {
+        // One at a time: what is newer may be about the same, and must not be there before.
+        if self.forgetting {
+            return None;
+        }
+        if self.again.is_some() {
+            return self.take_again();
+        }
         for (_, mut removal) in self.removals.drain(..) {
             self.shrinking.remove(&mut removal);
             self.spare_removals.push(removal);
@@ -374,12 +438,34 @@ impl Journal {
         for (log, key) in std::mem::take(&mut self.erased) {
             self.shrinking.state(log, &key, &[]);
         }
-        let again = if std::mem::take(&mut self.has_room) { self.again.pop() } else { None };
-        let shrinks = !self.shrinking.is_empty();
-        let next = || (std::mem::replace(&mut self.shrinking, spare), std::mem::take(&mut self.retiring));
-        let (batch, transactions) = again.or_else(|| shrinks.then(next))?;
-        self.under_way.push_back(Errand::Forget(transactions));
-        Some(batch)
+        if self.shrinking.is_empty() {
+            return None;
+        }
+        self.forgetting = true;
+        self.under_way.push_back(Errand::Forget);
+        Some(std::mem::replace(&mut self.shrinking, spare))
+    }
+
+    fn take_again(&mut self) -> Option<Batch> {
+        if !std::mem::take(&mut self.has_room) {
+            return None;
+        }
+        self.forgetting = true;
+        self.under_way.push_back(Errand::Forget);
+        self.again.take()
+    }
+
+    /// When what a full disk did not take is to be offered again at the latest.
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.again_ms
+    }
+
+    /// Offers that again once its time has come.
+    pub(super) fn offer_again(&mut self, now_ms: u64) {
+        if self.again_ms.is_some_and(|at| at <= now_ms) {
+            self.again_ms = None;
+            self.has_room = true;
+        }
     }
 
     /// Messages are written again, unless others are.
@@ -443,10 +529,20 @@ pub(super) fn message_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(id.try_into().ok()?))
 }
 
+/// Failed deliveries of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failures {
+    pub(super) count: u16,
+    /// it is not delivered before, milliseconds since 1970
+    pub(super) due: Option<u64>,
+}
+
 /// A key and its value in the state of a queue: what it says about failed deliveries of a message, if that.
-pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, u16)> {
+pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
     let (&FAILURES, id) = key.split_first()? else { return None };
-    Some((u64::from_le_bytes(id.try_into().ok()?), u16::from_le_bytes(value.try_into().ok()?)))
+    let (count, due) = value.split_first_chunk()?;
+    let due = if due.is_empty() { None } else { Some(u64::from_le_bytes(due.try_into().ok()?)) };
+    Some((u64::from_le_bytes(id.try_into().ok()?), Failures { count: u16::from_le_bytes(*count), due }))
 }
 
 /// As above, for its changed annotations.
@@ -458,7 +554,7 @@ pub(super) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> 
 impl Router {
     /// What the log is to write, if anything, after the turn: to be handed over in this order.
     pub fn take_journal(&mut self) -> Option<Batch> {
-        let again = self.journal.again.len();
+        let again = self.journal.offers_again();
         let batch = self.next_batch();
         self.journal.close_fences(batch.is_some(), again);
         batch
@@ -471,6 +567,9 @@ impl Router {
         }
         let spare = self.bodies.recent.spare();
         if let Some(batch) = self.journal.take_blocks(spare) {
+            return Some(batch);
+        }
+        if let Some(batch) = self.journal.take_retiring() {
             return Some(batch);
         }
         let spare = self.bodies.recent.spare();
@@ -491,7 +590,11 @@ impl Router {
         let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
             Some(Errand::Store(commits, declared, transactions)) => (commits, declared, transactions),
             Some(Errand::Blocks(errands)) => return self.blocks_journaled(batch, &result, errands, links),
-            Some(Errand::Forget(transactions)) => return self.forgotten(batch, transactions, &result, links),
+            Some(Errand::Forget) => return self.forgotten(batch, &result),
+            Some(Errand::Retire(transactions)) => {
+                self.bodies.recent.lay_aside(batch);
+                return transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
+            }
             Some(Errand::Copy(copied)) => {
                 self.moved(result.is_ok().then_some(&batch), copied);
                 self.bodies.recent.lay_aside(batch);
@@ -518,20 +621,14 @@ impl Router {
         }
     }
 
-    /// What a full disk did not take is handed over again.
-    fn forgotten(
-        &mut self,
-        batch: Batch,
-        transactions: Vec<TransactionId>,
-        result: &Result<(), Refused>,
-        links: &mut impl Links,
-    ) {
+    /// What a full disk did not take is handed over again, before what came behind it.
+    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
+        self.journal.forgetting = false;
         if matches!(result, Err(Refused::NoRoom(_))) {
-            return self.journal.again.push((batch, transactions));
-        }
-        self.bodies.recent.lay_aside(batch);
-        for transaction in transactions {
-            self.end_commit(transaction, result, links);
+            self.journal.again = Some(batch);
+            self.journal.again_ms = Some(self.now_ms.saturating_add(AGAIN_MS));
+        } else {
+            self.bodies.recent.lay_aside(batch);
         }
     }
 
@@ -579,7 +676,8 @@ impl Router {
         self.answer_echoes(commit.at, commit.seq, &outcome, links);
     }
 
-    /// Answers for a message, unless the address for which that counts was deleted: its producers' links were closed.
+    /// Answers for a message, unless the address for which that counts was deleted: its producers' links were closed, and
+    /// those that stay were answered then.
     fn answer_duty(&mut self, duty: &Duty, outcome: &Outcome, links: &mut impl Links) {
         if self.addresses.get(duty.address).is_some() {
             self.answer(duty.owed, duty.address, outcome, links);

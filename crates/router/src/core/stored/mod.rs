@@ -274,7 +274,7 @@ impl Router {
             return Some(self.now_ms);
         }
         let timer = self.timers.keys().next().map(|(at, _)| *at);
-        timer.into_iter().chain(self.transactions.next_look()).min()
+        timer.into_iter().chain(self.transactions.next_look()).chain(self.journal.next_timeout()).min()
     }
 
     /// Does what time has brought, and for stored addresses what a turn before had no time for.
@@ -301,6 +301,7 @@ impl Router {
             self.tend(key, links);
         }
         self.end_idle_transactions(links);
+        self.journal.offer_again(self.now_ms);
         for key in std::mem::take(&mut self.later) {
             if self.addresses.get(key).is_some() {
                 self.tend(key, links);
@@ -385,9 +386,9 @@ impl Router {
         match effect {
             Effect::Remove { item, .. } => self.forget_stored(key, &item),
             Effect::Divert { item, to, cause } => self.divert(key, item, to, cause, links),
-            Effect::Retry { item, .. } => {
+            Effect::Retry { item, due } => {
                 if let Some(log) = self.addresses[key].stored.as_ref().and_then(|stored| stored.shelf.log) {
-                    self.journal.count_failures(log, item.id.0, item.failures);
+                    self.journal.count_failures(log, item.id.0, item.failures, due);
                 }
             }
         }
@@ -420,14 +421,22 @@ impl Router {
         let open = if stored.open { room > 0 } else { room.saturating_mul(3) > here };
         if open != stored.open {
             stored.open = open;
-            for producer in &address.producers {
-                let producer = &self.producers[*producer];
-                if !producer.anonymous {
-                    links.open(producer.port, open);
-                }
-            }
+            self.tell_producers(key, open, links);
         }
         self.press(key, links);
+    }
+
+    /// The credit of an address opens or closes; those that send without it are held instead.
+    pub(super) fn tell_producers(&mut self, key: Key, open: bool, links: &mut impl Links) {
+        for at in 0..self.addresses[key].producers.len() {
+            let key = self.addresses[key].producers[at];
+            let producer = &self.producers[key];
+            if producer.anonymous {
+                self.weigh_producer(key, producer.waiting_bytes, links);
+            } else {
+                links.open(producer.port, open);
+            }
+        }
     }
 
     pub(super) fn arm(&mut self, key: Key) {

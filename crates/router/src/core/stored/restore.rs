@@ -11,7 +11,7 @@ use enmasse_journal::queue::{
 
 use super::super::AddressKey;
 use super::changed::Changed;
-use super::journal::{annotations_of, failures_of, message_of};
+use super::journal::{Failures, annotations_of, failures_of, message_of};
 use super::resuming::Resuming;
 use super::subscription::Subscription;
 
@@ -69,7 +69,7 @@ impl Shelf {
     #[must_use]
     pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
         let mut shelf = Self::new(name, settings.clone(), Some(recovered.queue));
-        let failures: HashMap<u64, u16> =
+        let failures: HashMap<u64, Failures> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
         let Self { damaged, effects, .. } = &mut shelf;
         // One at a time: a list of a million would take more memory than all that is made of it.
@@ -78,7 +78,7 @@ impl Shelf {
                 damaged.push((message.seq, message.place));
                 return None;
             };
-            record.failures = failures.get(&message.seq).copied().unwrap_or(record.failures);
+            record.failures = failures.get(&message.seq).map_or(record.failures, |failed| failed.count);
             Some(Restored { id: Seq(message.seq), place: message.place, record })
         });
         let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));
@@ -92,6 +92,10 @@ impl Shelf {
         let stale;
         (shelf.resuming, stale) = Resuming::restored(recovered, &mut shelf.queue);
         shelf.orphans.extend(stale);
+        // Those that somebody holds have waited long enough.
+        for (id, due) in failures.iter().filter_map(|(id, failed)| Some((id, failed.due?))) {
+            shelf.queue.delay(Seq(*id), due);
+        }
         shelf
     }
 

@@ -18,6 +18,8 @@ const DESCRIPTION: &str = "x-opt-dead-letter-description";
 pub(super) const ORIGIN: &str = "x-opt-dead-letter-origin";
 const TIME: &str = "x-opt-dead-letter-time";
 const COUNT: &str = "x-opt-dead-letter-count";
+/// Bytes of a consumer's reason that go with a message; the rest is cut off.
+const DESCRIPTION_BYTES: usize = 1024;
 /// All of them.
 pub(super) const DEAD_LETTER: [&str; 5] = [CAUSE, DESCRIPTION, ORIGIN, TIME, COUNT];
 
@@ -41,10 +43,11 @@ impl Router {
             Outcome::Accepted => queue::Outcome::Accepted,
             Outcome::Released => queue::Outcome::Released,
             Outcome::Rejected(error) => {
-                if let Some(error) = error {
+                // Without a dead letter nobody would ever read it.
+                if let Some(error) = error.as_ref().filter(|_| stored.shelf.dead_letter.is_some()) {
                     let text = error.description.as_deref().unwrap_or(error.condition.as_str());
                     let changed = stored.changed.entry(seq.0).or_default();
-                    merge(&mut changed.annotations, &[annotation(DESCRIPTION, text)]);
+                    merge(&mut changed.annotations, &[annotation(DESCRIPTION, beginning(text))]);
                 }
                 queue::Outcome::Rejected
             }
@@ -179,6 +182,13 @@ impl Router {
             }
         }
     }
+}
+
+/// As much of a text as goes with a message, in whole characters.
+fn beginning(text: &str) -> &str {
+    let most = text.len().min(DESCRIPTION_BYTES);
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 fn annotation(name: &'static str, text: &str) -> (Symbol, Value) {

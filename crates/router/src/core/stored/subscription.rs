@@ -25,6 +25,10 @@ use super::super::{
 use super::journal::not_stored;
 use super::{Shelf, Stored};
 
+/// Durable subscriptions that clients may have made of one topic: a message for all of them is written once, but with a
+/// target for each.
+const DURABLE_MAX: usize = 10_000;
+
 /// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0, dynamic nodes down from
 /// the top.
 pub(in crate::core) const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
@@ -38,6 +42,10 @@ pub struct Subscribing {
     pub shared: bool,
     /// which messages come into it; `None` is all
     pub selector: Option<Arc<Selector>>,
+    /// the name of the topic, below it, or with wildcards, that it is of
+    pub wanted: Arc<str>,
+    /// the names that whoever asks may receive from; `None` is all
+    pub allowed: Option<Filter>,
     /// all that makes it what it is, in the words of whoever asks: a link that says something else under the same name
     /// asks for another one. What is durable has it after a restart
     pub description: Arc<[u8]>,
@@ -75,6 +83,7 @@ pub(in crate::core) struct Subscription {
     life: Life,
     name: Option<SubscriptionName>,
     shared: bool,
+    wanted: Arc<str>,
     /// the names it wants; `None` is all
     pub(super) filter: Option<Filter>,
     pub(super) selector: Option<Arc<Selector>>,
@@ -101,9 +110,9 @@ struct Pressure {
 
 impl Subscription {
     fn new(topic: Option<AddressKey>, life: Life, subscribing: Subscribing, filter: Option<Filter>) -> Box<Self> {
-        let Subscribing { name, shared, selector, description } = subscribing;
+        let Subscribing { name, shared, selector, wanted, description, .. } = subscribing;
         let (known, waiting, pressure) = (true, Vec::new(), Pressure::default());
-        Box::new(Self { topic, life, name, shared, filter, selector, description, known, waiting, pressure })
+        Box::new(Self { topic, life, name, shared, wanted, filter, selector, description, known, waiting, pressure })
     }
 }
 
@@ -127,6 +136,11 @@ impl Stored {
     /// It is the queue of a subscription that is not declared.
     pub(in crate::core) fn is_undeclared(&self) -> bool {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life != Life::Declared)
+    }
+
+    /// It is the queue of a subscription that is there as long as its links.
+    pub(super) fn lives_with_links(&self) -> bool {
+        self.subscription.as_ref().is_some_and(|subscription| subscription.life == Life::Links)
     }
 
     /// It misses what comes now.
@@ -217,11 +231,30 @@ impl Router {
             }
             let key = self.addresses[known].declared.key;
             self.retire(key, &ended(), links);
+        } else if subscribing.name.as_ref().is_some_and(|name| name.durable) {
+            self.check_durable(at)?;
         }
         Ok(self.make_subscription(at, subscribing, filter, links))
     }
 
-    /// Whether a link may be at a subscription that is there; `false`: it asks for another one, which takes its place.
+    /// Whether a topic may have one durable subscription more.
+    fn check_durable(&self, at: Key) -> Result<(), Error> {
+        let subscriptions = self.addresses[at].topic.iter().flat_map(|topic| &topic.subscriptions);
+        let durable = subscriptions.filter(|key| self.life_of(**key) == Some(Life::Durable));
+        if durable.count() < DURABLE_MAX {
+            return Ok(());
+        }
+        let what = format!("the topic has {DURABLE_MAX} durable subscriptions, its most: end one that nobody needs");
+        Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    fn life_of(&self, at: Key) -> Option<Life> {
+        let stored = self.addresses.get(at)?.stored.as_ref()?;
+        stored.subscription.as_ref().map(|subscription| subscription.life)
+    }
+
+    /// Whether a link may be at a subscription that is there; `false`: it asks for another one, which takes its place. That
+    /// ends the one before, with its messages: only who may receive from there may do so, for names are free to choose.
     fn takes_more(&self, at: Key, asked: &Subscribing) -> Result<bool, Error> {
         let address = &self.addresses[at];
         let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) else {
@@ -230,6 +263,10 @@ impl Router {
         let name = subscription.name.as_ref().map_or("", |name| &name.name);
         let refuse = |condition, what: &str| Err(Error::new(condition, format!("subscription {name:?} {what}")));
         let is_same = subscription.description == asked.description;
+        if asked.allowed.as_ref().is_some_and(|allowed| !allowed.matches(&subscription.wanted)) {
+            let what = "is one to an address that the user may not receive from: use another container id or name";
+            return refuse(condition::UNAUTHORIZED_ACCESS, what);
+        }
         match (address.consumers.is_empty(), subscription.shared, asked.shared) {
             (_, true, false) => refuse(condition::NOT_ALLOWED, "is shared: ask for the capability \"shared\""),
             (_, false, true) => refuse(condition::NOT_ALLOWED, "is not shared: leave the capability \"shared\" out"),
@@ -269,8 +306,7 @@ impl Router {
 
     /// A subscription of a topic that is not declared.
     pub(super) fn shelve_subscription(&mut self, topic: Key, shelf: Shelf, links: &mut impl Links) -> Key {
-        let number = self.next_subscription;
-        self.next_subscription = if number + 1 == KEYS.end { KEYS.start } else { number + 1 };
+        let number = self.subscription_number();
         let link_capacity = self.addresses[topic].declared.link_capacity;
         let declared = Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity };
         let name = shelf.subscription.as_ref().and_then(|subscription| subscription.name.clone());
@@ -282,6 +318,17 @@ impl Router {
             self.subscriptions.insert(name, at);
         }
         at
+    }
+
+    /// A key that no subscription has: durable ones may be older than a billion others.
+    fn subscription_number(&mut self) -> u32 {
+        loop {
+            let number = self.next_subscription;
+            self.next_subscription = if number + 1 == KEYS.end { KEYS.start } else { number + 1 };
+            if !self.by_key.contains_key(&AddressKey(number)) {
+                return number;
+            }
+        }
     }
 
     fn undeclared_rules(&self, topic: Key, life: Life) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
@@ -472,14 +519,28 @@ impl Router {
         if (open, held) == (was_open, was_held) {
             return;
         }
-        for key in address.producers.clone() {
-            let producer = &self.producers[key];
-            if open != was_open && !producer.anonymous {
-                links.open(producer.port, open);
-            }
-            if held != was_held {
-                self.weigh_producer(key, producer.waiting_bytes, links);
+        if held != was_held {
+            for key in address.producers.clone() {
+                self.weigh_producer(key, self.producers[key].waiting_bytes, links);
             }
         }
+        if open != was_open {
+            self.tell_producers(at, open, links);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_given_out_as_long_as_a_subscription_has_it() {
+        let mut router = Router::new(0, 1);
+        for number in [KEYS.end - 1, KEYS.start, KEYS.start + 1] {
+            router.address(Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity: 1 });
+        }
+        router.next_subscription = KEYS.end - 2;
+        assert_eq!([router.subscription_number(), router.subscription_number()], [KEYS.end - 2, KEYS.start + 2]);
     }
 }

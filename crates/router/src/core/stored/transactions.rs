@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use enmasse_amqp::types::{Error, Outcome, condition};
-use enmasse_journal::queue::{Head, Refusal};
+use enmasse_amqp::codec::encode_state;
+use enmasse_amqp::types::{DeliveryState, Error, Outcome, condition};
+use enmasse_journal::queue::{Head, Place, Refusal};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
@@ -110,9 +111,10 @@ pub(super) struct Posting {
 #[derive(Debug)]
 pub(super) struct Retirement {
     pub(super) token: u64,
-    pub(super) outcome: Outcome,
-    /// the log has been given its removal
-    pub(super) logged: bool,
+    /// one for all that were settled with the same words
+    pub(super) outcome: Arc<Outcome>,
+    /// where its message lies, if the log has been given its removal
+    pub(super) logged: Option<Place>,
 }
 
 impl Transaction {
@@ -121,16 +123,45 @@ impl Transaction {
         if let Some(refusal) = &self.refusal {
             return Some(rolled_back(refusal));
         }
-        let what = if self.postings.len() >= TRANSACTION_MESSAGES {
-            format!("a transaction may hold {TRANSACTION_MESSAGES} messages: commit more often")
-        } else if !self.postings.is_empty() && self.bytes + bytes > TRANSACTION_BYTES {
-            format!("a transaction may hold {TRANSACTION_BYTES} bytes of messages: commit more often")
+        if self.postings.len() >= TRANSACTION_MESSAGES {
+            let what = format!("a transaction may hold {TRANSACTION_MESSAGES} messages: commit more often");
+            return Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
+        self.excess_of(bytes, held_bytes)
+    }
+
+    /// Why no delivery more can be settled in it, with an outcome that takes so many bytes, if so.
+    fn refusal_to_settle(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+        if self.retirements.len() >= TRANSACTION_MESSAGES {
+            let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
+            return Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
+        if bytes == 0 { None } else { self.excess_of(bytes, held_bytes) }
+    }
+
+    fn excess_of(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+        let what = if self.bytes > 0 && self.bytes + bytes > TRANSACTION_BYTES {
+            format!("a transaction may hold {TRANSACTION_BYTES} bytes of messages and outcomes: commit more often")
         } else if held_bytes > 0 && held_bytes + bytes > SHARD_BYTES {
             format!("all transactions together may hold {SHARD_BYTES} bytes of messages: try again later")
         } else {
             return None;
         };
         Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    /// Bytes that an outcome takes which is held, unless that of the delivery before is the same one.
+    fn more_to_hold(&self, outcome: &Arc<Outcome>) -> usize {
+        let is_small = match &**outcome {
+            Outcome::Accepted | Outcome::Released | Outcome::Rejected(None) => true,
+            Outcome::Rejected(Some(_)) | Outcome::Modified(_) => false,
+        };
+        if is_small || self.retirements.last().is_some_and(|last| Arc::ptr_eq(&last.outcome, outcome)) {
+            return 0;
+        }
+        let mut encoded = Vec::new();
+        encode_state(&mut encoded, &DeliveryState::Outcome((**outcome).clone()));
+        encoded.len()
     }
 }
 
@@ -208,14 +239,14 @@ impl Router {
         &mut self,
         id: TransactionId,
         token: u64,
-        outcome: &Outcome,
+        outcome: &Arc<Outcome>,
         settled: bool,
         links: &mut impl Links,
     ) {
         if home_of_token(token) != self.shard {
             return;
         }
-        let now_ms = self.now_ms;
+        let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
         let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
@@ -226,16 +257,18 @@ impl Router {
             };
         };
         transaction.used_ms = now_ms;
-        if transaction.retirements.len() >= TRANSACTION_MESSAGES {
-            let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
-            self.spoil(Some(id), &Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        let held = transaction.more_to_hold(outcome);
+        if let Some(error) = transaction.refusal_to_settle(held, held_bytes) {
+            self.spoil(Some(id), &error);
             return if settled {
                 self.outcome(token, &delivery_failed(), links)
             };
         }
         if pending.retiring == Retiring::No && stored.shelf.queue.retire(seq) {
             pending.retiring = Retiring::Held;
-            transaction.retirements.push(Retirement { token, outcome: outcome.clone(), logged: false });
+            transaction.retirements.push(Retirement { token, outcome: Arc::clone(outcome), logged: None });
+            transaction.bytes += held;
+            self.transactions.bytes += held;
         }
         if settled && pending.retiring == Retiring::Held {
             pending.retiring = Retiring::LetGo;

@@ -30,6 +30,8 @@ enum What {
 /// A block that the log writes again somewhere else.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct CopiedBlock {
+    /// its partition, as the log knows it
+    log: u32,
     at: Key,
     partition: u32,
     record: u64,
@@ -241,7 +243,7 @@ impl Router {
                 let Some(log) = part.log else { continue };
                 for (record, from) in part.partition.copying(segment, COPIES - copied.len()) {
                     batch.copy(from, &[Target { queue: log, seq: record, head: &[] }]);
-                    copied.push(CopiedBlock { at, partition, record, from });
+                    copied.push(CopiedBlock { log, at, partition, record, from });
                 }
                 if copied.len() == COPIES {
                     return copied;
@@ -254,7 +256,7 @@ impl Router {
     /// Blocks lie elsewhere now; without a batch they lie where they lay.
     pub(in crate::core) fn blocks_moved(&mut self, batch: Option<&Batch>, copied: &[CopiedBlock], freed: &mut Freed) {
         for (number, copy) in copied.iter().enumerate() {
-            let place = batch.and_then(|batch| batch.copied(number));
+            let place = batch.and_then(|batch| batch.copied(number, copy.log));
             let stream = self.addresses.get_mut(copy.at).and_then(|address| address.stream.as_mut());
             let known =
                 stream.is_some_and(|stream| stream.parts[copy.partition as usize].partition.moved(copy.record, place));

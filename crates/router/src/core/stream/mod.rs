@@ -17,6 +17,7 @@ use enmasse_journal::queue::{Cause, Figures};
 use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
 
 use super::arena::Key;
+use super::message::Owed;
 use super::stored::Echo;
 use super::{AddressKey, Declared, Links, Router};
 
@@ -153,6 +154,16 @@ impl Stream {
 
     pub(super) fn detach_producer(&mut self) {
         self.producers -= 1;
+    }
+
+    /// Who waits for messages that are not on disk, and for those that repeat them.
+    pub(super) fn take_owed(&mut self) -> Vec<Owed> {
+        let mut owed = Vec::new();
+        for part in &mut self.parts {
+            owed.extend(part.waiting.drain(..).map(|waiting| waiting.owed));
+            owed.extend(part.echoes.drain().flat_map(|(_, echoes)| echoes).map(|echo| echo.owed));
+        }
+        owed
     }
 
     fn figures(&self) -> Figures {

@@ -7,7 +7,7 @@ use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Prope
 use enmasse_journal::log::simulated::Call;
 use enmasse_journal::log::{Batch, Config, Log};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings, Ttl};
-use enmasse_router::core::{Arrival, PortId};
+use enmasse_router::core::{Arrival, PortId, Router, Shelf};
 
 use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer};
 
@@ -145,6 +145,54 @@ fn a_rejected_message_goes_to_the_dead_letter_with_its_cause() {
     house.consumer(DEAD, 1);
     house.pump();
     assert_eq!(house.texts(), ["bad"]);
+}
+
+#[test]
+fn the_wait_for_the_next_attempt_goes_on_after_a_restart() {
+    let redelivery = Redelivery { delay_ms: 10_000, ..Redelivery::default() };
+    let mut house = House::new(Settings { redelivery, ..Settings::default() });
+    for text in ["a", "b"] {
+        house.send(text);
+    }
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    house.answer(&got[0], &failed());
+    let mut house = house.restarted().restarted();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["b"]);
+    house.pass(9_999);
+    assert!(house.texts().is_empty());
+    house.pass(1);
+    let got = house.got();
+    assert_eq!((got.len(), got[0].text()), (1, "a".to_owned()));
+    assert_eq!(got[0].message.header.as_ref().map(|header| header.delivery_count), Some(1));
+    house.answer(&got[0], &Outcome::Accepted);
+    let mut house = house.restarted();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["b"]);
+}
+
+#[test]
+fn what_has_expired_meanwhile_goes_to_a_dead_letter_that_is_there_after_its_queue() {
+    let settings = Settings { dead_letter: true, expiry: true, ttl: super::ttl(1000), ..Settings::default() };
+    let mut house = House::new(settings.clone());
+    house.send("a");
+    house.pump();
+    let (log, recovered) = Log::open(Arc::new(house.disk.as_seen()), Config::default()).expect("a log");
+    let mut house = House { router: Router::new(0, 1), log, ..House::new(settings.clone()) };
+    house.router.set_time(house.now_ms + 5000);
+    let shelf = |name: &str, number: usize, settings| Shelf::restored(name.into(), settings, &recovered.queues[number]);
+    let orders = shelf("orders", 0, settings).with_targets(Some(DEAD), None);
+    house.router.shelve(declared(QUEUE), orders, &mut house.told);
+    house.router.shelve(declared(DEAD), shelf("dead", 1, Settings::default()), &mut house.told);
+    house.now_ms += 5000;
+    house.pump();
+    house.consumer(DEAD, 1);
+    house.pump();
+    assert_eq!(house.texts(), ["a"]);
 }
 
 #[test]

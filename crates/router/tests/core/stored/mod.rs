@@ -1,8 +1,10 @@
 //! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers get, what is left
 //! after a restart.
 
+mod bounds;
 mod consuming;
 mod crash;
+mod deleting;
 mod life;
 mod manage;
 mod resuming;

@@ -30,6 +30,7 @@ fn named(description: &str, durable: bool, shared: bool) -> Subscribing {
         shared,
         selector: Selector::compile(selector, Dialect::Jms).expect("a selector").map(Arc::new),
         description: description.as_bytes().into(),
+        ..Subscribing::default()
     }
 }
 

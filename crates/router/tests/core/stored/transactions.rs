@@ -49,7 +49,7 @@ impl House {
     }
 
     pub(super) fn retire(&mut self, id: TransactionId, got: &Got, outcome: &Outcome, settled: bool) {
-        self.router.retire_delivery(id, got.token, outcome, settled, &mut self.told);
+        self.router.retire_delivery(id, got.token, &Arc::new(outcome.clone()), settled, &mut self.told);
     }
 
     pub(super) fn commit(&mut self, id: TransactionId) -> Result<(), Error> {

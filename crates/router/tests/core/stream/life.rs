@@ -544,3 +544,27 @@ fn a_header_passes_unchanged() {
     let message = decode_message(&site.got()[0].payload).expect("a message");
     assert_eq!(message.header, Some(header));
 }
+
+#[test]
+fn an_anonymous_link_is_told_of_what_it_has_sent_to_a_stream_that_is_deleted() {
+    let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
+    let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
+    let port = PortId { index: 70, ..PRODUCER };
+    let role = PortRole::Producer { anonymous: true, name: None, producer_name: None, resume: None };
+    site.router.attach(port, declared(), role, &mut site.told);
+    let message = |id: &str| {
+        let properties = Properties { message_id: Some(MessageId::String(id.into())), ..Properties::default() };
+        Message { properties: Some(properties), body: Body::Data(vec![b"x".to_vec()]), ..Message::default() }
+    };
+    site.slow = true;
+    let mut sent = vec![site.send_from(port, &message("a"))];
+    site.turn();
+    sent.extend(["b", "a"].map(|id| site.send_from(port, &message(id))));
+    site.router.retire(STREAM, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut site.told);
+    let mut told = std::mem::take(&mut site.told.settled);
+    told.sort_by_key(|(id, _)| *id);
+    assert_eq!(told, sent.into_iter().map(|id| (id, Outcome::Released)).collect::<Vec<_>>());
+    site.slow = false;
+    site.pump();
+    assert_eq!(site.told.settled, []);
+}

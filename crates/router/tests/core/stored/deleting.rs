@@ -1,0 +1,152 @@
+//! Addresses that are deleted while something of theirs is under way: who waits is answered, and space is counted once.
+
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, condition};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::queue::{Duplicates, Settings};
+use enmasse_router::core::{AddressKey, Answer, Arrival, Declared, PortId, PortRole};
+
+use super::subscriptions::durable;
+use super::{DEAD, House, QUEUE, TOPIC, declared, news};
+
+/// A port of an anonymous link.
+const ANONYMOUS: PortId = PortId { shard: 0, generation: 0, index: 80 };
+
+fn anonymous(name: Option<&str>) -> PortRole {
+    PortRole::Producer { anonymous: true, name: name.map(Into::into), producer_name: None, resume: None }
+}
+
+fn with_id(text: &str) -> Message {
+    let properties = Properties { message_id: Some(MessageId::String(text.into())), ..Properties::default() };
+    Message { properties: Some(properties), body: Body::Data(vec![text.into()]), ..Message::default() }
+}
+
+impl House {
+    /// What the log is given is written; its answers are kept back.
+    fn written(&mut self) -> Vec<Answer> {
+        self.router.turn(&mut self.told);
+        let mut answers = Vec::new();
+        while let Some(mut batch) = self.router.take_journal() {
+            let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
+            answers.push(Answer { batch, result });
+        }
+        answers
+    }
+
+    fn answered(&mut self, answers: Vec<Answer>) {
+        answers.into_iter().for_each(|answer| self.router.journaled(answer, &mut self.told));
+        self.pump();
+    }
+
+    fn delete(&mut self, key: AddressKey) {
+        self.router.retire(key, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut self.told);
+    }
+}
+
+fn released(ids: &[u32]) -> Vec<(u32, Outcome)> {
+    ids.iter().map(|id| (*id, Outcome::Released)).collect()
+}
+
+fn house_with(address: Declared, name: Option<&str>) -> House {
+    let settings = Settings { duplicates: Some(Duplicates { ids: 100, window_ms: 0 }), ..Settings::default() };
+    let mut house = House::new(settings);
+    house.router.attach(ANONYMOUS, address, anonymous(name), &mut house.told);
+    house
+}
+
+#[test]
+fn an_anonymous_link_is_told_of_what_it_has_sent_to_an_address_that_is_deleted() {
+    for handed in [true, false] {
+        let mut house = house_with(declared(QUEUE), None);
+        let original = house.send_from(ANONYMOUS, &with_id("a"));
+        let answers = if handed { house.written() } else { Vec::new() };
+        let echo = house.send_from(ANONYMOUS, &with_id("a"));
+        let part = Arrival {
+            delivery_id: 70,
+            settled: false,
+            message_format: 0,
+            first: true,
+            more: true,
+            aborted: false,
+            payload: b"\0\x53\x75",
+        };
+        house.router.deliver(ANONYMOUS, part, &mut house.told);
+        house.delete(QUEUE);
+        let mut told = std::mem::take(&mut house.told.settled);
+        told.sort_by_key(|(id, _)| *id);
+        assert_eq!(told, released(&[original, echo, 70]), "handed over: {handed}");
+        house.answered(answers);
+        assert_eq!(house.told.settled, [], "once is enough");
+    }
+}
+
+#[test]
+fn the_same_of_a_topic() {
+    let mut house = house_with(news(), Some("news"));
+    house.subscription(durable("sub"));
+    let sent = house.send_from(ANONYMOUS, &with_id("a"));
+    let answers = house.written();
+    house.delete(TOPIC);
+    assert_eq!(house.told.settled, released(&[sent]));
+    house.answered(answers);
+    assert_eq!(house.told.settled.len(), 1);
+}
+
+#[test]
+fn a_subscription_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
+    for appended_first in [true, false] {
+        let mut house = House::new(Settings::default());
+        let port = house.subscriber(Some(durable("sub")), 0);
+        house.publish_all((0..30).map(|n| format!("{n} {:>1000}", "")));
+        house.router.compact(1);
+        let mut answers = if appended_first { house.written() } else { Vec::new() };
+        house.router.unsubscribe(port, &mut house.told);
+        answers.extend(house.written());
+        house.answered(answers);
+        let alive = house.log.figures();
+        assert!(alive.copied >= 20, "{alive:?}");
+        assert_eq!(alive.alive_messages, 30, "what the declared one has; appended first: {appended_first}");
+        let again = house.restarted().log.figures();
+        assert_eq!((again.alive_messages, again.alive_bytes), (30, alive.alive_bytes));
+    }
+}
+
+#[test]
+fn a_queue_that_goes_while_a_commit_is_refused_leaves_nothing_alive() {
+    let mut house = House::new(Settings::default());
+    house.send("a");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    let (id, dead) = (house.declare(1), house.producer(DEAD));
+    house.retire(id, &got[0], &Outcome::Accepted, true);
+    house.post(id, dead, &"x".repeat(200_000));
+    let used = house.disk.used_bytes();
+    house.disk.set_capacity_bytes(used);
+    house.router.discharge(id, false, &mut house.told);
+    let mut answers = house.written();
+    assert!(answers.iter().any(|answer| answer.result.is_err()));
+    house.delete(QUEUE);
+    answers.extend(house.written());
+    house.answered(answers);
+    assert!(house.result(id).is_err());
+    assert_eq!(house.log.figures().alive_messages, 0);
+}
+
+#[test]
+fn a_queue_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
+    for appended_first in [true, false] {
+        let mut house = House::on(Arc::new(SimulatedDisk::new(512, 7)), Settings::default());
+        for n in 0..30 {
+            house.send(&format!("{n} {:>1000}", ""));
+        }
+        house.pump();
+        house.router.compact(1);
+        let mut answers = if appended_first { house.written() } else { Vec::new() };
+        house.delete(QUEUE);
+        answers.extend(house.written());
+        house.answered(answers);
+        assert_eq!(house.log.figures().alive_messages, 0, "appended first: {appended_first}");
+    }
+}
