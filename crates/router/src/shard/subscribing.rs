@@ -125,7 +125,8 @@ impl Description {
 
     /// What the router has to know of it.
     pub(super) fn subscribing(&self, space: SpaceKey, durable: bool) -> Subscribing {
-        // They were compiled before.
+        // They were compiled before. Should they not be understood any more after a restart, rather too much is kept than a
+        // message lost.
         let filters = Filters::compile(&self.filters).unwrap_or_default();
         Subscribing {
             name: Some(SubscriptionName {
@@ -205,6 +206,20 @@ mod tests {
             assert!(subscribing.selector.is_some() && subscribing.shared);
         }
         assert_eq!(Description::decode(b"\x45"), None);
+    }
+
+    #[test]
+    fn one_whose_selector_is_not_understood_is_kept_and_takes_everything() {
+        let description = Description {
+            topic_uid: "u".into(),
+            container: None,
+            name: "sub".into(),
+            wanted: "t".into(),
+            filters: vec![(Symbol::constant("jms-selector"), Value::String("n = = 1".into()))],
+            shared: true,
+        };
+        let subscribing = description.subscribing(SpaceKey(3), true);
+        assert!(subscribing.selector.is_none() && subscribing.name.is_some());
     }
 
     #[test]

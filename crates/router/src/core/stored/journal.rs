@@ -1,6 +1,6 @@
 //! What the log is to write, gathered during a turn, and who is to be answered when it has.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_journal::log::{Batch, Freed, RecoveredQueue, Refused, Removal, Target};
@@ -138,6 +138,8 @@ pub(in crate::core) struct Journal {
     /// what the batches that are with the log are about
     under_way: VecDeque<Errand>,
     spare_commits: Vec<Vec<Commit>>,
+    /// messages of deleted queues whose removals are with the log: where they lie
+    leaving: HashMap<(u64, Seq), enmasse_journal::log::Place>,
     /// keys of state that is to be forgotten
     erased: BTreeSet<(u32, Box<[u8]>)>,
     /// what waits for batches
@@ -322,6 +324,11 @@ impl Journal {
         here.for_each(|item| freed.add(item.place));
         self.erased.retain(|(queue, _)| *queue != log);
         self.shrinking.drop_queue(log, &freed);
+    }
+
+    /// These go with the messages that they become, or, if the log does not take those, with their queue.
+    pub(super) fn note_leaving(&mut self, at: Key, items: impl Iterator<Item = Item>) {
+        self.leaving.extend(items.map(|item| ((at.pack(), item.seq), item.place)));
     }
 
     /// What removals were to free that are not written any more: the queue goes.
@@ -634,6 +641,7 @@ impl Router {
 
     fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::Place, links: &mut impl Links) {
         self.free_window(&commit.duty, links);
+        self.left_deleted(&commit.duty);
         if let Some((from, seq)) = commit.duty.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
@@ -661,6 +669,9 @@ impl Router {
 
     fn uncommit(&mut self, commit: &Commit, refused: &Refused, links: &mut impl Links) {
         self.free_window(&commit.duty, links);
+        if let Some(place) = self.left_deleted(&commit.duty) {
+            self.journal.forget_late(place);
+        }
         if let Some((from, seq)) = commit.duty.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
@@ -674,6 +685,12 @@ impl Router {
         let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
         self.answer_duty(&commit.duty, &outcome, links);
         self.answer_echoes(commit.at, commit.seq, &outcome, links);
+    }
+
+    /// A message comes from a queue that was deleted meanwhile: where it lies there.
+    fn left_deleted(&mut self, duty: &Duty) -> Option<enmasse_journal::log::Place> {
+        let (from, seq) = duty.from.filter(|_| !self.journal.leaving.is_empty())?;
+        self.journal.leaving.remove(&(from.pack(), seq))
     }
 
     /// Answers for a message, unless the address for which that counts was deleted: its producers' links were closed, and

@@ -489,7 +489,10 @@ impl Router {
                     State::Retiring => retired.contains(&item.seq),
                     _ => false,
                 };
-                self.journal.drop_queue(log, &stored.shelf.queue, gone);
+                let queue = &stored.shelf.queue;
+                let leaving = queue.iter(Seq(0)).filter(|item| item.state == State::Leaving && gone(item));
+                self.journal.note_leaving(key, leaving);
+                self.journal.drop_queue(log, queue, gone);
             }
             None => {
                 // What a commit is about to bring has no place here yet.

@@ -135,6 +135,30 @@ fn a_queue_that_goes_while_a_commit_is_refused_leaves_nothing_alive() {
 }
 
 #[test]
+fn a_queue_that_goes_while_a_dead_letter_is_written_leaves_nothing_alive_in_it() {
+    for has_room in [true, false] {
+        let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
+        house.send(&"x".repeat(200_000));
+        house.consumer(QUEUE, 1);
+        house.pump();
+        let got = house.got();
+        if !has_room {
+            let used = house.disk.used_bytes();
+            house.disk.set_capacity_bytes(used);
+        }
+        house.router.outcome(got[0].token, &Outcome::Rejected(None), &mut house.told);
+        let mut answers = house.written();
+        assert_eq!(answers.iter().any(|answer| answer.result.is_err()), !has_room);
+        house.disk.set_capacity_bytes(u64::MAX);
+        house.delete(QUEUE);
+        answers.extend(house.written());
+        house.answered(answers);
+        assert_eq!(house.log.figures().alive_messages, u64::from(has_room));
+        assert_eq!(house.seen(DEAD).len(), usize::from(has_room));
+    }
+}
+
+#[test]
 fn a_queue_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
     for appended_first in [true, false] {
         let mut house = House::on(Arc::new(SimulatedDisk::new(512, 7)), Settings::default());
