@@ -172,7 +172,8 @@ class Client:
     def poll(self, max_count: int) -> list[tuple[Any, ...]]:
         """Take up to `max_count` events, oldest first.
 
-        `("opened",)`, `("attached", link, address)`, `("refused", link, condition, description)`,
+        `("opened",)`, `("attached", link, address, filters)`,
+        `("refused", link, condition, description)`,
         `("detached", link, condition, description)`, `("credit", link, count)`,
         `("message", link, delivery, settled, bytes)`, `("settled", link, first, last, outcome)`,
         `("drained", link)`, `("closed", condition, description)`. Conditions are None where the
@@ -194,7 +195,8 @@ class Client:
         """Ask for a link to receive by and return its number; None asks for a dynamic node.
 
         `options_json`: `name`, `settled`, `browse`, `capabilities`, `selector`, `maxMessageSize`
-        (bytes, 64 MiB). Raises as `attach_sender`.
+        (bytes, 64 MiB), `stream` (`{"from": "first" | "last" | "next" | {"offset": N} |
+        {"timeMs": N}, "partition": N}`). Raises as `attach_sender`.
         """
 
     def send(self, link: int, messages: list[bytes], settled: bool = False) -> int:

@@ -197,3 +197,61 @@ def test_the_load_tool_reports_what_it_measured(up: Platform) -> None:
 )
 def test_wrong_usage_is_exit_code_2(up: Platform, words: list[str]) -> None:
     assert run(up, *words).returncode == 2
+
+
+@pytest.fixture(scope="module")
+def events(up: Platform) -> str:
+    """A stream of two partitions with three messages in each."""
+    words = "events --type topic --retention-bytes 1GiB --partitions 2"
+    assert run(up, "create", "address", *words.split()).returncode == 0
+    sent = run(up, "send", "events", "--count", "6", "--body", "tick")
+    assert sent.stdout == "6 accepted\n", sent.stderr
+    return "events"
+
+
+def read(up: Platform, address: str, *words: str) -> list[tuple[int, int]]:
+    """Read what a stream has; partitions and offsets."""
+    got = run(up, "receive", address, *words, "--timeout", "2", "--output", "json")
+    assert got.returncode == 0, got.stderr
+    found = [json.loads(line)["annotations"] for line in got.stdout.splitlines()]
+    return sorted((one["x-opt-partition"], one["x-stream-offset"]) for one in found)
+
+
+def test_a_stream_is_read_from_an_offset_or_a_time(up: Platform, events: str) -> None:
+    everything = [(partition, offset) for partition in (0, 1) for offset in range(3)]
+    assert read(up, events, "--offset", "first") == everything
+    assert read(up, events, "--offset", "2000-01-01T00:00:00Z") == everything
+    assert read(up, events, "--offset", "2000-01-01", "--partition", "1") == everything[3:]
+    assert read(up, events, "--offset", "last") == [(0, 2), (1, 2)]
+    assert read(up, events, "--offset", "1", "--partition", "0") == [(0, 1), (0, 2)]
+    assert read(up, events, "--offset", "2100-01-01T00:00:00+02:00") == []
+    assert read(up, events) == read(up, events, "--partition", "1") == []
+
+
+def test_a_place_in_a_stream_that_cannot_be_is_told_with_the_option(
+    up: Platform, events: str
+) -> None:
+    several = run(up, "receive", events, "--offset", "1")
+    assert several.returncode == 1, several
+    assert "enmasse:stream-partition" in several.stderr
+    gone = run(up, "receive", events, "--partition", "2")
+    assert "use 0 to 1" in gone.stderr
+    queue = run(up, "receive", "queue", "--offset", "first")
+    assert queue.returncode == 1, queue
+    assert "queue is no stream" in queue.stderr
+    for words in (["--offset", "middle"], ["--offset", "-1"], ["--offset", str(2**64)]):
+        wrong = run(up, "receive", events, *words)
+        assert wrong.returncode == 2, wrong
+        assert "--offset" in wrong.stderr
+
+
+def test_what_an_address_is_and_has_is_asked_of_the_node(up: Platform, events: str) -> None:
+    properties = ("operation=READ", "type=enmasse.address", f"name={events}")
+    words = [word for one in properties for word in ("-p", one)]
+    asked = run(up, "request", "$management", *words, "--output", "json")
+    assert asked.returncode == 0, asked.stderr
+    answer = json.loads(asked.stdout)
+    assert answer["applicationProperties"]["statusCode"] == 200
+    assert answer["body"]["depth"] == 6
+    bounds = [(one["first"], one["next"]) for one in answer["body"]["partitions"]]
+    assert bounds == [(0, 3), (0, 3)]

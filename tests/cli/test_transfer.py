@@ -12,7 +12,16 @@ from enmasse.base.errors import Unavailable
 from enmasse.cli import transfer
 from enmasse.cli.commands.send import summary
 from enmasse.cli.transfer import Pace
-from enmasse.messaging import Accepted, Message, Outcome, Properties, Rejected, Released, Value
+from enmasse.messaging import (
+    Accepted,
+    Message,
+    Outcome,
+    Properties,
+    Rejected,
+    Released,
+    Start,
+    Value,
+)
 
 
 class Delivery:
@@ -48,7 +57,12 @@ class Session:
 
     @asynccontextmanager
     async def receiver(
-        self, address: str | None, *, credit: int = 100, count: int | None = None
+        self,
+        address: str | None,
+        *,
+        credit: int = 100,
+        count: int | None = None,
+        start: Start | None = None,
     ) -> AsyncIterator[Any]:
         self.count = count
         self.left_open += 1

@@ -15,13 +15,14 @@ from proton import (
     Array,
     Data,
     Delivery,
+    Described,
     LinkException,
     Message,
     Terminus,
     Timeout,
     symbol,
 )
-from proton.reactor import Container, DurableSubscription, LinkOption, Selector
+from proton.reactor import Container, DurableSubscription, Filter, LinkOption, Selector
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
 from running import Platform, Start, running
@@ -348,3 +349,20 @@ def stored(platform: Platform, name: str) -> int:
     """How many messages `enmasse get addresses` says that an address stores."""
     (found,) = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))["items"]
     return int(found["status"]["statistics"]["stored"]["messages"])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_receiver_that_wants_nothing_of_its_own_connection(
+    topics: Platform, durable: bool
+) -> None:
+    name = "apache.org:no-local-filter:list"
+    local = Filter({symbol("no-local"): Described(symbol(name), [])})
+    options = [local, DurableSubscription()] if durable else [local]
+    with connected(topics, "own") as own:
+        receiver = own.create_receiver("t", name=f"mine-{durable}", credit=10, options=options)
+        assert symbol("no-local") in receiver.link.remote_source.filter.get_object()
+        own.create_sender("t").send(Message(body="own"))
+        publish(topics, "t", Message(body="other's"))
+        assert receiver.receive(timeout=20).body == "other's"
+        receiver.accept()
+        receiver.close()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Condition, Message, Timeout
+from proton import Condition, Described, Message, Timeout, symbol
 from proton.handlers import TransactionalClientHandler
-from proton.reactor import Container
+from proton.reactor import AtMostOnce, Container, Filter
 from proton.utils import BlockingConnection
 
 from running import Platform, Start, running
@@ -40,6 +40,7 @@ spec: {{address: {name}, {spec}}}
         "fleeting": "type: queue, durability: memory",
         "full": "type: queue, limits: {messages: 10, onFull: reject}",
         "news": "type: topic",
+        "log": "type: topic, retention: {bytes: 1GiB}",
         "direct": "type: anycast",
     }.items()
 )
@@ -260,6 +261,32 @@ def test_subscribers_of_a_topic_get_what_is_committed(platform: Platform) -> Non
         assert Sending(platform, "news", "commit").run() == "committed"
         bodies = [receiver.receive(timeout=20).body for _ in range(MESSAGES)]
         assert bodies == [f"message {number}" for number in range(MESSAGES)]
+
+
+def logged(platform: Platform, count: int) -> list[tuple[int, Any]]:
+    """Read so many messages of the stream from its beginning: offsets and bodies."""
+    name = "rabbitmq:stream-offset-spec"
+    first = Filter({symbol(name): Described(symbol(name), "first")})
+    with connected(platform) as connection:
+        receiver = connection.create_receiver("log", credit=count, options=[AtMostOnce(), first])
+        messages = [receiver.receive(timeout=20) for _ in range(count)]
+    return [(int(one.annotations["x-stream-offset"]), one.body) for one in messages]
+
+
+def test_messages_of_a_stream_get_their_offsets_with_the_commit(
+    document: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    committed = [(number, f"message {number}") for number in range(MESSAGES)]
+    with running(data, "-f", document) as platform:
+        assert Sending(platform, "log", "abort").run() == "aborted"
+        assert Sending(platform, "log", "close").run() == "closed"
+        assert Sending(platform, "log", "commit").run() == "committed"
+        assert logged(platform, MESSAGES) == committed
+        platform.kill()
+    with running(data) as platform:
+        send(platform, "log", 1)
+        assert logged(platform, MESSAGES + 1) == [*committed, (MESSAGES, "message 0")]
 
 
 def test_only_what_was_committed_is_there_after_kill_9(document: Path, tmp_path: Path) -> None:

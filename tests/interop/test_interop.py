@@ -210,6 +210,7 @@ def test_jms_has_all_its_kinds_of_subscriptions(platform: Platform) -> None:
         "own": [1, 2],
         "durable": [[0, 1, 2], list(range(3, 12)), []],
         "anew": [4],
+        "no_local": [[2], [2]],
         "shared": [10, 10, 20],
         "shared_global": [10, 10, 20],
         "shared_volatile": [10, 10, 20],

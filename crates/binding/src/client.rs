@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use enmasse_client::url::Url;
-use enmasse_client::{ClientOptions, Event, LinkOptions, Outcome, Reason, TlsOptions};
+use enmasse_client::{ClientOptions, Event, LinkOptions, Outcome, Reason, StreamFilter, StreamOffset, TlsOptions};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple};
@@ -62,7 +62,40 @@ struct Link {
     browse: bool,
     capabilities: Vec<String>,
     selector: Option<String>,
+    stream: Option<Reading>,
     max_message_size: Option<u64>,
+}
+
+/// What of a stream a receiver reads.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Reading {
+    from: From,
+    partition: Option<u32>,
+}
+
+/// Where it begins.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum From {
+    First,
+    Last,
+    Next,
+    Offset(u64),
+    TimeMs(i64),
+}
+
+impl Reading {
+    fn filter(&self) -> StreamFilter {
+        let offset = match self.from {
+            From::First => StreamOffset::First,
+            From::Last => StreamOffset::Last,
+            From::Next => StreamOffset::Next,
+            From::Offset(offset) => StreamOffset::Offset(offset),
+            From::TimeMs(at_ms) => StreamOffset::Time(at_ms),
+        };
+        StreamFilter { offset, partition: self.partition }
+    }
 }
 
 impl Link {
@@ -74,7 +107,7 @@ impl Link {
             browse: link.browse,
             capabilities: link.capabilities,
             selector: link.selector,
-            stream: None,
+            stream: link.stream.as_ref().map(Reading::filter),
             max_message_size: link.max_message_size,
         })
     }
@@ -168,7 +201,7 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
 fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
     match event {
         Event::Opened => ("opened",).into_pyobject(py),
-        Event::Attached { link, address, .. } => ("attached", link, address).into_pyobject(py),
+        Event::Attached { link, address, filters, .. } => ("attached", link, address, filters).into_pyobject(py),
         Event::Refused { link, reason } => {
             let (condition, description) = split(reason);
             ("refused", link, condition, description).into_pyobject(py)

@@ -133,6 +133,20 @@ ReceiveTimeout = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", min=0, help="End when none has come for so long."),
 ]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help="Where to begin in a stream: first, last, next (the default), an offset, or a time "
+        "such as 2026-01-31T08:00:00Z (UTC unless it says).",
+    ),
+]
+Partition = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=2**32 - 1, help="One partition of a stream; an offset needs it."
+    ),
+]
 ReplyTimeout = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for a reply.")
 ]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Unavailable
-from enmasse.messaging import Accepted, Delivery, Message, Outcome, Receiver, Session
+from enmasse.messaging import Accepted, Delivery, Message, Outcome, Receiver, Session, Start
 
 T = TypeVar("T")
 
@@ -134,6 +134,7 @@ async def receive(
     count: int | None = None,
     outcome: Outcome | None = None,
     timeout_s: float | None = None,
+    start: Start | None = None,
 ) -> int:
     """Hand messages to `take` and settle each with `outcome` (accepted); return how many came.
 
@@ -141,7 +142,7 @@ async def receive(
     still wanted, so that nothing is taken from others and given back.
     """
     taken = 0
-    async with session.receiver(address, credit=CREDIT, count=count) as receiver:
+    async with session.receiver(address, credit=CREDIT, count=count, start=start) as receiver:
         async for delivery in _until_quiet(receiver, timeout_s):
             take(delivery.message)
             delivery.settle(outcome or Accepted())

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from enmasse.base.errors import Code, EnMasseError, Unavailable
+from enmasse.base.errors import Code, EnMasseError, Invalid, Unavailable
 from enmasse.client.errors import error_of
 from enmasse.client.links import ClientDelivery, ClientReceiver, ClientSender, Link
-from enmasse.messaging import Accepted, Message, MessageId, Receiver, Sender
+from enmasse.messaging import Accepted, Message, MessageId, Receiver, Sender, Start
 from enmasse.messaging import outcome as outcomes
 from enmasse.native import Client
 
@@ -22,8 +23,21 @@ L = TypeVar("L", bound=Link)
 EVENTS_MAX = 1024
 """Events handled in one turn of the loop, so that others get theirs."""
 
+OFFSET_FILTER = "rabbitmq:stream-offset-spec"
+"""The filter of a receiver that a stream applies, and nothing else."""
+
 REPLY_CREDIT = 100
 """Replies under way at a time."""
+
+
+def _from(start: Start) -> object:
+    match start.offset:
+        case int(offset):
+            return {"offset": offset}
+        case datetime() as moment:
+            return {"timeMs": round(moment.timestamp() * 1000)}
+        case word:
+            return word
 
 
 class Connection:
@@ -94,11 +108,17 @@ class Connection:
         count: int | None = None,
         browse: bool = False,
         selector: str | None = None,
+        start: Start | None = None,
     ) -> AsyncIterator[Receiver]:
-        """Open a link to receive by, for as long as the block lasts."""
+        """Open a link to receive by, for as long as the block lasts.
+
+        Raises Invalid if it is to start somewhere in what is no stream.
+        """
         options: dict[str, Any] = {"browse": browse}
         if selector is not None:
             options["selector"] = selector
+        if start is not None:
+            options["stream"] = {"from": _from(start), "partition": start.partition}
         link = await self.open_receiver(address, credit, count=count, **options)
         try:
             yield link
@@ -131,7 +151,14 @@ class Connection:
         """
         number = self._client.attach_receiver(address, **options)
         link = ClientReceiver(self._client, number, address, credit, on_delivery, count)
-        return await self._add(link)
+        await self._add(link)
+        if "stream" in options and OFFSET_FILTER not in link.filters:
+            await link.close()
+            raise Invalid(
+                Code.OPERATION_UNFIT,
+                f"{address} is no stream: an offset, a time or a partition is for those only",
+            )
+        return link
 
     async def _add(self, link: L) -> L:
         self._links[link.number] = link
@@ -150,8 +177,8 @@ class Connection:
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
-    def _on_attached(self, number: int, address: str | None) -> None:
-        self._links[number].on_attached(address)
+    def _on_attached(self, number: int, address: str | None, filters: list[str]) -> None:
+        self._links[number].on_attached(address, filters)
 
     def _on_down(self, number: int, condition: str | None, description: str | None) -> None:
         link = self._links.pop(number, None)

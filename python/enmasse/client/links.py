@@ -38,6 +38,9 @@ class Link:
     def __init__(self, wire: Wire, number: int, address: str | None) -> None:
         self.number = number
         self.error: EnMasseError | None = None
+        self.filters: list[str] = []
+        """Names of the filters that the server applies."""
+
         self._wire = wire
         self._address = address
         self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -56,9 +59,10 @@ class Link:
             self._wire.detach(self.number)
             await asyncio.shield(self._down)
 
-    def on_attached(self, address: str | None) -> None:
+    def on_attached(self, address: str | None, filters: list[str]) -> None:
         """The server has answered with the terminus."""
         self._address = address if address is not None else self._address
+        self.filters = filters
         if not self._up.done():
             self._up.set_result(None)
 

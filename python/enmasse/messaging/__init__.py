@@ -12,7 +12,7 @@ from enmasse.messaging.message import (
     Value,
 )
 from enmasse.messaging.outcome import Accepted, Modified, Outcome, Rejected, Released
-from enmasse.messaging.session import Delivery, Receiver, Sender, Session
+from enmasse.messaging.session import Delivery, Receiver, Sender, Session, Start
 
 __all__ = [
     "Accepted",
@@ -31,6 +31,7 @@ __all__ = [
     "Sender",
     "Sequence",
     "Session",
+    "Start",
     "Value",
     "as_document",
 ]

@@ -6,10 +6,23 @@ AMQP 1.0 over the native core.
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Self
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol, Self
 
 from enmasse.messaging.message import Message
 from enmasse.messaging.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What of a stream is read, and from where on."""
+
+    offset: Literal["first", "last", "next"] | int | datetime
+    """The first kept, the last, the next to come, an offset, or the first from a time on."""
+
+    partition: int | None = None
+    """One partition only; an offset needs it where there are several."""
 
 
 class Delivery(Protocol):
@@ -92,13 +105,18 @@ class Session(Protocol):
         """
 
     def receiver(
-        self, address: str | None, *, credit: int = 100, count: int | None = None
+        self,
+        address: str | None,
+        *,
+        credit: int = 100,
+        count: int | None = None,
+        start: Start | None = None,
     ) -> AbstractAsyncContextManager[Receiver]:
         """Open a link to receive by; None asks for a dynamic node.
 
         At most `credit` messages are under way or not settled at a time, and `count` in all: no
-        more are asked for, so none is taken from others and given back.
-        Raises as `sender`.
+        more are asked for, so none is taken from others and given back. `start` is for streams.
+        Raises as `sender`, and Invalid for a `start` in what is no stream.
         """
 
     async def request(self, address: str, message: Message) -> Message:

@@ -131,6 +131,12 @@ impl Partition {
         self.under_way.is_empty() && !self.gathered.is_empty()
     }
 
+    /// Something is with the log.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Gives all that has gathered to the log, with its offsets, if [`Partition::may_hand_over`]. The blocks are to be in
     /// one batch: they are taken together or not at all.
     pub fn hand_over(&mut self, mut put: impl FnMut(&Handed<'_>)) {

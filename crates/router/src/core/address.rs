@@ -8,7 +8,7 @@ use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::stored::{Assembly, Looking, Resumed, Stored, Topic};
 use super::stream::{Reading, Stream};
-use super::{AddressStats, Declared, Filter, PortId, TransactionId};
+use super::{AddressStats, Declared, Filter, Origin, PortId, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
@@ -82,6 +82,8 @@ pub(super) struct Producer {
     pub(super) counted: bool,
     /// what it calls itself where its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
+    /// at a topic: where its messages come from
+    pub(super) origin: Option<Arc<Origin>>,
     /// digest of its link, if that can be resumed
     pub(super) resumed: Option<u64>,
     /// digest of the tag of its next delivery then
@@ -298,6 +300,7 @@ impl Producer {
             transaction: None,
             counted: false,
             producer_name: None,
+            origin: None,
             resumed: None,
             tag: None,
         }

@@ -7,7 +7,7 @@ const GENERATION_BITS: u32 = 20;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
 /// Names a value in one [`Arena`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     index: u32,
     generation: u32,

@@ -8,6 +8,7 @@
 mod address;
 mod anycast;
 mod arena;
+mod describe;
 mod flow;
 mod laggards;
 mod links;
@@ -35,9 +36,10 @@ use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transact
 use stream::Waiting;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
+pub use describe::AddressDescription;
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
-pub use port::{Consuming, Filter, PortId, PortRole};
+pub use port::{Consuming, Filter, NoLocal, Origin, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
     Answer, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Resume, Shelf, Subscribing,
@@ -72,11 +74,6 @@ impl AddressKind {
     #[must_use]
     pub const fn stores(self) -> bool {
         matches!(self, Self::Stored | Self::Topic | Self::Stream)
-    }
-
-    /// Whether messages can be part of a transaction: those that queues store.
-    pub(crate) const fn transacts(self) -> bool {
-        matches!(self, Self::Stored | Self::Topic)
     }
 }
 

@@ -43,6 +43,35 @@ pub enum PortRole {
     },
 }
 
+/// Where messages come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// stands for a connection, and never for another
+    pub connection: u128,
+    /// its container id
+    pub container: Arc<str>,
+}
+
+/// Whose messages a subscription does not want: those of its own side (JMS, no-local).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoLocal {
+    /// what comes over this connection
+    Connection(u128),
+    /// what comes from this container, over whichever connection
+    Container(Arc<str>),
+}
+
+impl NoLocal {
+    /// Whether it does not want what comes from there.
+    #[must_use]
+    pub fn covers(&self, origin: &Origin) -> bool {
+        match self {
+            Self::Connection(connection) => *connection == origin.connection,
+            Self::Container(container) => *container == origin.container,
+        }
+    }
+}
+
 /// How a link consumes from a stored address, or from its subscription of a topic.
 #[derive(Clone, Debug, Default)]
 pub struct Consuming {
@@ -54,6 +83,8 @@ pub struct Consuming {
     pub priority: i32,
     /// it wants to be the only one
     pub exclusive: bool,
+    /// at a topic, of a subscription of its own: whose messages it does not want
+    pub no_local: Option<NoLocal>,
     /// at a topic: which subscription it asks for; `None` is one of its own
     pub subscribing: Option<Box<Subscribing>>,
     /// digest of container id and link name: whom `modified(undeliverable-here)` keeps a message from

@@ -12,6 +12,7 @@ use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
 use super::conn::{Anonymous, Beginning, Conn, Link, Route};
 use super::links::{full_name, not_found};
+use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
 use crate::core::{PortId, PortRole};
 use crate::plan::Operation;
@@ -132,27 +133,35 @@ impl Shard {
             );
             return Err(Error::new(condition::INVALID_FIELD, what));
         };
+        self.route_to(id, incoming.link, to).map(Some)
+    }
+
+    /// The place of an anonymous link at the address that `to` names.
+    pub(super) fn route_to(&mut self, id: ConnId, link: LinkId, to: &str) -> Result<Route, Error> {
         let conn = &self.fabric.conns[id.key()];
-        if let Some(Link::Anonymous(anonymous)) = conn.links.get(incoming.link.0 as usize)
+        if let Some(Link::Anonymous(anonymous)) = conn.links.get(link.0 as usize)
             && let Some(route) = anonymous.routes.get(to)
         {
-            return Ok(Some(*route));
+            return Ok(*route);
+        }
+        if to == MANAGEMENT {
+            let what = format!("\"{MANAGEMENT}\" takes requests over links with this target only: attach one");
+            return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
         check_right(conn, Operation::Send, to)?;
         let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
         may_be_sent_to(&entry)?;
-        self.give_up_routes(id, incoming.link);
+        self.give_up_routes(id, link);
         let home = self.home_of(&entry);
-        let port = self.fabric.ports.insert(id.key, incoming.link.0, entry.declared(), home);
-        let link = self.fabric.conns[id.key()].links.get(incoming.link.0 as usize);
-        let producer_name = if let Some(Link::Anonymous(link)) = link { link.producer_name.clone() } else { None };
+        let port = self.fabric.ports.insert(id.key, link.0, entry.declared(), home);
+        let producer_name = self.anonymous(id, link).and_then(|anonymous| anonymous.producer_name.clone());
         let role = PortRole::Producer { anonymous: true, name: full_name(&entry, to), producer_name, resume: None };
         self.attach_port(port, home, &entry, role);
         let route = Route { port, home };
-        if let Some(Link::Anonymous(anonymous)) = self.fabric.conns[id.key()].links.get_mut(incoming.link.0 as usize) {
+        if let Some(anonymous) = self.anonymous(id, link) {
             anonymous.routes.insert(to.into(), route);
         }
-        Ok(Some(route))
+        Ok(route)
     }
 
     /// Makes room among the routes of an anonymous link. Those with deliveries outstanding stay: their number is

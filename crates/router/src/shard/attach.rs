@@ -7,8 +7,9 @@ use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
 use super::batch::Entry;
-use super::conn::{Anonymous, Attaching, Conn, Link, Wildcard};
+use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
 use super::links::{full_name, not_found};
+use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
 use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
@@ -17,7 +18,7 @@ use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, 
 use crate::core::{AddressKey, AddressKind, Consuming, Declared, Filter, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
-use crate::table::{AddressEntry, Space};
+use crate::table::{AddressEntry, Space, SpaceKey};
 
 /// What a link wants of the router.
 enum Want {
@@ -96,6 +97,13 @@ impl Shard {
             Want::Coordinator => self.attach_coordinator(id, link, attach).map_err(|error| (None, error)),
             Want::Dynamic => self.attach_dynamic(id, link, &attach).map_err(|error| (None, error)),
             Want::Recall => self.recall(id, link, &attach).map_err(|error| (None, error)),
+            Want::Address(name) if name == MANAGEMENT => match attach.role {
+                Role::Sender => {
+                    self.attach_requests(id, link, &attach);
+                    Ok(())
+                }
+                Role::Receiver => self.attach_answers(id, link, &attach).map_err(|error| (Some(name), error)),
+            },
             Want::Address(name) => self.attach_named(id, link, attach, &name).map_err(|error| (Some(name), error)),
         }
     }
@@ -122,7 +130,7 @@ impl Shard {
         }
         let conn = &self.fabric.conns[id.key()];
         let digest = self.router.link_digest(&conn.container, &attach.name);
-        let mut terms = Terms::of(attach, entries, &conn.container, digest)?;
+        let mut terms = Terms::of(attach, entries, (&conn.container, self.connection_number(id)), digest)?;
         if let (Some(subscribing), Some((_, rights))) = (terms.consuming.subscribing.as_deref_mut(), &conn.home) {
             let rights = rights.clone();
             subscribing.allowed = Some(Filter::new(move |name| rights.may(Operation::Recv, name)));
@@ -133,8 +141,8 @@ impl Shard {
     /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
     fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
         if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
-            let own = conn.dynamic.iter().find(|(_, entry)| *entry.name == *name);
-            return own.map(|(_, entry)| vec![Arc::clone(entry)]).ok_or_else(|| not_found(name));
+            let own = conn.dynamic.iter().find(|node| *node.entry.name == *name);
+            return own.map(|node| vec![Arc::clone(&node.entry)]).ok_or_else(|| not_found(name));
         }
         // A peer without the right learns nothing about what exists.
         let operation = if role == Role::Sender { Operation::Send } else { Operation::Recv };
@@ -175,7 +183,7 @@ impl Shard {
         placement::moves(self.shared.loads[here as usize].snapshot(), self.shared.loads[home as usize].snapshot())
     }
 
-    fn attach_at(
+    pub(super) fn attach_at(
         &mut self,
         id: ConnId,
         link: LinkId,
@@ -210,7 +218,7 @@ impl Shard {
         conn.settled_here = true;
         conn.set_link(link, state);
         conn.set_resumable(link, resume.is_some());
-        let dynamic = conn.dynamic.iter().any(|(_, entry)| *entry.name == *name);
+        let dynamic = conn.dynamic.iter().any(|node| *node.entry.name == *name);
         let kind = entries.first().map(|entry| entry.kind);
         let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
         let mut reply = reply(attach, &terminus, size);
@@ -241,9 +249,7 @@ impl Shard {
     fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
-        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else {
-            return Err(Error::new(condition::NOT_ALLOWED, "open the connection before a link"));
-        };
+        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
         let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
         // The topic is not known yet. No address has this key.
@@ -269,17 +275,20 @@ impl Shard {
 
     fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
-        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else {
-            return Err(Error::new(condition::NOT_ALLOWED, "open the connection before a link"));
-        };
-        let mut random = [0; 16];
-        (self.entropy)(&mut random);
+        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
         let kind = if asks_for_topic(attach) { AddressKind::Multicast } else { AddressKind::Anycast };
-        let entry = self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity);
+        let entry = self.make_node(space, kind);
         let name = entry.name.to_string();
-        self.fabric.conns[id.key()].dynamic.push((link, Arc::clone(&entry)));
+        self.fabric.conns[id.key()].dynamic.push(DynamicNode { link, entry: Arc::clone(&entry), called: None });
         self.attach_at(id, link, attach, &[entry], &name, &None);
         Ok(())
+    }
+
+    /// A dynamic node, which lives here.
+    pub(super) fn make_node(&mut self, space: SpaceKey, kind: AddressKind) -> Arc<AddressEntry> {
+        let mut random = [0; 16];
+        (self.entropy)(&mut random);
+        self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity)
     }
 
     fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach, producer_name: Option<Arc<str>>) {
@@ -295,6 +304,10 @@ impl Shard {
             self.fabric.grant(id.key, link.0, credit);
         }
     }
+}
+
+pub(super) fn not_open() -> Error {
+    Error::new(condition::NOT_ALLOWED, "open the connection before a link")
 }
 
 /// Whether the peer may do `operation` on `name`. Knowing the name of a dynamic node is the right to send to it.

@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
-use crate::core::{AddressKey, Arrival, Delivery, PortId, PortRole, SubscriptionName, TransactionId, Unsettled};
+use super::management::QuestionId;
+use crate::core::{
+    AddressDescription, AddressKey, Arrival, Delivery, Origin, PortId, PortRole, SubscriptionName, TransactionId,
+    Unsettled,
+};
 use crate::table::AddressEntry;
 
 /// Where a payload lies in the batch's bytes.
@@ -49,6 +53,11 @@ pub(super) enum Entry {
         port: PortId,
         address: Arc<AddressEntry>,
         role: PortRole,
+    },
+    /// where the messages of a producer come from
+    Origin {
+        port: PortId,
+        origin: Origin,
     },
     /// as `Attach`, of a link that asks for a durable subscription
     Recall {
@@ -93,6 +102,10 @@ pub(super) enum Entry {
     },
     Declare {
         transaction: TransactionId,
+    },
+    Describe {
+        question: QuestionId,
+        address: AddressKey,
     },
     Post {
         port: PortId,
@@ -159,6 +172,10 @@ pub(super) enum Entry {
         port: PortId,
         delivery_id: u32,
         transaction: TransactionId,
+    },
+    Described {
+        question: QuestionId,
+        found: Option<Box<AddressDescription>>,
     },
     Discharged {
         transaction: TransactionId,

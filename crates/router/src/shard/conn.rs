@@ -8,6 +8,7 @@ use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
 use super::coordinator::{Coordinator, Discharging, Transaction};
+use super::management::Question;
 use super::resuming::Resuming;
 use super::window::Window;
 use crate::core::{Consuming, PortId};
@@ -49,7 +50,8 @@ pub(super) struct Wildcard {
     pub(super) consuming: Consuming,
 }
 
-/// A link to the anonymous terminus: one port an address it has used.
+/// A link to the anonymous terminus: one port an address it has used. A link to the management node is one, too, by
+/// which the node sends answers.
 pub(super) struct Anonymous {
     pub(super) window: Window,
     pub(super) routes: HashMap<Box<str>, Route>,
@@ -63,6 +65,8 @@ pub(super) struct Anonymous {
     pub(super) beginning: Option<Beginning>,
     /// ports that are held back
     pub(super) held: u32,
+    /// of a link to the management node: what has come of a request
+    pub(super) requests: Option<Vec<u8>>,
 }
 
 pub(super) struct Beginning {
@@ -83,6 +87,7 @@ impl Anonymous {
             current: None,
             beginning: None,
             held: 0,
+            requests: None,
         }
     }
 
@@ -102,6 +107,14 @@ impl Anonymous {
 pub(super) struct Route {
     pub(super) port: PortId,
     pub(super) home: u16,
+}
+
+/// A node made for a link.
+pub(super) struct DynamicNode {
+    pub(super) link: LinkId,
+    pub(super) entry: Arc<AddressEntry>,
+    /// of a receiver of the management node: what requests call it
+    pub(super) called: Option<Box<str>>,
 }
 
 /// A link that is answered once the homes of its addresses have it.
@@ -131,7 +144,9 @@ pub(super) struct Conn {
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
     /// the nodes made for its links: gone with link or connection
-    pub(super) dynamic: Vec<(LinkId, Arc<AddressEntry>)>,
+    pub(super) dynamic: Vec<DynamicNode>,
+    /// requests of its that are with homes of addresses
+    pub(super) questions: Vec<Question>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// the link that waits for its answer; what the peer has sent behind it waits, too
@@ -175,6 +190,7 @@ impl Conn {
             home: None,
             links: Vec::new(),
             dynamic: Vec::new(),
+            questions: Vec::new(),
             moving: None,
             attaching: None,
             resuming: None,

@@ -15,6 +15,7 @@ use enmasse_amqp::types::{
     TransactionalState, condition,
 };
 
+use super::attach::not_open;
 use super::batch::Entry;
 use super::conn::{Conn, Link};
 use super::terminus::{Terminus, reply};
@@ -112,7 +113,7 @@ impl Shard {
     pub(super) fn attach_coordinator(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
-        let space = space.ok_or_else(|| Error::new(condition::NOT_ALLOWED, "open the connection before a link"))?;
+        let space = space.ok_or_else(not_open)?;
         if let Some(to) = space.storage_home()
             && self.moves_to(id, to)
         {
@@ -331,7 +332,7 @@ impl Shard {
             _ => return false,
         };
         let Some((conn, kind)) = self.fabric.ports.get(port).map(|port| (port.conn, port.kind)) else { return false };
-        let transaction = if kind.transacts() {
+        let transaction = if kind.stores() {
             self.enlist(conn, &txn_id, home)
         } else {
             if arrival.settled {
@@ -418,7 +419,7 @@ impl Shard {
 
     fn is_stored(&self, conn: &Conn, link: LinkId) -> bool {
         let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return false };
-        ports.iter().all(|port| self.fabric.ports.get(*port).is_some_and(|port| port.kind.transacts()))
+        ports.iter().all(|port| self.fabric.ports.get(*port).is_some_and(|port| port.kind.stores()))
     }
 
     fn settle_at_commit(&mut self, id: ConnId, transaction: TransactionId, unsettled: Unsettled) {

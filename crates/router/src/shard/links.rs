@@ -6,9 +6,9 @@ use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
 use super::batch::Entry;
-use super::conn::Link;
+use super::conn::{DynamicNode, Link};
 use super::{ConnId, Shard};
-use crate::core::{Arrival, Delivery, Links, PortId, PortRole, home_of_token};
+use crate::core::{AddressKind, Arrival, Delivery, Links, Origin, PortId, PortRole, home_of_token};
 use crate::table::AddressEntry;
 
 impl Shard {
@@ -39,6 +39,7 @@ impl Shard {
                     self.deliver(port, home, incoming);
                 }
             }
+            Some(Link::Anonymous(node)) if node.requests.is_some() => self.incoming_request(id, incoming),
             Some(Link::Anonymous(_)) => self.incoming_anonymous(id, incoming),
             Some(Link::Coordinator(_)) => self.control(id, incoming),
             _ => {}
@@ -259,12 +260,34 @@ impl Shard {
     }
 
     pub(super) fn attach_port(&mut self, port: PortId, home: u16, entry: &Arc<AddressEntry>, role: PortRole) {
+        let sends = matches!(role, PortRole::Producer { .. });
         if home == self.fabric.index {
             self.router.attach(port, entry.declared(), role, &mut self.fabric);
         } else {
             let address = Arc::clone(entry);
             self.fabric.outboxes[home as usize].push(Entry::Attach { port, address, role });
         }
+        if sends
+            && entry.kind == AddressKind::Topic
+            && let Some(origin) = self.fabric.ports.get(port).map(|port| self.origin(self.id(port.conn)))
+        {
+            if home == self.fabric.index {
+                self.router.set_origin(port, origin);
+            } else {
+                self.fabric.outboxes[home as usize].push(Entry::Origin { port, origin });
+            }
+        }
+    }
+
+    /// Where messages of a connection come from.
+    fn origin(&self, id: ConnId) -> Origin {
+        let container = self.fabric.conns.get(id.key()).map(|conn| &*conn.container).unwrap_or_default();
+        Origin { connection: self.connection_number(id), container: container.into() }
+    }
+
+    /// Stands for a connection on all shards, and never for another.
+    pub(super) fn connection_number(&self, id: ConnId) -> u128 {
+        u128::from(self.fabric.index) << 64 | u128::from(id.key) << 32 | u128::from(id.serial)
     }
 
     fn stall_port(&mut self, port: PortId) {
@@ -309,7 +332,10 @@ impl Shard {
         match conn.take_link(link) {
             Link::Vacant => {}
             Link::Producer { port, .. } => self.detach_port(port, closed),
-            Link::Anonymous(anonymous) => self.release_anonymous(&anonymous),
+            Link::Anonymous(anonymous) => {
+                conn.questions.retain(|question| question.link != link);
+                self.release_anonymous(&anonymous);
+            }
             Link::Coordinator(_) => self.release_coordinator(id, link),
             Link::Consumer { ports, .. } => {
                 // Else what becomes of one delivery would have the next handed out to a link that is gone.
@@ -331,9 +357,7 @@ impl Shard {
         if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.holds > 0) {
             self.fabric.weigh_holds(id.key);
         }
-        if closed {
-            self.delete_dynamic(id, Some(link));
-        }
+        self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
     }
 
     /// All links of a connection have gone, and the nodes that were made for them.
@@ -343,22 +367,20 @@ impl Shard {
         for link in 0..conn.links.len() as u32 {
             self.release(id, LinkId(link), false);
         }
-        self.delete_dynamic(id, None);
+        self.delete_dynamic(id, |_| true);
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             conn.place = None;
         }
     }
 
-    /// Deletes the dynamic nodes made for `link`, or for all links.
-    fn delete_dynamic(&mut self, id: ConnId, link: Option<LinkId>) {
+    /// Deletes those of the dynamic nodes made for links that are to go.
+    fn delete_dynamic(&mut self, id: ConnId, goes: impl FnMut(&DynamicNode) -> bool) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else { return };
-        let (gone, kept) = std::mem::take(&mut conn.dynamic)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(maker, _)| link.is_none_or(|link| link == *maker));
+        let (gone, kept) = std::mem::take(&mut conn.dynamic).into_iter().partition::<Vec<_>, _>(goes);
         conn.dynamic = kept;
         let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node went with the link that made it");
-        for (_, entry) in gone {
+        for DynamicNode { entry, .. } in gone {
             self.shared.dynamic.remove(space, &entry.name);
             self.router.retire(entry.key, &error, &mut self.fabric);
         }

@@ -20,6 +20,7 @@ mod fabric;
 mod late;
 mod links;
 mod login;
+mod management;
 mod placement;
 mod ports;
 mod resuming;
@@ -123,6 +124,8 @@ pub struct Shard {
     settled: Vec<u64>,
     /// transactions that were ever declared here
     transactions: u64,
+    /// questions that were ever asked here of homes of addresses
+    questions: u64,
 }
 
 impl Shard {
@@ -144,6 +147,7 @@ impl Shard {
             entropy,
             settled: Vec::new(),
             transactions: 0,
+            questions: 0,
         }
     }
 
@@ -339,6 +343,7 @@ impl Shard {
             Entry::Taken { port, count } => fabric.taken(*port, *count),
             Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
+            Entry::Origin { port, origin } => router.set_origin(*port, origin.clone()),
             Entry::Recall { port, names } => router.recall(*port, names, fabric),
             Entry::NameDelivery { port, tag } => router.name_delivery(*port, tag),
             Entry::ForgetTag { port, tag } => router.forget_tag(*port, tag),
@@ -364,6 +369,8 @@ impl Shard {
             Entry::Attached { port, answer } => {
                 fabric.attached(*port, answer.clone().map_err(|error| *error));
             }
+            Entry::Describe { question, address } => self.describe(*question, *address),
+            Entry::Described { question, found } => self.described(*question, found.as_deref()),
             Entry::Declare { transaction } => router.declare(*transaction),
             Entry::Post { port, transaction, arrival } => {
                 router.post_delivery(*port, *transaction, batch.arrival(arrival), fabric);

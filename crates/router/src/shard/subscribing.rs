@@ -3,6 +3,8 @@
 //! - durable: a source that is durable and expires never. Known by container id and link name
 //! - shared: source capability `shared`. Known by container id and what the link name has before `|`; with the capability
 //!   `global` by that alone
+//! - filter `apache.org:no-local-filter:list`, of one that is not shared: messages of the same connection do not come into it;
+//!   into a durable one those of the same container do not
 //! - a link without a source asks for the durable subscription that its name stands for
 //!
 //! Any other link has a subscription of its own.
@@ -13,7 +15,7 @@ use enmasse_amqp::codec::{decode_value, encode_value};
 use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Fields, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value};
 
-use crate::core::{Filter, Subscribing, SubscriptionName};
+use crate::core::{Filter, NoLocal, Subscribing, SubscriptionName};
 use crate::table::pattern::Pattern;
 use crate::table::{AddressEntry, SpaceKey};
 
@@ -21,6 +23,11 @@ const SHARED: &str = "shared";
 const GLOBAL: &str = "global";
 const TOPIC: &str = "topic";
 const DELIMITER: char = '|';
+/// The filter of JMS clients that want no messages of their own connection, its descriptor's number, and the keys under
+/// which it comes without a descriptor.
+const NO_LOCAL: &str = "apache.org:no-local-filter:list";
+const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
+const NO_LOCAL_KEYS: [&str; 3] = [NO_LOCAL, "jms-no-local", "no-local"];
 
 /// What a receiver asks of a topic beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +144,17 @@ impl Description {
             }),
             shared: self.shared,
             selector: filters.selector.map(Arc::new),
+            no_local: self.no_local(),
             wanted: self.wanted.as_str().into(),
             allowed: None,
             description: self.encode().into(),
         }
+    }
+
+    /// It does not want what comes from its own container.
+    fn no_local(&self) -> Option<NoLocal> {
+        let container = self.container.as_deref().filter(|_| no_local(&self.filters, &mut Fields::new()))?;
+        Some(NoLocal::Container(container.into()))
     }
 
     /// The source of a link that asks for it by its name only.
@@ -151,6 +165,21 @@ impl Description {
         asked.answer(&mut source);
         source
     }
+}
+
+/// Whether the filters of a source say that messages of its own connection are not wanted; what says so goes into
+/// `understood`.
+pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
+    let says = |(key, value): &&(Symbol, Value)| match value {
+        Value::Described(pair) => match &pair.0 {
+            Value::Symbol(name) => name.as_str() == NO_LOCAL,
+            code => *code == Value::Ulong(NO_LOCAL_CODE),
+        },
+        _ => NO_LOCAL_KEYS.contains(&key.as_str()),
+    };
+    let found: Fields = filters.iter().filter(says).cloned().collect();
+    understood.extend_from_slice(&found);
+    !found.is_empty()
 }
 
 /// What is kept of a durable subscription, if it is one of that topic.

@@ -2,7 +2,7 @@
 //!
 //! - selector: the filters of the source that `enmasse_amqp::selector` knows
 //! - browsing: distribution-mode `copy` of the source; of a topic every receiver has a copy anyhow
-//! - of a topic: which subscription (`subscribing`)
+//! - of a topic: which subscription, and whether it wants messages of its own connection (`subscribing`)
 //! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default 0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
 //! - numbered producer: link property `enmasse:producer`: a string
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, Value, condition};
 
-use super::subscribing::{Asked, Description};
-use crate::core::{AddressKind, Consuming, Start};
+use super::subscribing::{Asked, Description, no_local};
+use crate::core::{AddressKind, Consuming, NoLocal, Start};
 use crate::table::AddressEntry;
 
 const PRIORITIES: [&str; 2] = ["priority", "rabbitmq:priority"];
@@ -54,11 +54,11 @@ struct Topic {
 }
 
 impl Terms {
-    /// What `attach` of a link in `container` asks for at these addresses; `name` is the digest of the link.
+    /// What `attach` of a link of a connection in `container` asks for at these addresses; `name` is the digest of the link.
     pub(super) fn of(
         attach: &Attach,
         entries: &[Arc<AddressEntry>],
-        container: &str,
+        (container, connection): (&str, u128),
         name: u64,
     ) -> Result<Self, Error> {
         let topic = entries.iter().find(|entry| entry.kind == AddressKind::Topic);
@@ -76,6 +76,8 @@ impl Terms {
         let reads = streams && topic.is_none();
         let (start, partition) =
             if streams { reading(&source.filter, &mut filters.understood)? } else { Default::default() };
+        let asked = Asked::of(source);
+        let no_local = topic.is_some() && !asked.shared && no_local(&source.filter, &mut filters.understood);
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
         let copies = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY);
         let mut consuming = Consuming {
@@ -83,6 +85,7 @@ impl Terms {
             browses: copies && topic.is_none(),
             priority: priority(attach)?,
             exclusive: asks || exclusive(attach)?,
+            no_local: no_local.then_some(NoLocal::Connection(connection)),
             subscribing: None,
             resume: None,
             name,
@@ -90,7 +93,6 @@ impl Terms {
             partition,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
         };
-        let asked = Asked::of(source);
         if let Some(topic) = topic.filter(|_| asked.is_named()) {
             if entries.len() > 1 {
                 let what =
@@ -169,7 +171,7 @@ fn start_of(value: &Value) -> Option<Start> {
 }
 
 /// A number that is not negative, in whichever integer type a client's language prefers.
-fn whole(value: &Value) -> Option<u64> {
+pub(super) fn whole(value: &Value) -> Option<u64> {
     match *value {
         Value::Ubyte(number) => Some(number.into()),
         Value::Ushort(number) => Some(number.into()),

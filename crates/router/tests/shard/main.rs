@@ -2,6 +2,7 @@
 //! of routing runs on one shard and on three, with producers and consumers on shards of their own.
 
 mod large;
+mod management;
 mod net;
 mod plans;
 mod resuming;

@@ -147,7 +147,7 @@ fn a_link_that_the_queue_does_not_take_is_refused() {
 }
 
 /// The open space with a stream of two partitions, which lives on shard 0 in memory.
-fn with_stream(shards: u16) -> Net {
+pub(crate) fn with_stream(shards: u16) -> Net {
     let stream = "{\"uid\": \"s\", \"name\": \"events\", \"type\": \"topic\", \"durability\": \"memory\", \
                   \"retention\": {\"bytes\": 1000000}, \"partitions\": 2}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{stream},"), 1);

@@ -301,3 +301,73 @@ fn a_durable_subscription_is_of_one_topic_and_messages_of_topics_are_not_numbere
     let error = net.detached(client).expect("a detach");
     assert_eq!(error.condition.as_str(), condition::NOT_IMPLEMENTED.as_str());
 }
+
+/// That wants nothing of its own, as clients say it: by the descriptor's name, by its number, or without a descriptor.
+fn without_local(attach: Attach, way: usize) -> Attach {
+    let described = |descriptor, value| Value::Described(Box::new((descriptor, value)));
+    let name = Symbol::from("apache.org:no-local-filter:list");
+    let filter = match way {
+        0 => (Symbol::from("x"), described(Value::Symbol(name), Value::List(Vec::new()))),
+        1 => {
+            let text = Value::String("NoLocalFilter{}".to_owned());
+            (Symbol::from("no-local"), described(Value::Ulong(0x0000_468C_0000_0003), text))
+        }
+        _ => (Symbol::from("jms-no-local"), Value::Bool(true)),
+    };
+    let source = attach.source.map(|source| Box::new(Source { filter: vec![filter], ..*source }));
+    Attach { source, ..attach }
+}
+
+#[test]
+fn a_subscription_without_local_messages_gets_those_of_other_connections() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for way in 0..3 {
+            let mut net = with_topics(shards);
+            let (own, other) = (client_of(&mut net, consumer, "me"), client_of(&mut net, producer, "me"));
+            let (link, answer) = ask(&mut net, own, without_local(subscriber("r", "news", &[]), way));
+            assert_eq!(answer.expect("a source").filter.len(), 1, "it is in force");
+            let (wide, _) = ask(&mut net, own, without_local(subscriber("w", "#", &[]), way));
+            let (all, _) = ask(&mut net, own, subscriber("a", "news", &[]));
+            publish(&mut net, own, "news");
+            let out = net.sender(own, Some("news"));
+            net.send(own, out, &message_to("news", None, b"by a link of its own"), false);
+            assert_eq!(received(&mut net, own, link), 0);
+            assert_eq!(received(&mut net, own, all), 2);
+            publish(&mut net, other, "news");
+            let links = |heard: &Heard| if let Heard::Message { link, .. } = heard { Some(*link) } else { None };
+            let mut came: Vec<LinkId> = net.clients[own].heard.iter().filter_map(links).collect();
+            came.sort_unstable_by_key(|link| link.0);
+            assert_eq!(came, [link, all], "both had credit left");
+            assert_eq!(received(&mut net, own, wide), 1);
+        }
+    }
+}
+
+#[test]
+fn a_durable_subscription_without_local_messages_wants_none_of_its_container() {
+    let mut net = with_topics(1);
+    let (one, same) = (client_of(&mut net, 0, "me"), client_of(&mut net, 0, "me"));
+    let other = client_of(&mut net, 0, "other");
+    let asked = || without_local(durable(subscriber("sub", "news", &[])), 1);
+    let (link, _) = ask(&mut net, one, asked());
+    net.leave(one, link);
+    for client in [one, same, other] {
+        publish(&mut net, client, "news");
+    }
+    let (link, _) = ask(&mut net, one, asked());
+    assert_eq!(received(&mut net, one, link), 1);
+    net.leave(one, link);
+    let (link, _) = ask(&mut net, one, durable(subscriber("sub", "news", &[])));
+    publish(&mut net, one, "news");
+    assert_eq!(received(&mut net, one, link), 1, "asked for without it, it is another one");
+}
+
+#[test]
+fn a_shared_subscription_is_nobody_s_own() {
+    let mut net = with_topics(1);
+    let client = client_of(&mut net, 0, "me");
+    let (link, answer) = ask(&mut net, client, without_local(subscriber("sub", "news", &["shared"]), 1));
+    assert_eq!(answer.expect("a source").filter, []);
+    publish(&mut net, client, "news");
+    assert_eq!(received(&mut net, client, link), 1);
+}

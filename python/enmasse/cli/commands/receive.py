@@ -13,13 +13,18 @@ from enmasse.cli.options import (
     InSpace,
     Mechanism,
     MessageForm,
+    Offset,
+    Partition,
     ReceiveCount,
     ReceiveTimeout,
     Url,
 )
 
 if TYPE_CHECKING:
-    from enmasse.messaging import Message, Outcome
+    from enmasse.messaging import Message, Outcome, Start
+
+OFFSET_MAX = 2**64 - 1
+"""Offsets are unsigned and have 64 bits."""
 
 
 class Settle(StrEnum):
@@ -38,6 +43,8 @@ def receive(
     settle: Annotated[
         Settle, typer.Option(help="What the sender is told of each message.")
     ] = Settle.ACCEPT,
+    offset: Offset = None,
+    partition: Partition = None,
     output: MessageForm = Form.TEXT,
     space: InSpace = None,
     url: Url = None,
@@ -55,11 +62,17 @@ def receive(
       enmasse receive orders
 
       enmasse receive 'news/#' --count 10 --timeout 5 --output json
+
+      enmasse receive events --offset first --partition 0
+
+      enmasse receive events --offset 2026-01-31T08:00:00Z --timeout 5
     """
     import asyncio
 
     from enmasse.cli import errors, transfer
     from enmasse.cli.connect import Server
+
+    start = _start(offset, partition)
 
     async def run() -> int:
         async with Server(url, data, ca, mechanism, space).session(timeout) as session:
@@ -70,6 +83,7 @@ def receive(
                 count=count,
                 outcome=_outcome(settle),
                 timeout_s=timeout,
+                start=start,
             )
 
     came = asyncio.run(run())
@@ -88,6 +102,35 @@ def written(message: "Message", form: Form) -> str:
     if form is Form.JSON:
         return json.dumps(as_document(message), ensure_ascii=False)
     return message.text
+
+
+def _start(offset: str | None, partition: int | None) -> "Start | None":
+    """Return where to begin in a stream; None if nothing is said of one.
+
+    Raises: typer.BadParameter for what is no place.
+    """
+    from datetime import UTC, datetime
+
+    from enmasse.messaging import Start
+
+    if offset is None and partition is None:
+        return None
+    match offset:
+        case None:
+            return Start("next", partition)
+        case "first" | "last" | "next":
+            return Start(offset, partition)
+    if offset.isdecimal() and int(offset) <= OFFSET_MAX:
+        return Start(int(offset), partition)
+    try:
+        moment = datetime.fromisoformat(offset)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{offset!r} is not first, last, next, an offset such as 17 or a time such as "
+            "2026-01-31T08:00:00Z",
+            param_hint="--offset",
+        ) from None
+    return Start(moment if moment.tzinfo else moment.replace(tzinfo=UTC), partition)
 
 
 def _outcome(settle: Settle) -> "Outcome":

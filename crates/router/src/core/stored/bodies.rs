@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use enmasse_journal::log::{Batch, Recent};
+use enmasse_journal::log::Recent;
 use enmasse_journal::queue::Place;
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
@@ -180,16 +180,6 @@ impl Bodies {
     /// Whether nobody needs a body that is here still.
     pub(in crate::core) fn is_idle(&self, place: Place) -> bool {
         self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
-    }
-
-    /// Keeps what the log has appended as the newest part of it.
-    pub(in crate::core) fn keep_recent(&mut self, batch: Batch) {
-        self.recent.keep(batch);
-    }
-
-    /// Keeps the room of a batch.
-    pub(in crate::core) fn lay_aside(&mut self, batch: Batch) {
-        self.recent.lay_aside(batch);
     }
 
     /// A body that was asked for has come.

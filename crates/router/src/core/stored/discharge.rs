@@ -4,7 +4,7 @@
 //! and when that is on disk all of it takes effect in one call: nobody sees a part. Until then everything is as before, and
 //! it stays so if the log does not take the group.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Freed, Refused, Removal};
@@ -13,7 +13,8 @@ use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::outcome::{Retiring, delivery_failed};
-use super::super::{Links, Router, TransactionId};
+use super::super::stream::{KeptBlock, PartitionPlace};
+use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::refused;
 use super::journal::{Commit, Duty, Queues, not_stored};
 use super::topic::Posted;
@@ -29,6 +30,8 @@ pub(super) struct Committing {
     in_memory: Vec<(Key, Seq, Place)>,
     /// addresses of messages that the log has nothing to do with
     apart: Vec<Key>,
+    /// blocks of streams in memory
+    blocks: Vec<KeptBlock>,
 }
 
 /// A message that its queues take.
@@ -36,6 +39,8 @@ struct Offered<'a> {
     posting: &'a Posting,
     at: Key,
     posted: Posted,
+    /// where it goes in a stream, unless that has it
+    place: Option<PartitionPlace>,
 }
 
 impl Offered<'_> {
@@ -60,18 +65,33 @@ impl Router {
             return links.discharged(id, Ok(()));
         }
         transaction.committing = Some(Committing::default());
-        if self.journal.is_compacting() || self.transactions.compaction.is_some() {
+        if !self.may_begin(id) || self.commit_waits() {
             self.transactions.waiting.push_back(id);
         } else {
             self.begin_commit(id, links);
         }
     }
 
-    /// Messages that were written again have their places: commits that have waited for that begin.
+    /// A commit has to wait while messages are written again, and while anything of its streams is with the log: what
+    /// comes behind that has its offsets when that is stored.
+    fn may_begin(&self, id: TransactionId) -> bool {
+        let streams = self.transactions.open.get(&id).map_or(&[][..], |transaction| &transaction.streams);
+        let stream = |key: &AddressKey| self.addresses.get(*self.by_key.get(key)?)?.stream.as_ref();
+        let busy = streams.iter().filter_map(stream).any(|stream| stream.is_under_way());
+        !(busy || self.journal.is_compacting() || self.transactions.compaction.is_some())
+    }
+
+    /// Whether a commit waits to begin.
+    pub(in crate::core) fn commit_waits(&self) -> bool {
+        !self.transactions.waiting.is_empty()
+    }
+
+    /// Commits that have waited begin, in their order, as far as they may.
     pub(super) fn begin_waiting_commits(&mut self, links: &mut impl Links) {
-        while !self.journal.is_compacting()
-            && let Some(id) = self.transactions.waiting.pop_front()
+        while let Some(id) = self.transactions.waiting.front().copied()
+            && self.may_begin(id)
         {
+            self.transactions.waiting.pop_front();
             self.begin_commit(id, links);
         }
     }
@@ -90,22 +110,47 @@ impl Router {
                 return links.discharged(id, Err(rolled_back(&reason)));
             }
         };
-        let apart = offered.iter().filter(|offered| offered.posted.disk.is_empty()).map(|offered| offered.at).collect();
+        let apart = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
+        let apart = offered.iter().filter(apart).map(|offered| offered.at).collect();
+        let mut partitions = BTreeSet::new();
+        for Offered { posting, at, place, .. } in &offered {
+            let Some((number, _)) = posting.place else { continue };
+            partitions.insert((*at, number));
+            if let Some(place) = place {
+                self.gather_posted(*at, *place, posting.name.as_deref(), &posting.body);
+            }
+        }
         let mut in_memory = Vec::new();
         for Offered { posting, posted, .. } in offered.iter().filter(|offered| !offered.posted.memory.is_empty()) {
             let place = self.bodies.put(&posting.body, posted.memory.len() as u32);
             in_memory.extend(posted.memory.iter().map(|(key, seq)| (*key, *seq, place)));
         }
         let mut removals = self.removals_of(id);
-        if let Some(transaction) = self.transactions.open.get_mut(&id) {
-            transaction.committing = Some(Committing { in_memory, apart });
-        }
         self.transactions.committing += 1;
         let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*it.posting.body))).peekable();
-        if on_disk.peek().is_none() && removals.is_empty() {
-            return self.end_commit(id, &Ok(()), links);
+        let grows = on_disk.peek().is_some() || self.has_for_log(&partitions);
+        if grows {
+            self.journal.begin_transaction();
+            on_disk.for_each(|(queues, body)| self.journal.post(queues, body));
         }
-        self.journal.transact(id, on_disk, &mut removals);
+        let blocks = self.hand_over_posted(&partitions);
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.committing = Some(Committing { in_memory, apart, blocks });
+        }
+        match (grows, removals.is_empty()) {
+            (true, _) => self.journal.end_transaction(id, &mut removals),
+            (false, false) => self.journal.retire(id, &mut removals),
+            (false, true) => self.end_commit(id, &Ok(()), links),
+        }
+    }
+
+    /// Whether partitions have something for the log.
+    fn has_for_log(&self, partitions: &BTreeSet<(Key, u32)>) -> bool {
+        let has = |(at, number): &(Key, u32)| {
+            let stream = self.addresses.get(*at).and_then(|address| address.stream.as_ref());
+            stream.is_some_and(|stream| stream.has_for_log(*number))
+        };
+        partitions.iter().any(has)
     }
 
     /// Offers messages to their queues: all of them, or none.
@@ -137,17 +182,24 @@ impl Router {
 
     fn offer_one<'a>(&mut self, posting: &'a Posting, before: &[Offered<'a>]) -> Result<Offered<'a>, Error> {
         let at = self.by_key.get(&posting.address).copied();
-        let at = at.filter(|at| self.addresses[*at].takes_messages());
+        let at = at.filter(|at| {
+            let address = &self.addresses[*at];
+            if posting.place.is_some() { address.stream.is_some() } else { address.takes_messages() }
+        });
         let at = at.ok_or_else(|| Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted"))?;
+        if let Some(place) = posting.place {
+            let place = self.offer_to_stream(at, place)?.then_some(place);
+            return Ok(Offered { posting, at, posted: Posted::default(), place });
+        }
         let posted = if self.addresses[at].topic.is_some() {
-            let audience = self.audience_named(at, posting.name.as_deref());
+            let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
             let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
             self.addresses[at].stats.dropped += u64::from(posted.is_empty());
             posted
         } else {
             self.offer_to_queue(at, posting, before)?
         };
-        Ok(Offered { posting, at, posted })
+        Ok(Offered { posting, at, posted, place: None })
     }
 
     fn offer_to_queue(&mut self, at: Key, posting: &Posting, before: &[Offered<'_>]) -> Result<Posted, Error> {
@@ -220,7 +272,7 @@ impl Router {
     /// The log has a transaction, needs none of it, or has refused it.
     pub(super) fn end_commit(&mut self, id: TransactionId, result: &Result<(), Refused>, links: &mut impl Links) {
         let Some(transaction) = self.transactions.remove(id) else { return };
-        let Committing { in_memory, apart } = transaction.committing.unwrap_or_default();
+        let Committing { in_memory, apart, blocks } = transaction.committing.unwrap_or_default();
         match result {
             Ok(()) => {
                 for at in apart {
@@ -231,6 +283,7 @@ impl Router {
                 for (at, seq, place) in in_memory {
                     self.end_posting(at, seq, place, links);
                 }
+                self.keep_blocks(blocks, links);
                 for retirement in &transaction.retirements {
                     self.end_retirement(retirement, links);
                 }
@@ -243,6 +296,7 @@ impl Router {
                     self.bodies.free(place);
                     self.answer_echoes(at, seq, &rejected, links);
                 }
+                self.refuse_blocks(blocks, refused, links);
                 self.free_deleted(&transaction.retirements);
                 self.hand_back(&transaction.retirements, links);
                 links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));

@@ -50,7 +50,7 @@ impl Router {
     ) {
         if let Some(from) = self.ports.producer(port) {
             let producer = &mut self.producers[from];
-            let stores = self.addresses[producer.address].declared.kind.transacts();
+            let stores = self.addresses[producer.address].declared.kind.stores();
             if arrival.first && !arrival.aborted {
                 if !stores {
                     return self.refuse_direct(from, &arrival, links);
@@ -186,17 +186,17 @@ impl Router {
     /// A whole message for its producer's address.
     fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
         if self.addresses[self.producers[from].address].stream.is_some() {
-            if arriving.transaction.is_some() {
-                return self.refuse(from, arriving, takes_no_part(), links);
-            }
             return match &read(arriving.message_format, body) {
+                Ok(envelope) if arriving.transaction.is_some() => {
+                    self.hold_for_stream(from, arriving, envelope, body, links);
+                }
                 Ok(envelope) => self.take_into_stream(from, arriving, envelope, body, links),
                 Err(error) => self.refuse(from, arriving, error.clone(), links),
             };
         }
         // What is known of a message is looked at where it was made: it is too large to be moved about.
         match &self.head(from, arriving.message_format, body) {
-            Ok(head) if arriving.transaction.is_some() => self.hold_posting(from, arriving, (head, body), links),
+            Ok(head) if arriving.transaction.is_some() => self.hold_posting(from, arriving, (head, None, body), links),
             Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
                 self.publish(from, arriving, head, body, links);
             }
@@ -315,7 +315,7 @@ impl Router {
 }
 
 fn takes_no_part() -> Error {
-    let what = "queues and topics take part in transactions, others do not: send it outside of them";
+    let what = "addresses that store messages take part in transactions, others do not: send it outside of them";
     Error::new(condition::NOT_IMPLEMENTED, what)
 }
 

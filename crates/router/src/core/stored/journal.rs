@@ -90,8 +90,9 @@ impl Duty {
 /// What a batch is about.
 #[derive(Debug)]
 enum Errand {
-    /// messages, subscriptions that were declared, and transactions whose postings are among the messages
-    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>),
+    /// messages, subscriptions that were declared, and transactions whose postings are among the messages, with their
+    /// blocks
+    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<BlockErrand>),
     Blocks(Vec<BlockErrand>),
     /// removals and state
     Forget,
@@ -109,6 +110,8 @@ struct Growing {
     declared: Vec<Key>,
     /// transactions of which there are groups
     posting: Vec<TransactionId>,
+    /// blocks of those
+    blocks: Vec<BlockErrand>,
 }
 
 /// The log as a shard sees it.
@@ -206,27 +209,37 @@ impl Journal {
         }
     }
 
-    /// What a transaction has come to, on disk as a whole or not at all: messages, each with the queues of the log it is
-    /// for, and messages that leave them. Without messages it is what a full disk must still take.
-    pub(super) fn transact<'a>(
-        &mut self,
-        transaction: TransactionId,
-        postings: impl Iterator<Item = (Queues<'a>, &'a [u8])>,
-        removals: &mut [Removal],
-    ) {
-        let mut postings = postings.peekable();
-        if postings.peek().is_none() {
-            let (batch, transactions) = &mut self.retiring;
-            batch.begin();
-            removals.iter_mut().for_each(|removal| batch.remove(removal));
-            batch.end();
-            return transactions.push(transaction);
-        }
+    /// A transaction that has messages for the log is on disk as a whole or not at all: these, by [`Journal::post`] and
+    /// [`Journal::post_block`], then [`Journal::end_transaction`].
+    pub(super) fn begin_transaction(&mut self) {
         self.growing.batch.begin();
-        postings.for_each(|(queues, body)| self.put(queues, body));
+    }
+
+    /// A message of it, with the queues of the log it is for.
+    pub(super) fn post(&mut self, queues: Queues<'_>, body: &[u8]) {
+        self.put(queues, body);
+    }
+
+    /// A block of it, for the partition `log` of a stream.
+    pub(in crate::core) fn post_block(&mut self, log: u32, block: &Handed<'_>, errand: BlockErrand) {
+        let number = put_block(&mut self.growing.batch, log, block);
+        self.growing.blocks.push(errand.numbered(number));
+    }
+
+    /// That is all of it, with the messages that leave their queues.
+    pub(super) fn end_transaction(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
         removals.iter_mut().for_each(|removal| self.growing.batch.remove(removal));
         self.growing.posting.push(transaction);
         self.end_group();
+    }
+
+    /// A transaction in which messages leave their queues and none come.
+    pub(super) fn retire(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
+        let (batch, transactions) = &mut self.retiring;
+        batch.begin();
+        removals.iter_mut().for_each(|removal| batch.remove(removal));
+        batch.end();
+        transactions.push(transaction);
     }
 
     /// The log forgets a message that it does not have any more, with what it kept of it.
@@ -357,23 +370,20 @@ impl Journal {
         if !block.markers.is_empty() {
             self.blocks.begin();
         }
-        self.blocks.message(&[Target { queue: log, seq: block.record, head: &block.head }], block.body);
-        for marker in block.markers {
-            put_marker(&mut self.blocks, log, marker);
-        }
+        let number = put_block(&mut self.blocks, log, block);
         self.blocks.end();
-        self.block_errands.push(errand);
+        self.block_errands.push(errand.numbered(number));
     }
 
     /// Writes one block in the place of others.
     pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], errand: BlockErrand) {
         self.blocks.begin();
-        self.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
+        let number = self.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
         let mut removal = Removal::new(log);
         merge.blocks.iter().for_each(|(record, place)| removal.add(*record, *place));
         self.blocks.remove(&mut removal);
         self.blocks.end();
-        self.block_errands.push(errand);
+        self.block_errands.push(errand.numbered(number));
     }
 
     /// The log keeps what is known of a partition that has no block.
@@ -409,7 +419,7 @@ impl Journal {
     }
 
     fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
-        let Growing { batch, commits, declared, posting } = match self.grown.pop_front() {
+        let Growing { batch, commits, declared, posting, blocks } = match self.grown.pop_front() {
             Some(grown) => grown,
             None if self.growing.batch.is_empty() => return None,
             None => {
@@ -417,7 +427,7 @@ impl Journal {
                 std::mem::replace(&mut self.growing, Growing { batch: spare, commits, ..Growing::default() })
             }
         };
-        self.under_way.push_back(Errand::Store(commits, declared, posting));
+        self.under_way.push_back(Errand::Store(commits, declared, posting, blocks));
         Some(batch)
     }
 
@@ -520,6 +530,13 @@ pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     }
 }
 
+/// Puts a block of a stream into a batch; its number there.
+fn put_block(batch: &mut Batch, log: u32, block: &Handed<'_>) -> usize {
+    let number = batch.message(&[Target { queue: log, seq: block.record, head: &block.head }], block.body);
+    block.markers.iter().for_each(|marker| put_marker(batch, log, marker));
+    number
+}
+
 fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
     batch.state(log, &marker.key(), &marker.value());
 }
@@ -594,13 +611,19 @@ impl Router {
     fn take_answer(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let (mut commits, declared, transactions) = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits, declared, transactions)) => (commits, declared, transactions),
-            Some(Errand::Blocks(errands)) => return self.blocks_journaled(batch, &result, errands, links),
+        let (mut commits, declared, transactions, blocks) = match self.journal.under_way.pop_front() {
+            Some(Errand::Store(commits, declared, posting, blocks)) => (commits, declared, posting, blocks),
+            Some(Errand::Blocks(errands)) => {
+                let touched = self.blocks_journaled(&batch, &result, errands, links);
+                self.lay_by(batch, &result);
+                self.begin_waiting_commits(links);
+                return self.tend_streams(touched, links);
+            }
             Some(Errand::Forget) => return self.forgotten(batch, &result),
             Some(Errand::Retire(transactions)) => {
                 self.bodies.recent.lay_aside(batch);
-                return transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
+                transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
+                return self.begin_waiting_commits(links);
             }
             Some(Errand::Copy(copied)) => {
                 self.moved(result.is_ok().then_some(&batch), copied);
@@ -619,12 +642,20 @@ impl Router {
             }
         }
         self.journal.spare_commits.push(commits);
-        match &result {
-            Ok(()) => self.bodies.recent.keep(batch),
-            Err(_) => self.bodies.recent.lay_aside(batch),
-        }
+        let touched = self.blocks_journaled(&batch, &result, blocks, links);
+        self.lay_by(batch, &result);
         for transaction in transactions {
             self.end_commit(transaction, &result, links);
+        }
+        self.begin_waiting_commits(links);
+        self.tend_streams(touched, links);
+    }
+
+    /// Bodies of a batch that is on disk can be had from memory for a while.
+    fn lay_by(&mut self, batch: Batch, result: &Result<(), Refused>) {
+        match result {
+            Ok(()) => self.bodies.recent.keep(batch),
+            Err(_) => self.bodies.recent.lay_aside(batch),
         }
     }
 

@@ -19,8 +19,8 @@ use enmasse_journal::queue::{Full, Settings};
 use super::super::address::Consumer;
 use super::super::arena::Key;
 use super::super::{
-    AddressKey, AddressKind, AddressStats, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter, Links, PortId,
-    Router, STALL_MS,
+    AddressKey, AddressKind, AddressStats, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter, Links,
+    NoLocal, Origin, PortId, Router, STALL_MS,
 };
 use super::journal::not_stored;
 use super::{Shelf, Stored};
@@ -42,6 +42,8 @@ pub struct Subscribing {
     pub shared: bool,
     /// which messages come into it; `None` is all
     pub selector: Option<Arc<Selector>>,
+    /// whose messages do not come into it
+    pub no_local: Option<NoLocal>,
     /// the name of the topic, below it, or with wildcards, that it is of
     pub wanted: Arc<str>,
     /// the names that whoever asks may receive from; `None` is all
@@ -87,6 +89,7 @@ pub(in crate::core) struct Subscription {
     /// the names it wants; `None` is all
     pub(super) filter: Option<Filter>,
     pub(super) selector: Option<Arc<Selector>>,
+    no_local: Option<NoLocal>,
     description: Arc<[u8]>,
     /// the log knows it, or need not
     known: bool,
@@ -110,9 +113,28 @@ struct Pressure {
 
 impl Subscription {
     fn new(topic: Option<AddressKey>, life: Life, subscribing: Subscribing, filter: Option<Filter>) -> Box<Self> {
-        let Subscribing { name, shared, selector, wanted, description, .. } = subscribing;
+        let Subscribing { name, shared, selector, no_local, wanted, description, .. } = subscribing;
         let (known, waiting, pressure) = (true, Vec::new(), Pressure::default());
-        Box::new(Self { topic, life, name, shared, wanted, filter, selector, description, known, waiting, pressure })
+        Box::new(Self {
+            topic,
+            life,
+            name,
+            shared,
+            wanted,
+            filter,
+            selector,
+            no_local,
+            description,
+            known,
+            waiting,
+            pressure,
+        })
+    }
+
+    /// Whether it may want what was sent to `name` from `origin`.
+    pub(super) fn hears(&self, name: Option<&str>, origin: Option<&Origin>) -> bool {
+        let named = self.filter.as_ref().is_none_or(|filter| name.is_some_and(|name| filter.matches(name)));
+        named && self.no_local.as_ref().zip(origin).is_none_or(|(own, origin)| !own.covers(origin))
     }
 }
 
@@ -212,7 +234,8 @@ impl Router {
     ) -> Result<Key, Error> {
         (consuming.browses, consuming.exclusive) = (false, false);
         let selector = consuming.selector.take();
-        let own = || Subscribing { selector, ..Subscribing::default() };
+        let no_local = consuming.no_local.take();
+        let own = || Subscribing { selector, no_local, ..Subscribing::default() };
         let subscribing = consuming.subscribing.take().map_or_else(own, |subscribing| *subscribing);
         let Some(topic) = self.addresses[at].topic.as_ref() else {
             return Err(Error::new(condition::NOT_FOUND, "the topic is not here any more"));

@@ -12,7 +12,7 @@ use enmasse_journal::queue::{Admission, Figures, Head, Item, Refusal, Seq, Setti
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::{AddressKey, AddressStats, Declared, Links, Router};
+use super::super::{AddressKey, AddressStats, Declared, Links, Origin, PortId, Router};
 use super::Shelf;
 use super::incoming::{Arriving, refused};
 use super::journal::{Commit, Duty};
@@ -141,36 +141,40 @@ impl Router {
 
     /// The subscriptions whose names let the messages of a producer through. To be put back.
     fn audience_by_name(&mut self, from: Key) -> Vec<Key> {
-        let producer = &mut self.producers[from];
+        let mut audience = std::mem::take(&mut self.producers[from].audience);
+        let producer = &self.producers[from];
         let address = &self.addresses[producer.address];
-        let mut audience = std::mem::take(&mut producer.audience);
         if let Some(topic) = address.topic.as_ref().filter(|_| producer.audience_epoch != address.epoch) {
-            producer.audience_epoch = address.epoch;
             audience.clear();
-            let wants = |key: &&Key| {
-                let stored = self.addresses[**key].stored.as_ref();
-                let filter = stored.and_then(|stored| stored.subscription.as_ref()?.filter.as_ref());
-                filter.is_none_or(|filter| producer.passes(filter))
-            };
-            audience.extend(topic.subscriptions.iter().filter(wants));
+            let (name, origin) = (producer.name.as_deref(), producer.origin.as_deref());
+            audience.extend(topic.subscriptions.iter().filter(|key| self.hears(**key, name, origin)));
+            self.producers[from].audience_epoch = address.epoch;
         }
         audience
     }
 
     /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its subscriptions.
     pub(super) fn audience_of(&self, at: Key) -> Vec<Key> {
-        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.shelf.name))
+        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.shelf.name), None)
     }
 
-    /// As above, of a message that was sent to `name`.
-    pub(super) fn audience_named(&self, at: Key, name: Option<&str>) -> Vec<Key> {
+    /// As above, of a message that was sent to `name`, and where it came from.
+    pub(super) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
         let Some(topic) = self.addresses[at].topic.as_ref() else { return vec![at] };
-        let wants = |key: &Key| {
-            let stored = self.addresses[*key].stored.as_ref();
-            let filter = stored.and_then(|stored| stored.subscription.as_ref()?.filter.as_ref());
-            filter.is_none_or(|filter| name.is_some_and(|name| filter.matches(name)))
-        };
-        topic.subscriptions.iter().copied().filter(wants).collect()
+        topic.subscriptions.iter().copied().filter(|key| self.hears(*key, name, origin)).collect()
+    }
+
+    /// Whether a subscription may want a message.
+    fn hears(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> bool {
+        let subscription = self.addresses[at].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
+        subscription.is_none_or(|subscription| subscription.hears(name, origin))
+    }
+
+    /// Says where the messages of a producer of a topic come from, before the first of them.
+    pub fn set_origin(&mut self, port: PortId, origin: Origin) {
+        if let Some(from) = self.ports.producer(port) {
+            self.producers[from].origin = Some(Arc::new(origin));
+        }
     }
 
     /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow. All of them, or,
@@ -257,14 +261,23 @@ impl Router {
         mut join: impl FnMut(&mut T, &T),
     ) -> Vec<(AddressKey, T)> {
         let declared = self.addresses.iter().filter(|(_, address)| !address.is_undeclared());
-        let figures = declared.map(|(key, address)| {
-            let mut sum = of(key);
-            let subscriptions = address.topic.iter().flat_map(|topic| topic.subscriptions.iter());
-            let mine = subscriptions.filter(|key| self.addresses[**key].is_undeclared());
-            mine.for_each(|key| join(&mut sum, &of(*key)));
-            (address.declared.key, sum)
-        });
+        let figures =
+            declared.map(|(key, address)| (address.declared.key, self.with_subscriptions(key, &of, &mut join)));
         figures.collect()
+    }
+
+    /// What an address has, and of a topic its subscriptions that are not declared.
+    pub(in crate::core) fn with_subscriptions<T>(
+        &self,
+        at: Key,
+        of: impl Fn(Key) -> T,
+        mut join: impl FnMut(&mut T, &T),
+    ) -> T {
+        let mut sum = of(at);
+        let subscriptions = self.addresses[at].topic.iter().flat_map(|topic| topic.subscriptions.iter());
+        let mine = subscriptions.filter(|key| self.addresses[**key].is_undeclared());
+        mine.for_each(|key| join(&mut sum, &of(*key)));
+        sum
     }
 }
 

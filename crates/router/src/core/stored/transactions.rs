@@ -15,7 +15,8 @@ use enmasse_journal::queue::{Head, Place, Refusal};
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::outcome::{Retiring, delivery_failed};
-use super::super::{AddressKey, Links, Router, home_of_token};
+use super::super::stream::PartitionPlace;
+use super::super::{AddressKey, Links, Origin, Router, home_of_token};
 use super::discharge::Committing;
 use super::incoming::{Arriving, refused};
 
@@ -90,6 +91,8 @@ pub(super) struct Transaction {
     pub(super) postings: Vec<Posting>,
     bytes: usize,
     pub(super) retirements: Vec<Retirement>,
+    /// streams that it has messages for
+    pub(super) streams: Vec<AddressKey>,
     /// why it can only be rolled back
     pub(super) refusal: Option<Error>,
     used_ms: u64,
@@ -104,6 +107,10 @@ pub(super) struct Posting {
     /// the full name it was sent to, where receivers may ask for some names only
     pub(super) name: Option<Arc<str>>,
     pub(super) head: Head,
+    /// of a message for a stream: where it goes there
+    pub(super) place: Option<PartitionPlace>,
+    /// where it comes from
+    pub(super) origin: Option<Arc<Origin>>,
     pub(super) body: Box<[u8]>,
 }
 
@@ -190,18 +197,18 @@ impl Router {
     }
 
     /// A whole message is part of a transaction: what its queue says to it is asked at the commit.
-    pub(super) fn hold_posting(
+    pub(in crate::core) fn hold_posting(
         &mut self,
         from: Key,
         arriving: &Arriving,
-        (head, body): (&Head, &[u8]),
+        (head, place, body): (&Head, Option<PartitionPlace>, &[u8]),
         links: &mut impl Links,
     ) {
         let id = arriving.transaction.unwrap_or(TransactionId::NONE);
         let address = &self.addresses[self.producers[from].address];
         let key = address.declared.key;
         let limit = address.message_bytes();
-        let name = self.producers[from].name.clone();
+        let (name, origin) = (self.producers[from].name.clone(), self.producers[from].origin.clone());
         if head.size_bytes > limit {
             return self.refuse(from, arriving, refused(Refusal::MessageSize(limit)), links);
         }
@@ -215,7 +222,10 @@ impl Router {
             self.spoil(Some(id), &error);
             return self.refuse(from, arriving, error, links);
         }
-        transaction.postings.push(Posting { address: key, name, head: *head, body: body.into() });
+        if place.is_some() && !transaction.streams.contains(&key) {
+            transaction.streams.push(key);
+        }
+        transaction.postings.push(Posting { address: key, name, head: *head, place, origin, body: body.into() });
         let held = body.len() + size_of::<Posting>();
         transaction.bytes += held;
         self.transactions.bytes += held;
@@ -250,8 +260,7 @@ impl Router {
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
         let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
-        let (Owed::Queue(seq), Some(stored), Some(transaction)) = (pending.owed, stored, transaction) else {
-            // What a browser says has no effect anyhow.
+        let (Owed::Queue(_) | Owed::Browsed(_), Some(transaction)) = (pending.owed, transaction) else {
             return if settled {
                 self.outcome(token, &delivery_failed(), links)
             };
@@ -264,7 +273,12 @@ impl Router {
                 self.outcome(token, &delivery_failed(), links)
             };
         }
-        if pending.retiring == Retiring::No && stored.shelf.queue.retire(seq) {
+        let retires = || match pending.owed {
+            Owed::Queue(seq) => stored.is_some_and(|stored| stored.shelf.queue.retire(seq)),
+            // What is said of a message that stays has no effect, and is settled with the others.
+            _ => true,
+        };
+        if pending.retiring == Retiring::No && retires() {
             pending.retiring = Retiring::Held;
             transaction.retirements.push(Retirement { token, outcome: Arc::clone(outcome), logged: None });
             transaction.bytes += held;

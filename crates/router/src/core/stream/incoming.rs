@@ -3,8 +3,8 @@
 use enmasse_amqp::codec::envelope::Envelope;
 use enmasse_amqp::codec::stamp::{STAMP_BYTES_MAX, Stamp};
 use enmasse_amqp::types::{Error, Outcome, condition};
-use enmasse_journal::queue::Refusal;
-use enmasse_journal::stream::{Identity, Offer};
+use enmasse_journal::queue::{Head, Refusal};
+use enmasse_journal::stream::{Identity, Offer, Partition};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
@@ -14,6 +14,9 @@ use super::Stream;
 
 /// Bytes that a block has beside each message.
 const PREFIX_BYTES: usize = 12;
+
+/// The partition of a message, and by what it is known there.
+pub(in crate::core) type Place = (u32, Identity);
 
 /// Who waits for a message that is not on disk.
 #[derive(Clone, Copy, Debug)]
@@ -43,10 +46,8 @@ impl Router {
             let error = refused(Refusal::MessageSize(stream.message_bytes()));
             return self.refuse(from, arriving, error, links);
         }
-        let identity = stream.identity(&self.digests, envelope, producer.producer_name.as_deref());
-        let chosen = stream.choose(&self.digests, envelope, producer.producer_name.as_deref(), identity);
-        let number = match chosen {
-            Ok(number) => number,
+        let (number, identity) = match stream.place(&self.digests, envelope, producer.producer_name.as_deref()) {
+            Ok(place) => place,
             Err(error) => return self.refuse(from, arriving, error, links),
         };
         let part = &mut stream.parts[number as usize];
@@ -65,13 +66,8 @@ impl Router {
             Offer::TooManyProducers => return self.refuse(from, arriving, refused(Refusal::NumberedProducers), links),
         }
         let name = producer.name.as_deref().filter(|name| *name != &*stream.name);
-        let about = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
-        let put = |out: &mut Vec<u8>, at_ms: u64| {
-            Stamp { partition: number, offset: 0, enqueued_ms: at_ms.cast_signed() }.put(out, body)
-        };
-        if part.partition.gather(self.now_ms, identity, name, about, put).is_none() {
-            let what = "message-annotations: they are no map (3.2.3)";
-            return self.refuse(from, arriving, Error::new(condition::DECODE_ERROR, what), links);
+        if gather(&mut part.partition, self.now_ms, (number, identity), name, body).is_none() {
+            return self.refuse(from, arriving, no_map(), links);
         }
         part.waiting.push_back(Waiting { producer: from, owed, bytes: body.len() as u32 });
         self.list_gathered(at, number);
@@ -79,6 +75,58 @@ impl Router {
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + body.len();
         self.weigh_producer(from, waiting, links);
+    }
+
+    /// As above, of a message that is part of a transaction: what it can be refused for alone is found now.
+    pub(in crate::core) fn hold_for_stream(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
+        envelope: &Envelope<'_>,
+        body: &[u8],
+        links: &mut impl Links,
+    ) {
+        let producer = &self.producers[from];
+        let Some(stream) = self.addresses[producer.address].stream.as_deref_mut() else { return };
+        let place = match stream.place(&self.digests, envelope, producer.producer_name.as_deref()) {
+            Ok(place) => place,
+            Err(error) => return self.refuse(from, arriving, error, links),
+        };
+        self.scratch.clear();
+        if (Stamp { partition: place.0, offset: 0, enqueued_ms: 0 }).put(&mut self.scratch, body).is_none() {
+            return self.refuse(from, arriving, no_map(), links);
+        }
+        let size_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let head = &Head { size_bytes, ..Head::default() };
+        self.hold_posting(from, arriving, (head, Some(place), body), links);
+    }
+
+    /// A transaction has a message for a partition: whether it is to be stored. Nothing is with the log of it.
+    pub(in crate::core) fn offer_to_stream(&mut self, at: Key, (number, identity): Place) -> Result<bool, Error> {
+        let now_ms = self.now_ms;
+        let Some(stream) = self.addresses[at].stream.as_mut() else { return Ok(false) };
+        match stream.parts[number as usize].partition.offer(now_ms, identity) {
+            Offer::New => Ok(true),
+            // Its original gathers, and goes to the log with the transaction.
+            Offer::Duplicate { .. } => Ok(false),
+            Offer::TooManyProducers => Err(refused(Refusal::NumberedProducers)),
+        }
+    }
+
+    /// A message of a transaction that is being committed gathers behind all others of its partition.
+    pub(in crate::core) fn gather_posted(&mut self, at: Key, place: Place, name: Option<&str>, body: &[u8]) {
+        let now_ms = self.now_ms;
+        let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
+        let part = &mut stream.parts[place.0 as usize];
+        if matches!(part.partition.offer(now_ms, place.1), Offer::Duplicate { .. }) {
+            // One of the same transaction.
+            self.addresses[at].stats.accepted += 1;
+            return;
+        }
+        let name = name.filter(|name| *name != &*stream.name);
+        if gather(&mut part.partition, now_ms, place, name, body).is_some() {
+            part.waiting.push_back(Waiting { producer: Key::NONE, owed: Owed::Posted, bytes: 0 });
+        }
     }
 
     /// A partition has messages for the log: at the end of the turn, if the log has none of it then.
@@ -95,7 +143,32 @@ impl Router {
     }
 }
 
+/// Puts a message behind those that wait in its partition; `None`: its annotations are no map.
+fn gather(
+    partition: &mut Partition,
+    now_ms: u64,
+    (number, identity): Place,
+    name: Option<&str>,
+    body: &[u8],
+) -> Option<u64> {
+    let about = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
+    let put = |out: &mut Vec<u8>, at_ms: u64| {
+        Stamp { partition: number, offset: 0, enqueued_ms: at_ms.cast_signed() }.put(out, body)
+    };
+    partition.gather(now_ms, identity, name, about, put)
+}
+
+fn no_map() -> Error {
+    Error::new(condition::DECODE_ERROR, "message-annotations: they are no map (3.2.3)")
+}
+
 impl Stream {
+    /// Where a message goes, and by what it is known there.
+    fn place(&mut self, digests: &Digests, envelope: &Envelope<'_>, producer: Option<&str>) -> Result<Place, Error> {
+        let identity = self.identity(digests, envelope, producer);
+        self.choose(digests, envelope, producer, identity).map(|number| (number, identity))
+    }
+
     /// By what a message is known when it comes again.
     fn identity(&self, digests: &Digests, envelope: &Envelope<'_>, producer: Option<&str>) -> Identity {
         let message_id = envelope.message_id.filter(|_| self.settings.duplicates.is_some());

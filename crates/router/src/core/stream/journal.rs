@@ -1,11 +1,15 @@
 //! What streams have for the log, and what follows when it has it.
 
+use std::collections::BTreeSet;
+
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::log::{Batch, Freed, Place, Refused, Target};
+use enmasse_journal::stream::Handed;
 
 use super::super::arena::Key;
-use super::super::stored::not_stored;
+use super::super::stored::{Bodies, not_stored};
 use super::super::{Links, Router};
+use super::Stream;
 use super::incoming::Waiting;
 
 /// Blocks of one partition that are written again in one batch.
@@ -14,6 +18,8 @@ const COPIES: usize = 16;
 /// A block that was given to the log.
 #[derive(Debug)]
 pub(in crate::core) struct BlockErrand {
+    /// its number in the batch
+    number: usize,
     at: Key,
     partition: u32,
     what: What,
@@ -27,6 +33,21 @@ enum What {
     Merge { record: u64, blocks: Vec<(u64, Place)> },
 }
 
+impl BlockErrand {
+    pub(in crate::core) fn numbered(self, number: usize) -> Self {
+        Self { number, ..self }
+    }
+}
+
+/// A block in memory that is part of a transaction on its way.
+#[derive(Debug)]
+pub(in crate::core) struct KeptBlock {
+    at: Key,
+    partition: u32,
+    place: Place,
+    bytes: u64,
+}
+
 /// A block that the log writes again somewhere else.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct CopiedBlock {
@@ -38,47 +59,104 @@ pub(in crate::core) struct CopiedBlock {
     from: Place,
 }
 
+/// Gives what a partition has gathered to the log, by `store`, or to memory.
+fn hand_over(
+    at: Key,
+    partition: u32,
+    stream: &mut Stream,
+    bodies: &mut Bodies,
+    kept: &mut Vec<KeptBlock>,
+    mut store: impl FnMut(u32, &Handed<'_>, BlockErrand),
+) {
+    let part = &mut stream.parts[partition as usize];
+    part.partition.hand_over(|block| {
+        let bytes = block.body.len() as u64;
+        match part.log {
+            Some(log) => store(log, block, BlockErrand { number: 0, at, partition, what: What::Store { bytes } }),
+            None => kept.push(KeptBlock { at, partition, place: bodies.put(block.body, 1), bytes }),
+        }
+    });
+}
+
 impl Router {
     /// The end of a turn: what has gathered goes to the log, where the log has nothing of the same partition.
     pub(in crate::core) fn hand_over_streams(&mut self, links: &mut impl Links) {
+        if self.commit_waits() {
+            // It waits for what is with the log, and goes before what would follow.
+            return;
+        }
         for at in std::mem::take(&mut self.gathering) {
             let Some(stream) = self.addresses.get_mut(at).and_then(|address| address.stream.as_mut()) else { continue };
             let mut kept = Vec::new();
             for number in std::mem::take(&mut stream.gathered) {
-                let part = &mut stream.parts[number as usize];
-                part.listed = false;
-                let (journal, bodies) = (&mut self.journal, &mut self.bodies);
-                part.partition.hand_over(|block| {
-                    let bytes = block.body.len() as u64;
-                    match part.log {
-                        Some(log) => {
-                            let errand = BlockErrand { at, partition: number, what: What::Store { bytes } };
-                            journal.store_block(log, block, errand);
-                        }
-                        None => kept.push((number, bodies.put(block.body, 1), bytes)),
-                    }
+                stream.parts[number as usize].listed = false;
+                hand_over(at, number, stream, &mut self.bodies, &mut kept, |log, block, errand| {
+                    self.journal.store_block(log, block, errand);
                 });
             }
-            for (number, place, bytes) in &kept {
-                self.block_stored(at, *number, *place, *bytes, links);
+            self.keep_blocks(kept, links);
+        }
+    }
+
+    /// A transaction has messages for partitions: all that these have gathered goes to the log in its group, and stays in
+    /// memory where that has nothing of them.
+    pub(in crate::core) fn hand_over_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<KeptBlock> {
+        let mut kept = Vec::new();
+        for (at, number) in partitions {
+            let Some(stream) = self.addresses.get_mut(*at).and_then(|address| address.stream.as_mut()) else {
+                continue;
+            };
+            hand_over(*at, *number, stream, &mut self.bodies, &mut kept, |log, block, errand| {
+                self.journal.post_block(log, block, errand);
+            });
+        }
+        kept
+    }
+
+    /// Blocks in memory can be read.
+    pub(in crate::core) fn keep_blocks(&mut self, kept: Vec<KeptBlock>, links: &mut impl Links) {
+        let mut touched: Vec<Key> = Vec::new();
+        for KeptBlock { at, partition, place, bytes } in kept {
+            if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
+                self.bodies.free(place);
+                continue;
             }
-            if !kept.is_empty() {
+            self.block_stored(at, partition, place, bytes, links);
+            touched.push(at);
+        }
+        self.tend_streams(touched, links);
+    }
+
+    /// Blocks in memory are none: the log has not taken the transaction they are of.
+    pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<KeptBlock>, refused: &Refused, links: &mut impl Links) {
+        for KeptBlock { at, partition, place, .. } in kept {
+            self.bodies.free(place);
+            if self.addresses.get(at).is_some_and(|address| address.stream.is_some()) {
+                self.block_refused(at, partition, refused, links);
+            }
+        }
+    }
+
+    pub(in crate::core) fn tend_streams(&mut self, mut touched: Vec<Key>, links: &mut impl Links) {
+        touched.sort_unstable_by_key(|key| key.pack());
+        touched.dedup();
+        for at in touched {
+            if self.addresses.get(at).is_some() {
                 self.tend_stream(at, links);
             }
         }
     }
 
-    /// A batch of blocks is back from the log.
+    /// Blocks are back from the log, in their batch.
     pub(in crate::core) fn blocks_journaled(
         &mut self,
-        batch: Batch,
+        batch: &Batch,
         result: &Result<(), Refused>,
         errands: Vec<BlockErrand>,
         links: &mut impl Links,
-    ) {
+    ) -> Vec<Key> {
         let mut touched: Vec<Key> = Vec::new();
-        for (number, errand) in errands.into_iter().enumerate() {
-            let BlockErrand { at, partition, what } = errand;
+        for BlockErrand { number, at, partition, what } in errands {
             if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
                 self.forget_block(result.is_ok().then(|| batch.place(number)), what);
                 continue;
@@ -98,17 +176,7 @@ impl Router {
                 }
             }
         }
-        match result {
-            Ok(()) => self.bodies.keep_recent(batch),
-            Err(_) => self.bodies.lay_aside(batch),
-        }
-        touched.sort_unstable_by_key(|key| key.pack());
-        touched.dedup();
-        for at in touched {
-            if self.addresses.get(at).is_some() {
-                self.tend_stream(at, links);
-            }
-        }
+        touched
     }
 
     /// The log has written for a stream that is deleted, and with it what it had.
@@ -221,7 +289,12 @@ impl Router {
                 }
                 Some(log) => {
                     let what = What::Merge { record: merge.record, blocks: merge.blocks.clone() };
-                    self.journal.store_merged(log, &merge, &body, BlockErrand { at, partition: number, what });
+                    self.journal.store_merged(
+                        log,
+                        &merge,
+                        &body,
+                        BlockErrand { number: 0, at, partition: number, what },
+                    );
                 }
                 None => {
                     let place = self.bodies.put(&body, 1);

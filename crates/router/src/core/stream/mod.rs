@@ -21,8 +21,8 @@ use super::message::Owed;
 use super::stored::Echo;
 use super::{AddressKey, Declared, Links, Router};
 
-pub(super) use incoming::Waiting;
-pub(super) use journal::{BlockErrand, CopiedBlock};
+pub(super) use incoming::{Place as PartitionPlace, Waiting};
+pub(super) use journal::{BlockErrand, CopiedBlock, KeptBlock};
 pub(super) use reading::Reading;
 pub use reading::Start;
 
@@ -124,7 +124,13 @@ impl Stream {
     }
 
     /// `{uid, partitions: [{partition, first, next}]}`: what the attach reply says (`docs/contracts.md` 9).
-    pub(super) fn described(&self) -> Value {
+    fn described(&self) -> Value {
+        let text = |text: &str| Value::String(text.to_owned());
+        Value::Map(vec![(text("uid"), text(&self.uid)), (text("partitions"), self.partitions())])
+    }
+
+    /// `[{partition, first, next}]`.
+    pub(super) fn partitions(&self) -> Value {
         let text = |text: &str| Value::String(text.to_owned());
         let partitions = self.parts.iter().enumerate().map(|(number, part)| {
             Value::Map(vec![
@@ -133,13 +139,23 @@ impl Stream {
                 (text("next"), Value::Ulong(part.partition.next())),
             ])
         });
-        let partitions = Value::List(partitions.collect());
-        Value::Map(vec![(text("uid"), text(&self.uid)), (text("partitions"), partitions)])
+        Value::List(partitions.collect())
     }
 
     /// The same as properties of an attach reply.
     pub(super) fn properties(&self) -> Fields {
         vec![(Symbol::constant(PROPERTY), self.described())]
+    }
+
+    /// A partition on disk has gathered something.
+    pub(super) fn has_for_log(&self, number: u32) -> bool {
+        let part = &self.parts[number as usize];
+        part.log.is_some() && part.partition.may_hand_over()
+    }
+
+    /// Something of it is with the log.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.parts.iter().any(|part| part.partition.is_under_way())
     }
 
     /// One more producer, if there may be.
@@ -166,7 +182,7 @@ impl Stream {
         owed
     }
 
-    fn figures(&self) -> Figures {
+    pub(super) fn figures(&self) -> Figures {
         let mut all = Figures { producers: self.producers, ..Figures::default() };
         for Part { partition, .. } in &self.parts {
             let figures = partition.figures();
@@ -235,13 +251,6 @@ impl Router {
             let consumers = address.consumers.len() as u32;
             (address.declared.key, Figures { consumers, ..stream.figures() })
         })
-    }
-
-    /// What a stream says of itself (`docs/contracts.md` 9); `None`: it is not here, or is none.
-    #[must_use]
-    pub fn describe_stream(&self, key: AddressKey) -> Option<Value> {
-        let address = &self.addresses[*self.by_key.get(&key)?];
-        Some(address.stream.as_ref()?.described())
     }
 
     fn note_damage(&mut self, at: Key, name: &Arc<str>, partition: u32, first: u64, last: u64) {

@@ -26,6 +26,7 @@ fn named(description: &str, durable: bool, shared: bool) -> Subscribing {
     let (name, selector) = description.split_once('?').unwrap_or((description, ""));
     let name = name.split('@').next().expect("a name").into();
     Subscribing {
+        no_local: None,
         name: Some(SubscriptionName { space: 0, container: Some("client".into()), name, durable }),
         shared,
         selector: Selector::compile(selector, Dialect::Jms).expect("a selector").map(Arc::new),

@@ -11,7 +11,8 @@ use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::Start;
 
-use super::Site;
+use super::transactions::to;
+use super::{PRODUCER, Site};
 
 const RUNS: u64 = 200;
 
@@ -26,6 +27,10 @@ struct History {
     seen: BTreeMap<(u32, u64), u64>,
     /// the first offset of each partition that was known to be kept
     first: Vec<u64>,
+    /// messages of transactions that were to be committed, by the number of the transaction
+    commits: BTreeMap<u64, Vec<u64>>,
+    /// messages of those that were rolled back
+    never: BTreeSet<u64>,
 }
 
 impl History {
@@ -33,6 +38,13 @@ impl History {
         for (delivery, outcome) in site.told.settled.drain(..) {
             if outcome == Outcome::Accepted {
                 self.accepted.insert(self.deliveries[delivery as usize]);
+            }
+        }
+        for (transaction, result) in site.told.discharged.drain(..) {
+            if result.is_ok()
+                && let Some(numbers) = self.commits.get(&transaction.number)
+            {
+                self.accepted.extend(numbers);
             }
         }
         for got in site.got() {
@@ -62,6 +74,12 @@ impl History {
             let last_seen = self.seen.range((partition, 0)..(partition + 1, 0)).next_back();
             assert!(last_seen.is_none_or(|((_, offset), _)| *offset < next), "what was seen is gone");
         }
+        assert!(found.is_disjoint(&self.never), "what was rolled back is there");
+        // What retention took nobody may have seen.
+        let whole =
+            |numbers: &Vec<u64>| [0, numbers.len()].contains(&numbers.iter().filter(|n| found.contains(n)).count());
+        let torn = self.commits.iter().find(|(_, numbers)| !whole(numbers));
+        assert!(torn.is_none() || self.first.iter().any(|first| *first > 0), "half of a transaction: {torn:?}");
         let taken: BTreeSet<u64> =
             self.seen.iter().filter(|((p, at), _)| *at < self.first[*p as usize]).map(|(_, n)| *n).collect();
         let lost: Vec<&u64> = self.accepted.iter().filter(|n| !found.contains(n) && !taken.contains(n)).collect();
@@ -112,7 +130,8 @@ fn live(seed: u64) {
 }
 
 fn step(site: &mut Site, history: &mut History, dice: &mut Dice) {
-    match dice.below(8) {
+    match dice.below(9) {
+        8 => transact(site, history, dice),
         0..4 => {
             for _ in 0..1 + dice.below(8) {
                 history.deliveries.push(history.sent);
@@ -136,5 +155,24 @@ fn step(site: &mut Site, history: &mut History, dice: &mut Dice) {
             site.router.set_time(site.now_ms);
             site.turn();
         }
+    }
+}
+
+/// A transaction with messages for any partitions, and its end.
+fn transact(site: &mut Site, history: &mut History, dice: &mut Dice) {
+    let id = site.begin(1 + history.commits.len() as u64 + history.never.len() as u64);
+    let numbers: Vec<u64> = (history.sent..=history.sent + dice.below(6)).collect();
+    for number in &numbers {
+        history.deliveries.push(*number);
+        let width = dice.below(1200) as usize;
+        site.post(id, PRODUCER, &to(dice.below(site.partitions.into()) as u32, &format!("{number:>width$}")));
+    }
+    history.sent += numbers.len() as u64;
+    let fail = dice.percent(20);
+    site.router.discharge(id, fail, &mut site.told);
+    if fail {
+        history.never.extend(&numbers);
+    } else {
+        history.commits.insert(id.number, numbers);
     }
 }

@@ -4,6 +4,7 @@
 mod crash;
 mod life;
 mod random;
+mod transactions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +14,16 @@ use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome, Symbol, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
+use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Start,
-    Stream, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+    Start, Stream, TransactionId, Unsettled,
 };
 
 const STREAM: AddressKey = AddressKey(1);
+/// A queue beside it.
+const QUEUE: AddressKey = AddressKey(50);
 const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
 
 /// What the links were told.
@@ -31,6 +35,8 @@ struct Told {
     properties: HashMap<PortId, Fields>,
     drained: Vec<PortId>,
     taken: u32,
+    provisional: Vec<u32>,
+    discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// ports without room
     full: Vec<PortId>,
 }
@@ -47,12 +53,12 @@ struct Got {
 }
 
 impl Links for Told {
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
-        panic!("streams take part in no transaction");
+    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId) {
+        self.provisional.push(delivery_id);
     }
 
-    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {
-        panic!("there are no transactions");
+    fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {
+        self.discharged.push((transaction, result));
     }
 
     fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
@@ -70,7 +76,9 @@ impl Links for Told {
         if self.full.contains(&port) {
             return false;
         }
-        let stamp = Stamp::of(delivery.payload).expect("annotations of a stream");
+        // What comes from the queue beside the stream has none.
+        let nowhere = Stamp { partition: u32::MAX, offset: 0, enqueued_ms: 0 };
+        let stamp = Stamp::of(delivery.payload).unwrap_or(nowhere);
         let Body::Data(data) = decode_message(delivery.payload).expect("a message").body else { panic!("no data") };
         self.got.push(Got {
             port,
@@ -178,12 +186,30 @@ impl Site {
             self.log.sync().expect("a disk that works");
         }
         self.router.open_stream(declared(), stream, &mut self.told);
+        let known = recovered.queues.iter().find(|queue| queue.queue == QUEUE.0);
+        let settings = queue::Settings::default();
+        let shelf = match known {
+            Some(known) => Shelf::restored("orders".into(), settings, known),
+            None => {
+                batch.declare(QUEUE.0, &[QUEUE.0 as u8; 16], "orders");
+                self.log.append(&mut batch).expect("room");
+                self.log.sync().expect("a disk that works");
+                Shelf::new("orders".into(), settings, Some(QUEUE.0))
+            }
+        };
+        self.router.shelve(Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() }, shelf, &mut self.told);
     }
 
     /// The process is killed and started again, later.
     fn restarted(self) -> Self {
+        let disk = self.disk.as_seen();
+        self.restarted_on(disk)
+    }
+
+    /// The same, with what is on another disk.
+    fn restarted_on(self, disk: SimulatedDisk) -> Self {
         let now_ms = self.now_ms;
-        let mut site = Self::on(Arc::new(self.disk.as_seen()), self.partitions, self.settings, self.on_disk);
+        let mut site = Self::on(Arc::new(disk), self.partitions, self.settings, self.on_disk);
         site.now_ms = now_ms;
         site.router.set_time(now_ms);
         site
@@ -317,8 +343,8 @@ impl Site {
 
     /// First and next of a partition, as links are told.
     fn bounds(&self, partition: u32) -> (u64, u64) {
-        let Some(Value::Map(stream)) = self.router.describe_stream(STREAM) else { panic!("no map") };
-        let Value::List(partitions) = &stream[1].1 else { panic!("no list") };
+        let described = self.router.describe(STREAM).expect("it is here");
+        let Some(Value::List(partitions)) = described.partitions else { panic!("no list") };
         let Value::Map(fields) = &partitions[partition as usize] else { panic!("no map") };
         match fields.iter().map(|(_, value)| value).collect::<Vec<_>>()[..] {
             [Value::Uint(number), Value::Ulong(first), Value::Ulong(next)] if *number == partition => (*first, *next),

@@ -31,6 +31,7 @@ final class Subscriptions {
         answer.put("own", here.own());
         answer.put("durable", here.durable());
         answer.put("anew", here.anew());
+        answer.put("no_local", List.of(here.noLocal(null), here.noLocal("own")));
         answer.put("in_use", here.inUse());
         answer.put("shared", here.shared("client"));
         answer.put("shared_global", here.shared(null));
@@ -121,6 +122,27 @@ final class Subscriptions {
             List<Integer> taken = take(consumer, 1);
             consumer.close();
             session.unsubscribe("sub");
+            return taken;
+        }
+    }
+
+    /** Not what is sent over its own connection; durable for a client that has an id. */
+    private List<Integer> noLocal(String client) throws JMSException {
+        try (Connection connection = connect(client)) {
+            Session session = session(connection);
+            Topic topic = session.createTopic(address);
+            MessageConsumer consumer = client == null
+                    ? session.createConsumer(topic, null, true)
+                    : session.createDurableConsumer(topic, "no-local", null, true);
+            Message message = session.createMessage();
+            message.setIntProperty("number", 1);
+            session.createProducer(topic).send(message);
+            publish(2, 1);
+            List<Integer> taken = take(consumer, 1);
+            consumer.close();
+            if (client != null) {
+                session.unsubscribe("no-local");
+            }
             return taken;
         }
     }

@@ -1,0 +1,43 @@
+//! What an address says of itself to those who ask (`docs/contracts.md` 9).
+
+use enmasse_amqp::types::Value;
+use enmasse_journal::queue::Figures;
+
+use super::arena::Key;
+use super::{AddressKey, AddressStats, Router};
+
+/// An address as it is at this moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddressDescription {
+    /// messages that it has, whoever holds them; of a topic those of its subscriptions that are not declared
+    pub depth: u64,
+    /// links that receive from it
+    pub consumers: u32,
+    /// links that send to it
+    pub producers: u32,
+    /// of a stream: `[{partition, first, next}]`
+    pub partitions: Option<Value>,
+}
+
+impl Router {
+    /// What an address says of itself; `None`: it is not here.
+    #[must_use]
+    pub fn describe(&self, key: AddressKey) -> Option<AddressDescription> {
+        let at = *self.by_key.get(&key)?;
+        let stats = self.with_subscriptions(at, |key| self.stats_of(key), AddressStats::join);
+        Some(AddressDescription {
+            depth: self.with_subscriptions(at, |key| self.depth_of(key), |sum, more| *sum += more),
+            consumers: stats.consumers,
+            producers: stats.producers,
+            partitions: self.addresses[at].stream.as_ref().map(|stream| stream.partitions()),
+        })
+    }
+
+    fn depth_of(&self, at: Key) -> u64 {
+        let address = &self.addresses[at];
+        let stream = || address.stream.as_ref().map(|stream| stream.figures());
+        let figures = address.stored.as_ref().map(|stored| stored.shelf.queue.figures()).or_else(stream);
+        let all = |it: Figures| it.ready + it.scheduled + it.acquired + it.leaving + it.uncommitted;
+        figures.map_or_else(|| self.stats_of(at).waiting, all)
+    }
+}

@@ -1,0 +1,423 @@
+//! The management node `$management` (AMQP Management, working draft 11; `docs/contracts.md` 9): what clients may ask about
+//! the addresses of their space.
+//!
+//! A request comes over a link to the node and names where its answer is to go: to a dynamic node, to an address that the
+//! client may send to, or to what a receiver of its own on `$management` calls its target. The answer is sent there as if
+//! the client had sent it, and the request is settled with it. It takes up the link's window until somebody has
+//! taken its answer.
+//!
+//! - `READ` of an `enmasse.address` by `name`: what the router knows of it, asked where it lives
+//! - `QUERY`: the addresses that the client may receive from, or all with the right to view, in the order of their names
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::{decode_message, encode_message, encode_value};
+use enmasse_amqp::connection::{Incoming, LinkId};
+use enmasse_amqp::types::{Attach, Body, Error, Message, MessageId, Outcome, Properties, Target, Value, condition};
+
+use super::attach::not_open;
+use super::batch::Entry;
+use super::conn::{Anonymous, Conn, DynamicNode, Link};
+use super::terminus::{Terminus, reply};
+use super::terms::whole;
+use super::window::Window;
+use super::{ConnId, Shard};
+use crate::core::{AddressDescription, AddressKey, AddressKind};
+use crate::plan::Operation;
+use crate::table::{AddressEntry, Space};
+
+/// The name of the node.
+pub(super) const MANAGEMENT: &str = "$management";
+
+/// Requests of one link whose answers nobody has taken.
+const REQUESTS_MAX: u32 = 16;
+/// Bytes of a request.
+const REQUEST_BYTES: u64 = 16 * 1024;
+/// Bytes of the results of one `QUERY`; it has as many as fit.
+const RESULTS_BYTES: usize = 128 * 1024;
+const ENTITY_TYPE: &str = "enmasse.address";
+/// What a `QUERY` can say of each address.
+const ATTRIBUTES: [&str; 5] = ["name", "identity", "type", "uid", "addressType"];
+
+/// Status codes, which are those of HTTP (working draft, 3.2).
+const OK: i32 = 200;
+const BAD_REQUEST: i32 = 400;
+const UNAUTHORIZED: i32 = 401;
+const FORBIDDEN: i32 = 403;
+const NOT_FOUND: i32 = 404;
+const NOT_IMPLEMENTED: i32 = 501;
+const UNAVAILABLE: i32 = 503;
+
+/// Names a question that is with the home of an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuestionId {
+    /// the shard of the connection
+    shard: u16,
+    /// key of the connection there
+    conn: u32,
+    /// never used again by that shard
+    number: u64,
+}
+
+/// A request that is with the home of an address.
+pub(super) struct Question {
+    pub(super) number: u64,
+    pub(super) link: LinkId,
+    request: Request,
+    entry: Arc<AddressEntry>,
+}
+
+/// What an answer needs of its request.
+struct Request {
+    /// `None`: it was sent settled
+    delivery_id: Option<u32>,
+    reply_to: String,
+    correlation_id: Option<MessageId>,
+}
+
+/// What is said to a request.
+struct Answer {
+    status: i32,
+    text: String,
+    body: Value,
+}
+
+impl Answer {
+    fn found(body: Vec<(Value, Value)>) -> Self {
+        Self { status: OK, text: "OK".to_owned(), body: Value::Map(body) }
+    }
+
+    fn failed(status: i32, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), body: Value::Map(Vec::new()) }
+    }
+
+    fn encode(self, request: &Request) -> Vec<u8> {
+        let properties = Properties {
+            to: Some(request.reply_to.clone()),
+            correlation_id: request.correlation_id.clone(),
+            ..Properties::default()
+        };
+        let status = [("statusCode", Value::Int(self.status)), ("statusDescription", Value::String(self.text))];
+        let message = Message {
+            properties: Some(properties),
+            application_properties: status.map(|(name, value)| (name.to_owned(), value)).into(),
+            body: Body::Value(self.body),
+            ..Message::default()
+        };
+        let mut bytes = Vec::new();
+        encode_message(&mut bytes, &message);
+        bytes
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+/// An application property that is a string and not empty.
+fn named<'a>(message: &'a Message, name: &str) -> Result<&'a str, Answer> {
+    match property(message, name) {
+        Some(Value::String(value)) if !value.is_empty() => Ok(value),
+        Some(_) => Err(Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is to be a string"))),
+        None => Err(Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is missing"))),
+    }
+}
+
+/// An application property that is a number and not negative.
+fn number(message: &Message, name: &str) -> Result<Option<usize>, Answer> {
+    let Some(value) = property(message, name) else { return Ok(None) };
+    let wrong = || Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is to be a number from 0 on"));
+    whole(value).and_then(|number| usize::try_from(number).ok()).map(Some).ok_or_else(wrong)
+}
+
+fn property<'a>(message: &'a Message, name: &str) -> Option<&'a Value> {
+    let found = message.application_properties.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value).filter(|value| **value != Value::Null)
+}
+
+/// The entity type that a property names has to be ours.
+fn check_type(message: &Message, name: &str) -> Result<(), Answer> {
+    let entity = named(message, name)?;
+    if entity == ENTITY_TYPE {
+        return Ok(());
+    }
+    let what =
+        format!("application-property \"{name}\" is \"{entity}\": use \"{ENTITY_TYPE}\", the only type there is");
+    Err(Answer::failed(BAD_REQUEST, what))
+}
+
+/// The names of attributes that the body of a `QUERY` asks for; all if it asks for none.
+fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
+    let wrong = || {
+        let what = "the body of a QUERY is a map whose \"attributeNames\" is a list of strings: an empty list is all";
+        Answer::failed(BAD_REQUEST, what)
+    };
+    let names = match &message.body {
+        Body::Value(Value::Map(map)) => map.iter().find(|(key, _)| *key == text("attributeNames")),
+        Body::Empty | Body::Value(Value::Null) => None,
+        _ => return Err(wrong()),
+    };
+    let asked = match names {
+        None => Vec::new(),
+        Some((_, Value::List(names))) => names
+            .iter()
+            .map(|name| if let Value::String(name) = name { Ok(name.clone()) } else { Err(wrong()) })
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err(wrong()),
+    };
+    Ok(if asked.is_empty() { ATTRIBUTES.map(str::to_owned).into() } else { asked })
+}
+
+/// What a declared address is called in `spec.type`.
+fn address_type(entry: &AddressEntry) -> &'static str {
+    let storage = entry.storage.as_ref();
+    match entry.kind {
+        AddressKind::Anycast => "anycast",
+        AddressKind::Multicast => "multicast",
+        AddressKind::Topic | AddressKind::Stream => "topic",
+        AddressKind::Stored if storage.is_some_and(|storage| storage.topic.is_some()) => "subscription",
+        AddressKind::Stored if storage.is_some_and(|storage| storage.read_only) => "deadletter",
+        AddressKind::Stored => "queue",
+    }
+}
+
+fn attribute(entry: &AddressEntry, name: &str) -> Value {
+    match name {
+        "name" => text(&entry.name),
+        "identity" | "uid" => text(&entry.uid),
+        "type" => text(ENTITY_TYPE),
+        "addressType" => text(address_type(entry)),
+        _ => Value::Null,
+    }
+}
+
+fn description(entry: &AddressEntry, found: AddressDescription) -> Answer {
+    let mut body: Vec<_> = ATTRIBUTES.iter().map(|name| (text(name), attribute(entry, name))).collect();
+    body.push((text("depth"), Value::Ulong(found.depth)));
+    body.push((text("consumers"), Value::Uint(found.consumers)));
+    body.push((text("producers"), Value::Uint(found.producers)));
+    body.extend(found.partitions.map(|partitions| (text("partitions"), partitions)));
+    Answer::found(body)
+}
+
+/// A peer without the right learns nothing about what exists.
+fn may_see(conn: &Conn, name: &str) -> bool {
+    let Some((_, rights)) = &conn.home else { return false };
+    rights.may(Operation::View, name) || rights.may(Operation::Recv, name)
+}
+
+/// The addresses that a peer may see, from `offset` on, in the order of their names.
+fn query(conn: &Conn, space: &Space, message: &Message) -> Result<Answer, Answer> {
+    if property(message, "entityType").is_some() {
+        check_type(message, "entityType")?;
+    }
+    let names = wanted_attributes(message)?;
+    let offset = number(message, "offset")?.unwrap_or(0);
+    let count = number(message, "count")?.unwrap_or(usize::MAX);
+    let mut seen: Vec<&Arc<AddressEntry>> = space.addresses().filter(|entry| may_see(conn, &entry.name)).collect();
+    seen.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let (mut results, mut encoded) = (Vec::new(), Vec::new());
+    for entry in seen.into_iter().skip(offset).take(count) {
+        let row = Value::List(names.iter().map(|name| attribute(entry, name)).collect());
+        encode_value(&mut encoded, &row);
+        if encoded.len() > RESULTS_BYTES {
+            break;
+        }
+        results.push(row);
+    }
+    let names = Value::List(names.into_iter().map(Value::String).collect());
+    Ok(Answer::found(vec![(text("attributeNames"), names), (text("results"), Value::List(results))]))
+}
+
+impl Shard {
+    /// The peer asks for a link to send requests over.
+    pub(super) fn attach_requests(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.settled_here = true;
+        let requests = Some(Vec::new());
+        let node = Anonymous { requests, ..Anonymous::new(Window::new(REQUESTS_MAX)) };
+        conn.set_link(link, Link::Anonymous(Box::new(node)));
+        let terminus = Terminus { name: Some(MANAGEMENT), kind: None, dynamic: false, terms: None };
+        conn.machine.accept(link, reply(attach, &terminus, Some(REQUEST_BYTES)));
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+            self.fabric.grant(id.key, link.0, credit);
+        }
+    }
+
+    /// The peer asks for a link to receive answers over: what it calls its target, or else the link, is where they may
+    /// be asked to go. A dynamic node that nobody else knows holds them.
+    pub(super) fn attach_answers(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
+        let called = match attach.target.as_deref() {
+            Some(Target::Node { address: Some(address), .. }) if !address.is_empty() => address,
+            _ => &attach.name,
+        };
+        let conn = &self.fabric.conns[id.key()];
+        if conn.dynamic.iter().any(|node| node.called.as_deref() == Some(called.as_str())) {
+            let what = format!("attach.target.address: another receiver of \"{MANAGEMENT}\" is called \"{called}\"");
+            return Err(Error::new(condition::NOT_ALLOWED, what));
+        }
+        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
+        let entry = self.make_node(space, AddressKind::Anycast);
+        let node = DynamicNode { link, entry: Arc::clone(&entry), called: Some(called.as_str().into()) };
+        self.fabric.conns[id.key()].dynamic.push(node);
+        self.attach_at(id, link, attach, &[entry], MANAGEMENT, &None);
+        Ok(())
+    }
+
+    /// A frame of a request.
+    pub(super) fn incoming_request(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(Link::Anonymous(node)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
+        let Some(bytes) = node.requests.as_mut() else { return };
+        if incoming.first {
+            node.window.received();
+            bytes.clear();
+        }
+        if incoming.aborted {
+            bytes.clear();
+            return self.fabric.link_taken(id.key, incoming.link.0, 1);
+        }
+        bytes.extend_from_slice(incoming.payload);
+        if incoming.more {
+            return;
+        }
+        let bytes = std::mem::take(bytes);
+        let delivery_id = (!incoming.settled).then_some(incoming.delivery_id);
+        let message = match decode_message(&bytes) {
+            Ok(message) => message,
+            Err(error) => return self.refuse_request(id, incoming.link, delivery_id, error.into()),
+        };
+        let Some(Properties { reply_to: Some(reply_to), message_id, correlation_id, .. }) = &message.properties else {
+            let what =
+                "properties.reply-to is missing: name the dynamic node or the receiver that the answer is to go to";
+            let error = Error::new(condition::INVALID_FIELD, what);
+            return self.refuse_request(id, incoming.link, delivery_id, error);
+        };
+        let correlation_id = correlation_id.clone().or_else(|| message_id.clone());
+        let request = Request { delivery_id, reply_to: reply_to.clone(), correlation_id };
+        self.ask(id, incoming.link, request, &message);
+    }
+
+    /// Answers a request, or asks the home of the address that it is about.
+    fn ask(&mut self, id: ConnId, link: LinkId, request: Request, message: &Message) {
+        let conn = &self.fabric.conns[id.key()];
+        let asked = named(message, "operation").and_then(|operation| match operation {
+            "READ" => self.read_of(conn, message).map(Some),
+            "QUERY" => Ok(None),
+            other => {
+                let what = format!("application-property \"operation\" is \"{other}\": use READ or QUERY");
+                Err(Answer::failed(NOT_IMPLEMENTED, what))
+            }
+        });
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let entry = match (asked, space) {
+            (Ok(Some(entry)), _) => entry,
+            (Ok(None), Some(space)) => {
+                let answer = query(conn, space, message).unwrap_or_else(|failed| failed);
+                return self.respond(id, link, &request, answer);
+            }
+            (Ok(None), None) => return,
+            (Err(failed), _) => return self.respond(id, link, &request, failed),
+        };
+        match entry.home.get().filter(|home| *home != self.fabric.index) {
+            Some(home) => {
+                self.questions += 1;
+                let (number, address) = (self.questions, entry.key);
+                let question = QuestionId { shard: self.fabric.index, conn: id.key, number };
+                self.fabric.conns[id.key()].questions.push(Question { number, link, request, entry });
+                self.fabric.outboxes[home as usize].push(Entry::Describe { question, address });
+            }
+            None => {
+                let found = self.router.describe(entry.key);
+                self.describe_to(id, link, &request, &entry, found);
+            }
+        }
+    }
+
+    /// The address that a `READ` is about.
+    fn read_of(&self, conn: &Conn, message: &Message) -> Result<Arc<AddressEntry>, Answer> {
+        check_type(message, "type")?;
+        let name = named(message, "name")?;
+        if !may_see(conn, name) {
+            let (status, who) = conn.user().map_or((UNAUTHORIZED, "anonymous"), |user| (FORBIDDEN, user));
+            let what = format!("application-property \"name\": user \"{who}\" may not see \"{name}\"");
+            return Err(Answer::failed(status, what));
+        }
+        let found = self.find(conn, name).filter(|entry| *entry.name == *name);
+        found.ok_or_else(|| {
+            let what = format!("application-property \"name\": no address \"{name}\" in this address space");
+            Answer::failed(NOT_FOUND, what)
+        })
+    }
+
+    /// Another shard asks about an address that lives here.
+    pub(super) fn describe(&mut self, question: QuestionId, address: AddressKey) {
+        let found = self.router.describe(address).map(Box::new);
+        self.fabric.outboxes[question.shard as usize].push(Entry::Described { question, found });
+    }
+
+    /// The home of an address has said what it knows.
+    pub(super) fn described(&mut self, question: QuestionId, found: Option<&AddressDescription>) {
+        let Some(conn) = self.fabric.conns.get_mut(question.conn as usize) else { return };
+        let Some(at) = conn.questions.iter().position(|asked| asked.number == question.number) else { return };
+        let Question { link, request, entry, .. } = conn.questions.swap_remove(at);
+        self.describe_to(self.id(question.conn), link, &request, &entry, found.cloned());
+    }
+
+    fn describe_to(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        request: &Request,
+        entry: &AddressEntry,
+        found: Option<AddressDescription>,
+    ) {
+        let answer = match found {
+            Some(found) => description(entry, found),
+            // Nobody has used it yet.
+            None if !entry.kind.stores() => description(entry, AddressDescription::default()),
+            None => Answer::failed(UNAVAILABLE, format!("\"{}\" is being opened or deleted: ask again", entry.name)),
+        };
+        self.respond(id, link, request, answer);
+    }
+
+    /// Sends an answer where the request wants it.
+    fn respond(&mut self, id: ConnId, link: LinkId, request: &Request, answer: Answer) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let own = conn.dynamic.iter().find(|node| node.called.as_deref() == Some(&request.reply_to));
+        let to = own.map_or_else(|| request.reply_to.clone(), |node| node.entry.name.to_string());
+        let route = match self.route_to(id, link, &to) {
+            Ok(route) => route,
+            Err(error) => return self.refuse_request(id, link, request.delivery_id, error),
+        };
+        if let (Some(delivery_id), Some(conn)) = (request.delivery_id, self.fabric.conns.get_mut(id.key())) {
+            conn.machine.settle(link, delivery_id, &Outcome::Accepted);
+        }
+        let payload = answer.encode(request);
+        let message = Incoming {
+            link,
+            delivery_id: 0,
+            first: true,
+            more: false,
+            aborted: false,
+            settled: true,
+            message_format: 0,
+            payload: &payload,
+            tag: &[],
+            resume: false,
+            state: None,
+        };
+        self.deliver(route.port, route.home, &message);
+        self.fabric.mark(id.key);
+    }
+
+    /// Nobody can be told an answer: the request is rejected.
+    fn refuse_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, error: Error) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        if let Some(delivery_id) = delivery_id {
+            conn.machine.settle(link, delivery_id, &Outcome::Rejected(Some(Box::new(error))));
+        }
+        self.fabric.link_taken(id.key, link.0, 1);
+        self.fabric.mark(id.key);
+    }
+}

@@ -1,0 +1,346 @@
+//! Streams in transactions: offsets at the discharge, all of it or nothing, with a queue beside them.
+
+use std::sync::Arc;
+
+use enmasse_amqp::types::{Body, Error, Message, Outcome, Symbol, Value, condition};
+use enmasse_journal::queue::Duplicates;
+use enmasse_journal::stream::Settings;
+use enmasse_router::core::{Arrival, Consuming, Declared, PortId, PortRole, Start, TransactionId};
+
+use super::life::with_id;
+use super::{AddressKind, Got, PRODUCER, QUEUE, Site, declared, encode_message, lines, producer};
+
+const TO_QUEUE: PortId = PortId { index: 901, ..PRODUCER };
+const FROM_QUEUE: PortId = PortId { index: 902, ..PRODUCER };
+
+fn text(text: &str) -> Message {
+    Message { body: Body::Data(vec![text.into()]), ..Message::default() }
+}
+
+pub(super) fn to(partition: u32, body: &str) -> Message {
+    let message_annotations = vec![(Symbol::from("x-opt-partition"), Value::Uint(partition))];
+    Message { message_annotations, ..text(body) }
+}
+
+impl Site {
+    pub(super) fn begin(&mut self, number: u64) -> TransactionId {
+        let id = TransactionId { shard: 0, conn: 0, number };
+        self.router.declare(id);
+        id
+    }
+
+    pub(super) fn post(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
+        self.post_as(id, port, message, false)
+    }
+
+    fn post_as(&mut self, id: TransactionId, port: PortId, message: &Message, settled: bool) -> u32 {
+        let mut payload = Vec::new();
+        encode_message(&mut payload, message);
+        let delivery_id = self.sent;
+        self.sent += 1;
+        let (message_format, first, more, aborted) = (0, true, false, false);
+        let arrival = Arrival { delivery_id, settled, message_format, first, more, aborted, payload: &payload };
+        self.router.post_delivery(port, id, arrival, &mut self.told);
+        delivery_id
+    }
+
+    fn retire(&mut self, id: TransactionId, token: u64, outcome: Outcome, settled: bool) {
+        self.router.retire_delivery(id, token, &Arc::new(outcome), settled, &mut self.told);
+    }
+
+    fn discharge(&mut self, id: TransactionId, fail: bool) -> Result<(), Error> {
+        self.router.discharge(id, fail, &mut self.told);
+        self.pump();
+        self.result(id)
+    }
+
+    fn result(&mut self, id: TransactionId) -> Result<(), Error> {
+        let (of, result) = self.told.discharged.pop().expect("an answer");
+        assert_eq!((of, self.told.discharged.len()), (id, 0));
+        result
+    }
+
+    fn with_queue_ports(mut self) -> Self {
+        let queue = Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() };
+        self.router.attach(TO_QUEUE, queue, producer(None), &mut self.told);
+        let role = PortRole::Consumer { filter: None, consuming: Consuming::default() };
+        self.router.attach(FROM_QUEUE, queue, role, &mut self.told);
+        self
+    }
+
+    fn depth(&self) -> u64 {
+        self.router.describe(QUEUE).expect("a queue").depth
+    }
+}
+
+fn rolled_back(result: Result<(), Error>, words: &str) {
+    let error = result.expect_err("a roll-back");
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    assert!(error.description.as_deref().unwrap_or_default().contains(words), "{error:?}");
+}
+
+fn sites(partitions: u32) -> [Site; 2] {
+    let in_memory = Arc::new(super::SimulatedDisk::new(512, 7));
+    [Site::new(partitions, Settings::default()), Site::on(in_memory, partitions, Settings::default(), false)]
+}
+
+#[test]
+fn what_is_posted_gets_its_offset_with_the_commit() {
+    for mut site in sites(2) {
+        let reader = site.reader(Start::First, 100);
+        let id = site.begin(1);
+        for message in [to(0, "a"), to(1, "b"), to(0, "c")] {
+            let delivery = site.post(id, PRODUCER, &message);
+            assert_eq!(site.told.provisional.pop(), Some(delivery));
+        }
+        site.send_to(0, "plain");
+        site.pump();
+        assert_eq!(site.texts(), lines(&[(0, "plain")]), "nobody sees what is not committed");
+        assert_eq!(site.discharge(id, false), Ok(()));
+        let got: Vec<(u32, u64, String)> =
+            site.got().into_iter().map(|got| (got.partition, got.offset, got.text)).collect();
+        let mut sorted = got.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [(0, 1, "a".to_owned()), (0, 2, "c".to_owned()), (1, 0, "b".to_owned())]);
+        site.router.detach(reader, &mut site.told);
+        let stats = site.router.stats().find(|(key, _)| *key == super::STREAM).expect("the stream").1;
+        assert_eq!(stats.accepted, 4);
+        if site.on_disk {
+            let mut site = site.restarted();
+            assert_eq!(site.all(), [lines(&[(0, "plain"), (1, "a"), (2, "c")]), lines(&[(0, "b")])]);
+        }
+    }
+}
+
+#[test]
+fn what_is_rolled_back_takes_no_offset() {
+    for mut site in sites(1) {
+        let id = site.begin(1);
+        site.post(id, PRODUCER, &text("never"));
+        assert_eq!(site.discharge(id, true), Ok(()));
+        site.send("a");
+        site.pump();
+        assert_eq!(site.all(), [lines(&[(0, "a")])]);
+        // One that ends with its connection or its time is rolled back, too.
+        let held = site.router.in_hand();
+        let id = site.begin(2);
+        site.post(id, PRODUCER, &text("late"));
+        site.pass(301_000);
+        rolled_back_or_unknown(site.discharge(id, false));
+        assert_eq!(site.bounds(0), (0, 1));
+        assert_eq!(site.router.in_hand(), held);
+    }
+}
+
+fn rolled_back_or_unknown(result: Result<(), Error>) {
+    assert_eq!(result.map_err(|error| error.condition), Err(condition::TRANSACTION_UNKNOWN_ID));
+}
+
+#[test]
+fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
+    let mut site = Site::new(1, Settings::default());
+    site.slow = true;
+    site.send("a");
+    site.turn();
+    let (one, other) = (site.begin(1), site.begin(2));
+    site.post(one, PRODUCER, &text("t"));
+    site.post(other, PRODUCER, &text("u"));
+    site.router.discharge(one, false, &mut site.told);
+    site.router.discharge(other, false, &mut site.told);
+    site.send("b");
+    site.turn();
+    assert_eq!(site.held.len(), 1, "the commits wait for what is with the log, and what gathers for them");
+    site.answer();
+    site.turn();
+    site.send("c");
+    site.turn();
+    assert_eq!((site.held.len(), site.told.discharged.len()), (1, 0), "one after the other");
+    site.slow = false;
+    site.answer();
+    site.pump();
+    assert_eq!(
+        site.told.discharged.drain(..).map(|(id, result)| (id, result.is_ok())).collect::<Vec<_>>(),
+        [(one, true), (other, true)]
+    );
+    assert_eq!(site.accepted(), [0, 3, 4], "those that were sent without a transaction");
+    let texts = lines(&[(0, "a"), (1, "b"), (2, "t"), (3, "c"), (4, "u")]);
+    assert_eq!(site.all()[0], texts);
+    assert_eq!(site.restarted().all(), [texts]);
+}
+
+#[test]
+fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
+    let mut moved = [0; 2];
+    for seed in 0..60 {
+        let mut site = Site::new(2, Settings::default()).with_queue_ports();
+        site.send_from(TO_QUEUE, &text("one"));
+        site.pump();
+        site.router.credit(FROM_QUEUE, 10, false, &mut site.told);
+        site.pump();
+        let [got] = &site.got()[..] else { panic!("one message") };
+        let token = got.token.expect("an unsettled delivery");
+        let id = site.begin(1);
+        site.retire(id, token, Outcome::Accepted, true);
+        site.post(id, PRODUCER, &to(0, "one"));
+        site.post(id, PRODUCER, &to(1, "copy"));
+        site.post(id, TO_QUEUE, &text("next"));
+        site.disk.cut_after(seed % 6);
+        site.router.discharge(id, false, &mut site.told);
+        site.pump();
+        let answered = site.told.discharged.pop().map(|(_, result)| result.is_ok());
+        let disk = site.disk.crashed(seed);
+        let mut site = site.restarted_on(disk);
+        let all = site.all();
+        let committed = !all[0].is_empty();
+        moved[usize::from(committed)] += 1;
+        assert!(committed || answered != Some(true), "what was answered is there");
+        let expected = if committed { [lines(&[(0, "one")]), lines(&[(0, "copy")])] } else { [vec![], vec![]] };
+        assert_eq!(all, expected);
+        assert_eq!(site.depth(), 1);
+        let mut site = site.with_queue_ports();
+        site.router.credit(FROM_QUEUE, 10, false, &mut site.told);
+        site.pump();
+        let kept: Vec<String> = site.got().into_iter().map(|got: Got| got.text).collect();
+        assert_eq!(kept, [if committed { "next" } else { "one" }]);
+    }
+    assert!(moved.iter().all(|times| *times > 0), "{moved:?}");
+}
+
+#[test]
+fn a_full_disk_rolls_back_and_its_offsets_go_to_what_comes_next() {
+    let mut site = Site::new(1, Settings::default());
+    let used = site.disk.used_bytes();
+    site.disk.set_capacity_bytes(used);
+    let id = site.begin(1);
+    let large = "x".repeat(200_000);
+    site.post(id, PRODUCER, &text(&large));
+    let beside = site.send("beside");
+    rolled_back(site.discharge(id, false), "cannot be stored");
+    assert!(matches!(&site.told.settled[..], [(id, Outcome::Rejected(_))] if *id == beside), "it went with the group");
+    site.disk.set_capacity_bytes(used + (64 << 20));
+    site.send("a");
+    site.pump();
+    assert_eq!(site.all(), [lines(&[(0, "a")])]);
+    assert_eq!(site.restarted().all(), [lines(&[(0, "a")])]);
+}
+
+#[test]
+fn duplicates_take_no_offset_and_are_part_of_the_commit() {
+    let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
+    let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
+    site.send_message(&with_id("a"));
+    site.pump();
+    let id = site.begin(1);
+    for name in ["a", "b", "b", "c"] {
+        site.post(id, PRODUCER, &with_id(name));
+    }
+    site.send_message(&with_id("c"));
+    assert_eq!(site.discharge(id, false), Ok(()));
+    let texts = lines(&[(0, "a"), (1, "c"), (2, "b")]);
+    assert_eq!(site.all()[0], texts);
+    let id = site.begin(2);
+    site.post(id, PRODUCER, &with_id("b"));
+    assert_eq!(site.discharge(id, false), Ok(()), "nothing but duplicates");
+    let mut site = site.restarted();
+    let id = site.begin(3);
+    site.post(id, PRODUCER, &with_id("b"));
+    assert_eq!(site.discharge(id, false), Ok(()));
+    assert_eq!(site.all(), [texts]);
+}
+
+#[test]
+fn what_a_stream_refuses_is_told_when_it_is_sent() {
+    let mut site = Site::new(2, Settings::default());
+    let id = site.begin(1);
+    let refused = site.post(id, PRODUCER, &to(2, "nowhere"));
+    let [(delivery, Outcome::Rejected(Some(error)))] = &site.told.settled[..] else {
+        panic!("{:?}", site.told.settled)
+    };
+    assert_eq!((*delivery, &error.condition), (refused, &condition::INVALID_FIELD));
+    site.post(id, PRODUCER, &to(1, "fine"));
+    assert_eq!(site.discharge(id, false), Ok(()), "it is not part of the transaction");
+    let id = site.begin(2);
+    site.post(id, PRODUCER, &to(1, "not alone"));
+    site.post_as(id, PRODUCER, &to(2, "settled"), true);
+    rolled_back(site.discharge(id, false), "x-opt-partition");
+    assert_eq!(site.bounds(1), (0, 1));
+}
+
+#[test]
+fn a_stream_that_is_deleted_fails_what_is_sent_to_it() {
+    let mut site = Site::new(1, Settings::default()).with_queue_ports();
+    let id = site.begin(1);
+    site.post(id, TO_QUEUE, &text("with it"));
+    site.post(id, PRODUCER, &text("a"));
+    site.router.retire(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.told);
+    rolled_back(site.discharge(id, false), "deleted");
+    assert_eq!(site.depth(), 0);
+    // One that goes while its commit is with the log loses its messages, and the commit holds.
+    let mut site = Site::new(1, Settings::default()).with_queue_ports();
+    let id = site.begin(1);
+    site.post(id, TO_QUEUE, &text("stays"));
+    site.post(id, PRODUCER, &text("a"));
+    site.slow = true;
+    site.router.discharge(id, false, &mut site.told);
+    site.turn();
+    site.router.retire(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.told);
+    site.slow = false;
+    site.answer();
+    site.pump();
+    assert_eq!(site.result(id), Ok(()));
+    assert_eq!(site.depth(), 1);
+}
+
+#[test]
+fn what_is_said_of_a_stream_s_message_is_settled_with_the_discharge() {
+    for mut site in sites(1) {
+        for body in ["a", "b", "c"] {
+            site.send(body);
+        }
+        let reader = site.reader(Start::First, 3);
+        site.pump();
+        let tokens: Vec<u64> = site.got().into_iter().filter_map(|got| got.token).collect();
+        assert_eq!((tokens.len(), site.router.in_hand()), (3, 3));
+        let id = site.begin(1);
+        site.retire(id, tokens[0], Outcome::Accepted, false);
+        site.retire(id, tokens[1], Outcome::Released, true);
+        assert_eq!(site.router.in_hand(), 3, "not before");
+        assert_eq!(site.discharge(id, false), Ok(()));
+        assert_eq!(site.router.in_hand(), 1);
+        let id = site.begin(2);
+        site.retire(id, tokens[2], Outcome::Accepted, false);
+        assert_eq!(site.discharge(id, true), Ok(()));
+        assert_eq!(site.router.in_hand(), 1, "its reader holds it still");
+        site.router.outcome(tokens[2], &Outcome::Accepted, &mut site.told);
+        assert_eq!(site.router.in_hand(), 0);
+        site.router.detach(reader, &mut site.told);
+        assert_eq!(site.all(), [lines(&[(0, "a"), (1, "b"), (2, "c")])], "no word takes anything out");
+    }
+}
+
+#[test]
+fn a_commit_waits_for_one_that_takes_from_a_queue_and_gives_to_a_stream_in_memory() {
+    let disk = Arc::new(super::SimulatedDisk::new(512, 7));
+    let mut site = Site::on(disk, 1, Settings::default(), false).with_queue_ports();
+    site.send_from(TO_QUEUE, &text("one"));
+    site.router.credit(FROM_QUEUE, 1, false, &mut site.told);
+    site.pump();
+    let token = site.got()[0].token.expect("an unsettled delivery");
+    let (one, other) = (site.begin(1), site.begin(2));
+    site.retire(one, token, Outcome::Accepted, true);
+    site.post(one, PRODUCER, &text("moved"));
+    site.post(other, PRODUCER, &text("behind"));
+    site.slow = true;
+    site.router.discharge(one, false, &mut site.told);
+    site.router.discharge(other, false, &mut site.told);
+    site.turn();
+    assert_eq!((site.held.len(), site.told.discharged.len(), site.bounds(0)), (1, 0, (0, 0)));
+    site.slow = false;
+    site.answer();
+    site.pump();
+    assert_eq!(site.told.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
+    assert_eq!((site.all(), site.depth()), (vec![lines(&[(0, "moved"), (1, "behind")])], 0));
+    site.send("on");
+    site.pump();
+    assert_eq!(site.bounds(0), (0, 3));
+}
