@@ -360,7 +360,10 @@ def test_a_receiver_that_wants_nothing_of_its_own_connection(
     options = [local, DurableSubscription()] if durable else [local]
     with connected(topics, "own") as own:
         receiver = own.create_receiver("t", name=f"mine-{durable}", credit=10, options=options)
-        assert symbol("no-local") in receiver.link.remote_source.filter.get_object()
+        in_force = receiver.link.remote_source.filter
+        in_force.rewind()
+        in_force.next()
+        assert symbol("no-local") in in_force.get_object()
         own.create_sender("t").send(Message(body="own"))
         publish(topics, "t", Message(body="other's"))
         assert receiver.receive(timeout=20).body == "other's"
