@@ -13,6 +13,10 @@ JOURNAL = "the journal alone"
 """The limit of a stored case: commits of as many records as its syncs had, before and after."""
 STORED = 1_000_000
 """Messages that are stored where memory and restart are measured."""
+SMALL, LARGE = 2_000_000, 10_000
+"""Messages of 100 B, and of 64 KiB, in the streams that are read."""
+READERS = 10
+"""Readers of one stream at once."""
 
 FORWARDER_RATE_MIN = 4_000_000
 """Messages a second (100 B, presettled) through the bare forwarder, or no ratio counts."""
@@ -72,6 +76,22 @@ def accepted(quantile: str) -> Callable[[Report], float]:
 def figure(name: str, scale: float = 1) -> Callable[[Report], float]:
     """One number of a report."""
     return lambda report: float(report[name]) / scale
+
+
+def server_us(report: Report) -> float:
+    """Microseconds of server CPU a message."""
+    return float(report["cpu"]["server_us_per_message"])
+
+
+def reader_mib_per_s(report: Report) -> float:
+    """MiB of messages that each receiver had a second."""
+    return float(report["mib_per_s"]) / int(report["receivers"])
+
+
+def disk_share(report: Report) -> float:
+    """Bytes that the server had from the disk for each byte of the messages stored."""
+    stored = reader_mib_per_s(report) * float(report["seconds"]) * 2**20
+    return float(report["disk_bytes"]) / stored
 
 
 def connections_per_s(report: Report) -> float:
@@ -164,7 +184,7 @@ STORED_CASES = (
         for quantile, reach in (("p50", 350), ("p99", 3300))
     ),
     *(
-        Case(name, {}, of, unit, reach, True, lower, runs=1, server="depth", step=step)
+        Case(name, {}, of, unit, reach, True, lower, server="depth", step=step)
         for name, step, of, unit, reach, lower in (
             ("depth: enqueue only, 1 KiB", "enqueue", rate, "msg/s", 200_000, False),
             ("depth: then drain", "drain", rate, "msg/s", 400_000, False),
@@ -177,8 +197,23 @@ STORED_CASES = (
                 True,
             ),
             ("depth: memory after a restart", "restart", figure("resident_mib"), "MiB", 200, True),
-            ("depth: restart until ready", "restart", figure("seconds"), "s", 2, True),
         )
+    ),
+    Case(
+        "depth: restart until ready",
+        {},
+        figure("seconds"),
+        "s",
+        2,
+        absolute=True,
+        lower_is_better=True,
+        server="depth",
+        step="restart",
+        extra={
+            "CPU s": figure("cpu_s"),
+            "empty s": lambda report: float(report["empty"]["seconds"]),
+            "empty CPU s": lambda report: float(report["empty"]["cpu_s"]),
+        },
     ),
     Case(
         "10,000 queues, 100 messages each",
@@ -197,6 +232,76 @@ STORED_CASES = (
         server="queues",
         against="stored, 1 KiB, 1x1",
         extra=_PER_SYNC,
+    ),
+)
+
+_DIRECT_SMALL = "direct beside streams, 100 B, 1x1, presettled"
+_DIRECT_LARGE = "direct beside streams, 64 KiB, 1x1, presettled"
+_ONE_READER = "stream: CPU of one reader, 100 B"
+
+STREAM_CASES = (
+    Case(_DIRECT_SMALL, {}, rate, "msg/s", 0, True, server="streams", step="direct small"),
+    Case(_DIRECT_LARGE, {}, rate, "msg/s", 0, True, server="streams", step="direct large"),
+    Case(
+        "stream: enqueue only, 100 B",
+        {},
+        rate,
+        "msg/s",
+        0,
+        True,
+        server="streams",
+        step="enqueue small",
+        extra=_PER_SYNC,
+    ),
+    Case(
+        "stream: replay, 100 B, presettled",
+        {},
+        rate,
+        "msg/s",
+        1.0,
+        server="streams",
+        against=_DIRECT_SMALL,
+        step="replay small",
+        extra={"from disk x": disk_share},
+    ),
+    Case(
+        "stream: replay, 64 KiB, presettled",
+        {},
+        rate,
+        "msg/s",
+        1.0,
+        server="streams",
+        against=_DIRECT_LARGE,
+        step="replay large",
+        extra={
+            "MiB/s": reader_mib_per_s,
+            "page cache MiB/s": figure("page_cache_mib_per_s"),
+            "from disk x": disk_share,
+        },
+    ),
+    Case(_ONE_READER, {}, server_us, "us", 0, True, server="streams", step="replay small"),
+    Case(
+        f"stream: CPU a delivery of {READERS} readers, 100 B",
+        {},
+        server_us,
+        "us",
+        1.0,
+        lower_is_better=True,
+        server="streams",
+        against=_ONE_READER,
+        step="readers",
+        extra={"deliveries/s": rate},
+    ),
+    Case(
+        f"stream: {READERS} readers, bytes from the disk",
+        {},
+        disk_share,
+        "of the data",
+        1.1,
+        absolute=True,
+        lower_is_better=True,
+        server="streams",
+        step="readers",
     ),
 )
 
@@ -288,4 +393,5 @@ CASES = (
         against="100 B, 1x1, unsettled",
     ),
     *STORED_CASES,
+    *STREAM_CASES,
 )

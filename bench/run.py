@@ -25,11 +25,14 @@ from pathlib import Path
 import servers
 from cases import CASES, FORWARDER_RATE_MIN, JOURNAL, Case, Report
 from stored import Beside, depth
+from streams import streams
 
 TOOL = servers.TARGET / "enmasse-load"
 TIMEOUT_S = 180
 KINDS = ("node", "stored", "queues", "fresh", "secure", "many")
 """Nodes in the order in which they are started."""
+STEPS = {"depth": depth, "streams": streams}
+"""Those that are put through steps, which start them."""
 REST_S = 1.0
 """Between two loads."""
 RUN = itertools.count(1)
@@ -124,11 +127,12 @@ def warm(case: Case, server: servers.Server) -> None:
             measure(replace(case, seconds=None), server, seconds)
 
 
-def run_steps(cases: list[Case], folder: Path, into: Results) -> None:
+def run_steps(kind: str, cases: list[Case], folder: Path, rounds: int, into: Results) -> None:
     """What one server is put through, step by step; each case is about one of them."""
-    reports = depth(folder, load)
+    print(f"  steps of {kind}", file=sys.stderr, flush=True)
+    reports = STEPS[kind](folder, load, rounds)
     for case in cases:
-        into[(case.name, "EnMasse")].append(reports[case.step or ""])
+        into[(case.name, "EnMasse")] += reports[case.step or ""]
 
 
 def median(results: Results, case: Case, server: str) -> float | None:
@@ -165,7 +169,7 @@ def row(results: Results, case: Case) -> list[str]:
     server_us = _cpu(results, case, "EnMasse", "server_us_per_message")
     if case.server_us_max is not None and server_us is not None:
         met = met and server_us <= case.server_us_max
-    wanted = f"{case.reach:,.0f} {case.unit}" if case.absolute else f"{case.reach:.2f}"
+    wanted = f"{case.reach:,} {case.unit}" if case.absolute else f"{case.reach:.2f}"
     if case.server_us_max is not None:
         wanted += f", {case.server_us_max} us"
     notes = [
@@ -180,7 +184,7 @@ def row(results: Results, case: Case) -> list[str]:
     return [
         case.name,
         f"{ours:,.0f} {case.unit}" if ours >= 100 else f"{ours:.2f} {case.unit}",
-        f"{limit:,.0f}" if limit else "",
+        (f"{limit:,.0f}" if limit >= 100 else f"{limit:.2f}") if limit else "",
         f"{figure:.2f}" if figure is not None and not case.absolute else "",
         f"{server_us:.3f}" if server_us is not None else "",
         f"{tool_us:.3f}" if tool_us is not None else "",
@@ -260,8 +264,9 @@ def main() -> int:
                         if kind == "node":
                             running.append(own.enter_context(servers.forwarder()))
                         run_cases(chosen, running + rivals, beside, arguments, results)
-        if chosen := [case for case in cases if case.server == "depth"]:
-            run_steps(chosen, folder, results)
+        for kind in STEPS:
+            if chosen := [case for case in cases if case.server == kind]:
+                run_steps(kind, chosen, folder, 1 if arguments.quick else arguments.runs, results)
     print(table(results, cases))
     print("\n" + verdict(results))
     if arguments.json:

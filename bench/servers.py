@@ -24,6 +24,7 @@ WARM_S = 30
 """A Java broker shows its speed after half a minute."""
 QUEUES = 40
 """Queues of each kind beside which a run finds one of its own."""
+STREAMS = ("stream/small", "stream/large")
 ARTEMIS = "2.44.0"
 PASSWORD = "bench-password"
 
@@ -83,9 +84,11 @@ def _manifest(path: Path, kind: str) -> None:
     addresses = [("anycast", "anycast"), ("multicast", "multicast")]
     if kind == "many":
         addresses += [(f"many/{number}", "anycast") for number in range(10_000)]
-    if kind in ("stored", "depth", "queues"):
+    if kind in ("stored", "depth", "empty", "queues"):
         count = 10_000 if kind == "queues" else QUEUES
         addresses += [(f"queue/{number}", "queue") for number in range(count)]
+    if kind == "streams":
+        addresses += [(name, "topic, retention: {bytes: 100GiB}") for name in STREAMS]
     if kind == "stored":
         memory = "queue, durability: memory"
         addresses += [(f"memory/{number}", memory) for number in range(QUEUES)]
@@ -244,6 +247,22 @@ def resident_kib(pids: list[int]) -> int:
     for pid in pids:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         found += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    return found
+
+
+def cpu_s(pids: list[int]) -> float:
+    """Seconds of CPU that processes have used so far."""
+    # utime and stime stand behind the name, which may hold blanks
+    fields = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def disk_bytes(pids: list[int]) -> int:
+    """Bytes that processes have had from the disk so far; what the page cache gave is none."""
+    found = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        found += sum(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
     return found
 
 

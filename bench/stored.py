@@ -65,16 +65,28 @@ class Beside:
         return report
 
 
-def depth(folder: Path, measure: Measure) -> dict[str, Report]:
-    """A million messages stored, the node started again, all of them taken: a report a step."""
-    options = {"address": QUEUE, "body": "1024", "durable": "true", "messages": str(STORED)}
-    reports: dict[str, Report] = {}
-    with servers.node(folder, "depth") as server:
-        reports["enqueue"] = measure(server, {**options, "senders": "1", "receivers": "0"})
+def started(folder: Path, kind: str) -> Report:
+    """How long a node takes until it is ready, on the wall and of CPU, and its memory then."""
     begun = time.monotonic()
+    with servers.node(folder, kind) as server:
+        return {
+            "seconds": time.monotonic() - begun,
+            "cpu_s": servers.cpu_s(server.pids),
+            "resident_mib": servers.resident_kib(server.pids) / 1024,
+            "cpu": {},
+        }
+
+
+def depth(folder: Path, measure: Measure, rounds: int) -> dict[str, list[Report]]:
+    """A million messages stored, the node started again, all taken: the reports of each step."""
+    options = {"address": QUEUE, "body": "1024", "durable": "true", "messages": str(STORED)}
     with servers.node(folder, "depth") as server:
-        seconds = time.monotonic() - begun
-        resident_mib = servers.resident_kib(server.pids) / 1024
-        reports["restart"] = {"seconds": seconds, "resident_mib": resident_mib, "cpu": {}}
-        reports["drain"] = measure(server, {**options, "senders": "0", "receivers": "1"})
-    return reports
+        enqueue = measure(server, {**options, "senders": "1", "receivers": "0"})
+    restarts = []
+    for _ in range(rounds):
+        # an empty one beside it: what is the start, and what the messages
+        empty = started(folder, "empty")
+        restarts.append({**started(folder, "depth"), "empty": empty})
+    with servers.node(folder, "depth") as server:
+        drain = measure(server, {**options, "senders": "0", "receivers": "1"})
+    return {"enqueue": [enqueue], "restart": restarts, "drain": [drain]}

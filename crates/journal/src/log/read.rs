@@ -7,6 +7,11 @@ use super::frame::{HEAD_BYTES, Salt, check, mend};
 use super::place::Place;
 use super::record::{Kind, Record, Targets};
 
+/// Most that is read at once for messages that lie side by side.
+const RUN_BYTES: u32 = 256 << 10;
+/// What may lie between two of them and is read with them.
+const GAP_BYTES: u32 = 4 << 10;
+
 /// Why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
@@ -50,6 +55,38 @@ impl<D: Disk> Reader<D> {
         self.message(place, buffer).map(|(_, body)| body)
     }
 
+    /// As [`Reader::read`], of many: each is given to `each`, in the order of their places, which are sorted. Those that
+    /// lie side by side are read at once.
+    pub fn read_all(
+        &self,
+        places: &mut [Place],
+        buffer: &mut Vec<u8>,
+        mut each: impl FnMut(Place, Result<&[u8], ReadError>),
+    ) {
+        places.sort_unstable_by_key(|place| (place.segment, place.offset));
+        let mut rest = &places[..];
+        while let Some(first) = rest.first() {
+            let (count, end) = run(rest);
+            let together;
+            (together, rest) = rest.split_at(count);
+            buffer.resize((end - first.offset) as usize, 0);
+            // What cannot be read together is read one by one: one fault is not that of all.
+            let read = match together {
+                [_] => None,
+                _ => self.disk.read(first.segment, first.offset.into(), buffer).ok(),
+            };
+            let whole = read.is_some_and(|read| read == buffer.len());
+            for place in together {
+                if whole {
+                    let from = (place.offset - first.offset) as usize;
+                    each(*place, self.judge(*place, &mut buffer[from..][..place.len as usize]).map(|(_, body)| body));
+                } else {
+                    each(*place, self.read(*place, buffer));
+                }
+            }
+        }
+    }
+
     /// The targets and the body of the message at a place.
     pub(super) fn message<'a>(
         &self,
@@ -63,15 +100,55 @@ impl<D: Disk> Reader<D> {
             fault => ReadError::Disk { place, fault },
         })?;
         buffer.truncate(read);
-        let buffer = buffer.as_mut_slice();
+        self.judge(place, buffer)
+    }
+
+    /// What was read from a place, if it is the message that was written there.
+    fn judge<'a>(&self, place: Place, buffer: &'a mut [u8]) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
         let salt = Salt::of(self.secret, place.segment);
         let head = check(buffer, salt, place.offset).or_else(|| mend(buffer, salt, place.offset));
         let head = head.filter(|head| head.frame_len() == Some(place.len) && head.kind == Kind::Message as u8);
-        let head = head.filter(|_| read == place.len as usize).ok_or(ReadError::Damaged(place))?;
+        let head = head.filter(|_| buffer.len() == place.len as usize).ok_or(ReadError::Damaged(place))?;
         let (meta, body) = buffer[HEAD_BYTES..].split_at(head.meta_len as usize);
         match Record::decode(head.kind, meta) {
             Some(Record::Message(targets)) if crc32c::crc32c(body) == head.body_crc => Ok((targets, body)),
             _ => Err(ReadError::Damaged(place)),
         }
+    }
+}
+
+/// How many of the first places are read together, and where the last of them ends.
+fn run(places: &[Place]) -> (usize, u32) {
+    let end_of = |place: &Place| place.offset.saturating_add(place.len);
+    let Some(first) = places.first() else { return (0, 0) };
+    let mut end = end_of(first);
+    let mut count = 1;
+    for place in &places[1..] {
+        let near = place.segment == first.segment && place.offset.saturating_sub(end) <= GAP_BYTES;
+        if !near || end_of(place).saturating_sub(first.offset) > RUN_BYTES {
+            break;
+        }
+        end = end.max(end_of(place));
+        count += 1;
+    }
+    (count, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_side_by_side_is_one_run() {
+        let place = |segment, offset, len| Place { segment, offset, len };
+        assert_eq!(run(&[]), (0, 0));
+        assert_eq!(run(&[place(1, 50, 10)]), (1, 60));
+        let near = [place(1, 0, 10), place(1, 10, 20), place(1, 10, 5), place(1, 30 + GAP_BYTES, 1)];
+        assert_eq!(run(&near), (4, 31 + GAP_BYTES));
+        assert_eq!(run(&[near[0], place(1, 11 + GAP_BYTES, 1)]), (1, 10), "too far apart");
+        assert_eq!(run(&[near[0], place(2, 10, 20)]), (1, 10), "another segment");
+        assert_eq!(run(&[near[0], place(1, 10, RUN_BYTES)]), (1, 10), "too much at once");
+        assert_eq!(run(&[place(1, 0, 4 * RUN_BYTES)]), (1, 4 * RUN_BYTES), "one goes as it is");
+        assert_eq!(run(&[place(1, u32::MAX - 5, 10)]), (1, u32::MAX), "what cannot be is not read");
     }
 }

@@ -92,6 +92,9 @@ pub(super) enum Mark {
     Unseen = 14,
 }
 
+/// What a plain message has nothing of: expiry, and marks but [`Mark::Durable`].
+const PLAIN_MASK: u64 = TIME_MASK | !0 << (TIME_BITS + Mark::Durable as u32 + 1);
+
 /// What the index keeps of a message.
 ///
 /// `times`: enqueued in 48 bits, failed deliveries in 16. `fate`: expiry in 48 bits (0: never), then state in 3,
@@ -182,6 +185,13 @@ impl Entry {
         self.fate = if on { self.fate | bit } else { self.fate & !bit };
     }
 
+    /// Nothing is to be done with it but to hand it out: it expires never, has not failed, belongs to no group and has
+    /// no mark but being durable.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.fate & PLAIN_MASK == 0 && self.failures() == 0 && !self.grouped()
+    }
+
     #[inline]
     pub(super) fn grouped(&self) -> bool {
         self.group != Self::NO_GROUP
@@ -212,6 +222,26 @@ mod tests {
         assert_eq!((entry.enqueued(), entry.expires(), entry.failures()), (1 << 41, TIME_MAX, u16::MAX));
         assert_eq!((entry.priority(), entry.state()), (9, State::Delayed));
         assert!(entry.has(Mark::Durable) && !entry.has(Mark::Timed));
+        assert!(!entry.is_plain());
+    }
+
+    #[test]
+    fn a_plain_entry_has_nothing_but_size_priority_and_durability() {
+        let mut entry = Entry::new(7, 9, TIME_MAX, None, 0);
+        entry.set(Mark::Durable, true);
+        entry.step(Step::Commit);
+        entry.step(Step::Acquire);
+        assert!(entry.is_plain());
+        let marks =
+            [Mark::Keyed, Mark::Barred, Mark::Renamed, Mark::ClosesGroup, Mark::Timed, Mark::Missed, Mark::Unseen];
+        for mark in marks {
+            entry.set(mark, true);
+            assert!(!entry.is_plain(), "{mark:?}");
+            entry.set(mark, false);
+        }
+        assert!(!Entry::new(7, 4, 1, Some(1), 0).is_plain() && !Entry::new(7, 4, 1, None, 1).is_plain());
+        entry.group = 3;
+        assert!(!entry.is_plain());
     }
 
     #[test]

@@ -180,9 +180,9 @@ impl Index {
         block.entries.get_mut(rank)
     }
 
-    /// Puts a message behind all others: `at` was never used and is above all that were.
+    /// Puts a message behind all others: `at` was never used and is above all that were. The block where it is.
     #[inline]
-    pub(super) fn push(&mut self, at: u64, entry: Entry) {
+    pub(super) fn push(&mut self, at: u64, entry: Entry) -> usize {
         let (key, bit) = (at / BLOCK, bit_of(at));
         let index = if key == self.tail { self.block(key) } else { None };
         let index = index.unwrap_or_else(|| self.grow(key));
@@ -196,6 +196,7 @@ impl Index {
         block.entries.push(entry);
         self.live += 1;
         self.slots += 1;
+        index
     }
 
     #[cold]
@@ -300,7 +301,14 @@ impl Index {
     /// A message can be had.
     #[inline]
     pub(super) fn show(&mut self, at: u64, class: Class) {
-        let Some(index) = self.block(at / BLOCK) else { return };
+        if let Some(index) = self.block(at / BLOCK) {
+            self.show_in(index, at, class);
+        }
+    }
+
+    /// The same, of a message whose block is known.
+    #[inline]
+    pub(super) fn show_in(&mut self, index: usize, at: u64, class: Class) {
         let block = &mut self.blocks[index];
         let bit = bit_of(at);
         let priority = block.priority_at(bit);

@@ -3,6 +3,7 @@
 use super::Queue;
 use super::effect::{Cause, Effect, Item, Target, Verdict};
 use super::entry::{Seq, State};
+use super::plain;
 use super::settings::Settings;
 
 /// What is done with messages that nobody holds and that match.
@@ -99,6 +100,7 @@ impl Queue {
         if settings.grouping != self.settings.grouping {
             self.groups.forget_idle(|_| true);
         }
+        self.takes_plain = plain::takes_plain(&settings);
         self.settings = settings;
     }
 }

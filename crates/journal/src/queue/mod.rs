@@ -15,6 +15,8 @@
 //!    [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
 //! 5. What goes to another address ([`Effect::Divert`]) is here until [`Queue::left`] or [`Queue::stay`].
 //!
+//! Plain messages have a short way through the same states: [`Plain`].
+//!
 //! # Others
 //!
 //! - consumers: [`Queue::attach`], [`Queue::set_credit`], [`Queue::detach`]; producers: [`Queue::attach_producer`],
@@ -47,6 +49,7 @@ mod head;
 mod index;
 mod manage;
 mod outcome;
+mod plain;
 mod restore;
 mod seen;
 mod settings;
@@ -71,6 +74,7 @@ pub use entry::{Place, Seq, State};
 pub use figures::Figures;
 pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
 pub use manage::{Operation, Progress, Slice};
+pub use plain::Plain;
 pub use restore::{OutOfOrder, Restored};
 pub use seen::NUMBERED_PRODUCERS_MAX;
 pub(crate) use seen::Seen;
@@ -81,6 +85,8 @@ pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
 #[derive(Debug)]
 pub struct Queue {
     settings: Settings,
+    /// of the settings: messages that come may be plain
+    takes_plain: bool,
     index: Index,
     /// the number of the next message
     next: u64,
@@ -106,6 +112,7 @@ impl Queue {
         let mut queue = Self {
             consumers: Consumers::default(),
             settings: Settings::default(),
+            takes_plain: true,
             index: Index::default(),
             next: next.0,
             bytes: 0,

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Disk, Log, Place, Recovered, Target};
+use enmasse_journal::log::{Batch, Config, Disk, Log, Place, ReadError, Recovered, Target};
 
 fn config() -> Config {
     Config { segment_bytes: 16 << 10, secret: 3, ..Config::default() }
@@ -64,6 +64,35 @@ fn the_last_record_is_an_unfinished_end_until_the_log_has_rested() {
     log.rest().expect("the disk works");
     let (left, recovered) = without(&log, places[19]);
     assert_eq!((left, recovered.gaps.len()), ((0..19).collect(), 1));
+}
+
+#[test]
+fn messages_side_by_side_are_read_together_and_judged_apart() {
+    let (log, places) = twenty();
+    let disk = log.disk();
+    for broken in [Vec::new(), vec![0], vec![7, 8], vec![19]] {
+        let (log, _) = open(disk.as_seen());
+        for at in &broken {
+            let place: Place = places[*at];
+            log.disk().write(place.segment, place.offset.into(), &[IoSlice::new(&[0xEE; 200])]).expect("it works");
+        }
+        let mut wanted: Vec<Place> = places.iter().rev().copied().collect();
+        wanted.push(places[3]);
+        let mut found = vec![0; 20];
+        log.reader().read_all(&mut wanted, &mut Vec::new(), |place, body| {
+            let at = places.iter().position(|other| *other == place).expect("one that was asked for");
+            found[at] += 1;
+            let expected = if broken.contains(&at) { Err(ReadError::Damaged(place)) } else { Ok(vec![at as u8; 300]) };
+            assert_eq!(body.map(<[u8]>::to_vec), expected);
+        });
+        assert!(found.iter().enumerate().all(|(at, times)| *times == 1 + usize::from(at == 3)), "{found:?}");
+    }
+    let missing = Place { segment: 99, ..places[0] };
+    let mut faults = Vec::new();
+    log.reader().read_all(&mut [places[0], missing, missing], &mut Vec::new(), |place, body| {
+        faults.extend(body.err().map(|_| place));
+    });
+    assert_eq!(faults, [missing, missing]);
 }
 
 #[test]

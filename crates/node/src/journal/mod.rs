@@ -285,14 +285,12 @@ fn read(reader: &Reader<FolderDisk>, mailboxes: &Mailboxes, orders: &Receiver<Wa
 }
 
 /// What lies at places, `None` where it is damaged, and the places that the disk did not give.
-fn read_all(reader: &Reader<FolderDisk>, places: Vec<Place>, buffer: &mut Vec<u8>) -> (Bodies, Vec<Place>) {
+fn read_all(reader: &Reader<FolderDisk>, mut places: Vec<Place>, buffer: &mut Vec<u8>) -> (Bodies, Vec<Place>) {
     let (mut bodies, mut again) = (Vec::with_capacity(places.len()), Vec::new());
-    for place in places {
-        match reader.read(place, buffer) {
-            Ok(body) => bodies.push((place, Some(body.to_vec()))),
-            Err(ReadError::Damaged(place)) => bodies.push((place, None)),
-            Err(ReadError::Disk { place, .. }) => again.push(place),
-        }
-    }
+    reader.read_all(&mut places, buffer, |place, body| match body {
+        Ok(body) => bodies.push((place, Some(body.to_vec()))),
+        Err(ReadError::Damaged(place)) => bodies.push((place, None)),
+        Err(ReadError::Disk { .. }) => again.push(place),
+    });
     (bodies, again)
 }

@@ -8,8 +8,9 @@ mod naive;
 mod seen;
 
 use enmasse_journal::queue::{
-    Admission, Consume, ConsumerId, Duplicates, Effect, Full, Group, Grouping, Head, Limits, Next, Operation, Outcome,
-    Place, Priority, Queue, Record, Redelivery, Restored, Seq, Settings, Sharing, Slice, State, Ttl, Verdict,
+    Admission, Candidates, Cause, Consume, ConsumerId, Duplicates, Effect, Full, Group, Grouping, Head, Limits, Next,
+    Operation, Outcome, Place, Plain, Priority, Queue, Record, Redelivery, Restored, Seq, Settings, Sharing, Slice,
+    State, Ttl, Verdict,
 };
 use proptest::prelude::*;
 
@@ -19,6 +20,7 @@ use seen::Memory;
 #[derive(Clone, Debug)]
 enum Command {
     Offer(Head),
+    Keep(Plain, bool),
     Commit(usize),
     Withdraw(usize),
     Attach(Consume),
@@ -26,6 +28,7 @@ enum Command {
     Credit(usize, bool),
     Next(usize),
     Deliver(usize),
+    Hand(usize),
     Settle(usize, Outcome),
     Retire(usize),
     Unretire(usize),
@@ -70,11 +73,14 @@ impl Pair {
         // What is late in time is so only for those that could hand out something too old. How far a browser has come
         // depends on what expired before it came there.
         let browsers = self.naive.consumers.iter().any(|one| one.attached && one.consume.browses);
-        if browsers || !matches!(command, Command::Next(_) | Command::Deliver(_) | Command::Settle(..)) {
+        if browsers
+            || !matches!(command, Command::Next(_) | Command::Deliver(_) | Command::Hand(_) | Command::Settle(..))
+        {
             self.timeout();
         }
         match *command {
             Command::Offer(head) => self.offer(&head),
+            Command::Keep(plain, at_once) => self.keep(plain, at_once),
             Command::Commit(choice) => {
                 let Some(seq) = pick(&self.naive.in_state(State::Offered), choice) else { return };
                 self.naive.commit(seq);
@@ -105,6 +111,7 @@ impl Pair {
                 }
             }
             Command::Deliver(choice) => self.deliver(choice),
+            Command::Hand(choice) => self.hand(choice),
             Command::Pass(ms) => {
                 self.now += ms;
                 self.timeout();
@@ -163,6 +170,46 @@ impl Pair {
             assert_eq!(Record::decode(&encoded[..stored.record.encoded_len()]), Some(stored.record));
             self.naive.offered(stored.record);
             self.memory.offered(self.now, stored.seq.0, head, &stored.markers);
+        }
+    }
+
+    /// A plain message comes, by the short way if there is one, and `at_once` to who would get it.
+    fn keep(&mut self, plain: Plain, at_once: bool) {
+        let (now, at) = (self.now, self.naive.next);
+        let Plain { size_bytes, priority, durable } = plain;
+        let place = Place { segment: 1, offset: at as u32, len: 1 };
+        let to = self.queue.taker().filter(|_| at_once);
+        match self.queue.keep_plain(now, &plain, to, || place) {
+            Some(seq) => {
+                assert_eq!(seq.0, at);
+                assert!(
+                    size_bytes <= self.naive.settings.limits.message_bytes && self.naive.settings.ttl == Ttl::default()
+                );
+                self.naive.offered(Record { size_bytes, priority, durable, enqueued: now, ..Record::default() });
+                self.naive.commit(at);
+                let Some(consumer) = to.and_then(|to| self.ids.iter().rposition(|other| *other == to)) else { return };
+                let best = self.naive.best(now, consumer).filter(|_| self.naive.is_let(consumer));
+                assert_eq!(best, Some(at), "it is the next one of {consumer}");
+                assert!(self.preferred(consumer).is_empty(), "others come before {consumer}");
+                self.naive.give(consumer, best);
+            }
+            None => self.offer(&Head { size_bytes, priority, durable, ..Head::default() }),
+        }
+    }
+
+    /// Hands out one message by the short way, if there is one.
+    fn hand(&mut self, choice: usize) {
+        let Candidates { common: [id], own: [] } = self.queue.candidates() else { return self.deliver(choice) };
+        let id = *id;
+        let consumer = self.ids.iter().rposition(|other| *other == id).expect("attached");
+        let best = self.naive.best(self.now, consumer).filter(|_| self.naive.is_let(consumer));
+        match self.queue.hand_plain(id) {
+            Some((seq, _)) => {
+                assert_eq!(Some(seq.0), best, "the first that {consumer} may have");
+                assert!(self.preferred(consumer).is_empty(), "others come before {consumer}");
+                self.naive.give(consumer, best);
+            }
+            None => self.deliver(choice),
         }
     }
 
@@ -256,6 +303,13 @@ impl Pair {
 
     fn settle(&mut self, seq: u64, outcome: Outcome) {
         self.naive.settle(self.now, seq, outcome);
+        let item = self.queue.get(Seq(seq)).filter(|_| outcome == Outcome::Accepted);
+        if let Some(item) = item
+            && let Some(place) = self.queue.accept_plain(Seq(seq))
+        {
+            assert_eq!(place, item.place);
+            return self.effects.push(Effect::Remove { item, cause: Cause::Accepted });
+        }
         assert!(self.queue.settle(self.now, Seq(seq), outcome, &mut |effect| self.effects.push(effect)));
     }
 
@@ -351,6 +405,15 @@ fn heads() -> impl Strategy<Value = Head> {
     })
 }
 
+fn plain() -> impl Strategy<Value = Plain> {
+    let priority = prop_oneof![3 => Just(4), 1 => 0..12_u8];
+    (1..40_u32, priority, any::<bool>()).prop_map(|(size_bytes, priority, durable)| Plain {
+        size_bytes,
+        priority: Priority::new(priority),
+        durable,
+    })
+}
+
 fn consumers() -> impl Strategy<Value = Consume> {
     let flags = (prop::bool::weighted(0.4), prop::bool::weighted(0.15), prop::bool::weighted(0.03));
     (0..4_u64, 0..3_i32, flags).prop_map(|(key, priority, (selects, browses, exclusive))| Consume {
@@ -377,6 +440,7 @@ fn commands() -> impl Strategy<Value = Command> {
     let at = || 0..64_usize;
     prop_oneof![
         12 => heads().prop_map(Command::Offer),
+        8 => (plain(), any::<bool>()).prop_map(|(plain, at_once)| Command::Keep(plain, at_once)),
         12 => at().prop_map(Command::Commit),
         1 => at().prop_map(Command::Withdraw),
         3 => consumers().prop_map(Command::Attach),
@@ -384,6 +448,7 @@ fn commands() -> impl Strategy<Value = Command> {
         4 => (at(), prop::bool::weighted(0.75)).prop_map(|(at, credit)| Command::Credit(at, credit)),
         5 => at().prop_map(Command::Next),
         12 => at().prop_map(Command::Deliver),
+        8 => at().prop_map(Command::Hand),
         9 => (at(), outcomes()).prop_map(|(at, outcome)| Command::Settle(at, outcome)),
         1 => at().prop_map(Command::Retire),
         1 => at().prop_map(Command::Unretire),

@@ -1,6 +1,7 @@
 //! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their way from the disk.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use enmasse_journal::log::Recent;
 use enmasse_journal::queue::Place;
@@ -11,11 +12,14 @@ const RECENT_BYTES: usize = 16 << 20;
 const CHUNK_BYTES: usize = 128 << 10;
 /// Bytes of bodies from the disk, from when they are asked for until they are needed no more: beyond, an address, or a
 /// consumer that looks before it takes, has one message read at a time.
-const FETCHED_BYTES: u64 = 32 << 20;
-/// Bytes of bodies that nobody needs now and somebody may need again, as blocks of streams are.
+const FETCHED_BYTES: u64 = 16 << 20;
+/// Bytes of bodies that nobody needs now and somebody may need again: blocks of streams, and messages that were read for
+/// a consumer that has no room any more.
 const IDLE_BYTES: u64 = 16 << 20;
 /// How many these may be.
-const IDLE_BODIES: usize = 256;
+const IDLE_BODIES: usize = 16 << 10;
+/// Entries of bodies that are not idle any more, among those that are, that are not worth clearing away.
+const IDLE_SLACK: usize = 1024;
 /// Emptied chunks kept for their room.
 const SPARE_CHUNKS: usize = 16;
 
@@ -24,12 +28,15 @@ const SPARE_CHUNKS: usize = 16;
 pub(in crate::core) struct Bodies {
     pub(super) recent: Recent,
     /// read back from the disk
-    fetched: HashMap<Place, Fetched>,
+    fetched: HashMap<Place, Fetched, BuildHasherDefault<PlaceHasher>>,
     /// bytes of those, counted from when they are asked for
     fetched_bytes: u64,
-    /// those that nobody needs now, the longest unused first
-    idle: VecDeque<Place>,
+    /// those that nobody needs now, the longest unused first; and some that were needed again, under an older number
+    idle: VecDeque<(u64, Place)>,
+    idle_count: usize,
     idle_bytes: u64,
+    /// bodies that were ever idle
+    rests: u64,
     /// to be read
     pub(super) wanted: Vec<Place>,
     chunks: Vec<Chunk>,
@@ -43,8 +50,30 @@ pub(in crate::core) struct Bodies {
 struct Fetched {
     /// how many have asked for it and need it still
     users: u32,
+    /// the number of its rest, while nobody needs it
+    rest: u64,
     /// `None` while it is being read
     body: Option<Vec<u8>>,
+}
+
+/// Places are numbers of our own making: nobody can aim at a collision.
+#[derive(Debug, Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
 }
 
 /// Memory for some messages: it goes when all of them have.
@@ -59,10 +88,12 @@ impl Default for Bodies {
     fn default() -> Self {
         Self {
             recent: Recent::new(RECENT_BYTES),
-            fetched: HashMap::new(),
+            fetched: HashMap::default(),
             fetched_bytes: 0,
             idle: VecDeque::new(),
+            idle_count: 0,
             idle_bytes: 0,
+            rests: 0,
             wanted: Vec::new(),
             chunks: Vec::new(),
             filling: None,
@@ -153,8 +184,8 @@ impl Bodies {
         self.fetched_bytes += u64::from(place.len);
         if new {
             self.wanted.push(place);
-        } else if let Some(at) = self.idle.iter().position(|idle| *idle == place) {
-            self.idle.remove(at);
+        } else {
+            self.idle_count -= 1;
             self.idle_bytes -= u64::from(place.len);
         }
     }
@@ -166,14 +197,45 @@ impl Bodies {
         if fetched.users > 0 {
             return;
         }
+        self.rests += 1;
+        fetched.rest = self.rests;
+        self.idle.push_back((self.rests, place));
+        self.idle_count += 1;
         let bytes = u64::from(place.len);
         self.fetched_bytes -= bytes;
         self.idle_bytes += bytes;
-        self.idle.push_back(place);
-        while self.idle_bytes > IDLE_BYTES || self.idle.len() > IDLE_BODIES {
-            let Some(oldest) = self.idle.pop_front() else { return };
-            self.idle_bytes -= u64::from(oldest.len);
-            self.fetched.remove(&oldest);
+        while self.idle_bytes > IDLE_BYTES || self.idle_count > IDLE_BODIES {
+            let Some((rest, oldest)) = self.idle.pop_front() else { return };
+            if self.rests_under(oldest, rest) {
+                self.drop_idle(oldest);
+            }
+        }
+        if self.idle.len() > 2 * self.idle_count + IDLE_SLACK {
+            let mut idle = std::mem::take(&mut self.idle);
+            idle.retain(|(rest, place)| self.rests_under(*place, *rest));
+            self.idle = idle;
+        }
+    }
+
+    /// One less waits for that body, and will again when its consumer has room: if it was the last the body stays, unless
+    /// others that will be asked for before it take up all there is for them.
+    pub(super) fn lay_by(&mut self, place: Place) {
+        if self.idle_bytes + u64::from(place.len) > IDLE_BYTES || self.idle_count >= IDLE_BODIES {
+            self.unfetch(place);
+        } else {
+            self.release(place);
+        }
+    }
+
+    fn rests_under(&self, place: Place, rest: u64) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0 && fetched.rest == rest)
+    }
+
+    fn drop_idle(&mut self, place: Place) {
+        if self.is_idle(place) {
+            self.fetched.remove(&place);
+            self.idle_count -= 1;
+            self.idle_bytes -= u64::from(place.len);
         }
     }
 
@@ -203,10 +265,13 @@ impl Bodies {
         self.fetched_bytes
     }
 
-    /// Its message has gone from a queue: nobody of it asks for the body again.
+    /// What lay at a place has gone from a queue, or from a stream: nobody of it asks for the body again.
     #[inline]
-    pub(super) fn forget(&mut self, place: Place) {
+    pub(in crate::core) fn forget(&mut self, place: Place) {
         self.recent.forget(place);
+        if self.idle_count > 0 {
+            self.drop_idle(place);
+        }
     }
 
     /// One less waits for that body.
@@ -217,16 +282,6 @@ impl Bodies {
             self.fetched_bytes -= u64::from(place.len);
         } else {
             fetched.users = fetched.users.saturating_sub(1);
-        }
-    }
-
-    /// What lay at a place is needed no more: nobody asks for it again.
-    pub(in crate::core) fn forget_idle(&mut self, place: Place) {
-        self.recent.forget(place);
-        if self.is_idle(place) {
-            self.fetched.remove(&place);
-            self.idle.retain(|idle| *idle != place);
-            self.idle_bytes -= u64::from(place.len);
         }
     }
 }
@@ -258,6 +313,61 @@ mod tests {
         }
         bodies.free(shared);
         assert_eq!(bodies.get(shared, false), None);
+    }
+
+    fn on_disk(number: u32, len: u32) -> Place {
+        Place { segment: 1 + number % 3, offset: number, len }
+    }
+
+    fn fetch(bodies: &mut Bodies, place: Place) {
+        bodies.fetch(place);
+        if bodies.is_pending(place) {
+            bodies.fetched(place, vec![7; place.len as usize]);
+        }
+    }
+
+    #[test]
+    fn what_was_laid_by_is_not_read_again() {
+        let mut bodies = Bodies::default();
+        let places: Vec<Place> = (0..3).map(|number| on_disk(number, 1000)).collect();
+        places.iter().for_each(|place| fetch(&mut bodies, *place));
+        assert_eq!(std::mem::take(&mut bodies.wanted).len(), 3);
+        places.iter().for_each(|place| bodies.lay_by(*place));
+        assert_eq!((bodies.fetched_bytes(), bodies.idle_bytes, bodies.idle_count), (0, 3000, 3));
+        fetch(&mut bodies, places[1]);
+        assert!(bodies.wanted.is_empty() && bodies.get(places[1], true).is_some());
+        bodies.unfetch(places[1]);
+        assert!(bodies.get(places[1], true).is_none(), "it was needed for good");
+        bodies.forget(places[0]);
+        assert!(bodies.get(places[0], true).is_none() && bodies.get(places[2], true).is_some());
+        assert_eq!((bodies.fetched.len(), bodies.idle_bytes, bodies.idle_count), (1, 1000, 1));
+    }
+
+    #[test]
+    fn bodies_that_nobody_needs_are_bounded() {
+        let mut bodies = Bodies::default();
+        let big = (IDLE_BYTES / 4) as u32;
+        for number in 0..6 {
+            fetch(&mut bodies, on_disk(number, big));
+            bodies.lay_by(on_disk(number, big));
+        }
+        let kept = |bodies: &Bodies| -> Vec<bool> {
+            (0..6).map(|number| bodies.get(on_disk(number, big), true).is_some()).collect()
+        };
+        assert_eq!(kept(&bodies), [true, true, true, true, false, false], "those asked for first stay");
+        fetch(&mut bodies, on_disk(5, big));
+        bodies.release(on_disk(5, big));
+        assert_eq!(kept(&bodies), [false, true, true, true, false, true], "the longest unused goes");
+        for number in 0..100 * IDLE_SLACK as u32 {
+            fetch(&mut bodies, on_disk(number, 1));
+            bodies.release(on_disk(number, 1));
+            fetch(&mut bodies, on_disk(number, 1));
+            bodies.lay_by(on_disk(number, 1));
+        }
+        assert!(bodies.idle_count <= IDLE_BODIES && bodies.idle_bytes <= IDLE_BYTES);
+        assert!(
+            bodies.idle.len() <= 2 * bodies.idle_count + IDLE_SLACK + 1 && bodies.fetched.len() == bodies.idle_count
+        );
     }
 
     #[test]

@@ -24,6 +24,14 @@ pub(in crate::core) struct Arriving {
     pub(super) transaction: Option<TransactionId>,
 }
 
+impl Arriving {
+    /// It is a message of the standard's format and part of no transaction.
+    #[inline]
+    pub(super) fn is_of_its_own(&self) -> bool {
+        self.message_format == 0 && self.transaction.is_none()
+    }
+}
+
 /// A message of which more parts are to come.
 #[derive(Debug)]
 pub(in crate::core) struct Assembly {
@@ -185,6 +193,9 @@ impl Router {
 
     /// A whole message for its producer's address.
     fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+        if self.keep_plain(from, arriving, body, links) {
+            return;
+        }
         if self.addresses[self.producers[from].address].stream.is_some() {
             return match &read(arriving.message_format, body) {
                 Ok(envelope) if arriving.transaction.is_some() => {

@@ -19,6 +19,7 @@ mod journal;
 mod looking;
 mod manage;
 mod outgoing;
+mod plain;
 mod restore;
 mod resuming;
 mod settling;

@@ -40,6 +40,7 @@ impl Router {
     pub(super) fn hand_out_stored(&mut self, at: Key, links: &mut impl Links) {
         self.hand_fetched(at, links);
         while self.may_fetch(at) {
+            self.hand_out_plain(at, links);
             let Some((id, to)) = self.choose(at) else { return self.await_looking(at) };
             match self.next_for(at, id, to) {
                 Next::Message(item) => self.bring(at, to, item, links),
@@ -145,13 +146,17 @@ impl Router {
             if let Some(consumer) = self.consumers.get_mut(to) {
                 consumer.fetching -= 1;
             }
-            if has_room(self.consumers.get(to)) {
-                self.hand_item(at, to, &item, links);
-            } else {
+            let mut refused = !has_room(self.consumers.get(to));
+            if refused {
                 self.return_item(at, to, &item, browsed);
+            } else {
+                self.hand_item(at, to, &item, links);
+                refused = self.consumers.get(to).is_some_and(|consumer| consumer.blocked);
             }
-            if asked {
-                self.bodies.unfetch(item.place);
+            match asked {
+                true if refused => self.bodies.lay_by(item.place),
+                true => self.bodies.unfetch(item.place),
+                false => {}
             }
             if !has_room(self.consumers.get(to)) {
                 self.return_fetching(at, to);
@@ -175,7 +180,8 @@ impl Router {
             }
             self.return_item(at, to, &item, browsed);
             if asked {
-                self.bodies.unfetch(item.place);
+                // It is asked for again as soon as there is room.
+                self.bodies.lay_by(item.place);
             }
         }
     }

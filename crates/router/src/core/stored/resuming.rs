@@ -134,6 +134,12 @@ impl Resuming {
         self.earliest_ms = receivers.chain(self.senders.next_timeout()).min();
     }
 
+    /// Links hold messages here.
+    #[inline]
+    pub(super) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.receivers.is_empty() && self.senders.is_empty()
     }

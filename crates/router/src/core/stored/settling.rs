@@ -35,6 +35,9 @@ pub(in crate::core) struct Diverting {
 impl Router {
     /// A consumer has said what becomes of a message of a queue.
     pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
+        if matches!(outcome, Outcome::Accepted) && self.accept_plain(at, seq) {
+            return;
+        }
         let now_ms = self.now_ms;
         self.unhold(at, seq);
         let address = &mut self.addresses[at];

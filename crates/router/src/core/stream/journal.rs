@@ -171,7 +171,7 @@ impl Router {
                     let place = result.is_ok().then(|| batch.place(number));
                     let Some(stream) = self.addresses[at].stream.as_mut() else { continue };
                     if stream.parts[partition as usize].partition.merged(record, place).is_some() {
-                        blocks.iter().for_each(|(_, place)| self.bodies.forget_idle(*place));
+                        blocks.iter().for_each(|(_, place)| self.bodies.forget(*place));
                     }
                 }
             }

@@ -275,7 +275,7 @@ impl Router {
                 any = true;
                 match part.log {
                     Some(log) => {
-                        self.bodies.forget_idle(block.place);
+                        self.bodies.forget(block.place);
                         self.journal.remove_at(log, block.record, block.place);
                     }
                     None => self.bodies.free(block.place),

@@ -7,6 +7,7 @@ mod crash;
 mod deleting;
 mod life;
 mod manage;
+mod plain;
 mod resuming;
 mod sending;
 mod subscriptions;

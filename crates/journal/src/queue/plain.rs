@@ -1,0 +1,235 @@
+//! Plain messages, most of all there are: nothing is to be done with them but to keep them, to hand them out in their
+//! turn, and to forget them when they are accepted.
+//!
+//! Each call does in one look what the calls for every kind of message do in several, or says that the message, or the
+//! queue, is not plain: then nothing has changed, and the other calls are to be used.
+
+use super::Queue;
+use super::consumers::{Candidates, ConsumerId};
+use super::effect::Cause;
+use super::entry::{Entry, Mark, Place, Seq, State, Step};
+use super::head::Priority;
+use super::index::Class;
+use super::settings::{Full, Settings, Ttl};
+
+/// All there is to know of a plain message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// bytes of the encoded message
+    pub size_bytes: u32,
+    /// `header.priority`, 4 if there is none
+    pub priority: Priority,
+    /// `header.durable`
+    pub durable: bool,
+}
+
+/// Whether messages that come into a queue with these settings may be plain.
+pub(super) fn takes_plain(settings: &Settings) -> bool {
+    let without_rules = settings.full == Full::Block && settings.ttl == Ttl::default();
+    without_rules && !settings.last_value && settings.duplicates.is_none()
+}
+
+impl Queue {
+    /// Who gets whatever comes next: the only consumer that may have it, where nothing waits before it.
+    #[must_use]
+    #[inline]
+    pub fn taker(&self) -> Option<ConsumerId> {
+        let waits = self.index.priorities(Class::Loose) != 0 || self.groups.any_free();
+        match self.consumers.candidates(true) {
+            Candidates { common: [id], own: [] } if !waits => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// [`offer`](Queue::offer) and [`committed`](Queue::committed) of a plain message for which nothing is promised:
+    /// it can be had at once, or is held at once by the [`taker`](Queue::taker) if `to` names it, and lies where `put`
+    /// says. `None`: it is not plain here, and was not put.
+    #[inline]
+    pub fn keep_plain(
+        &mut self,
+        now: u64,
+        plain: &Plain,
+        to: Option<ConsumerId>,
+        put: impl FnOnce() -> Place,
+    ) -> Option<Seq> {
+        let fits = plain.size_bytes <= self.settings.limits.message_bytes;
+        if !(self.takes_plain && fits && self.consumers.walkers.is_empty()) {
+            return None;
+        }
+        let mut entry = Entry::new(plain.size_bytes, plain.priority.get(), now, None, 0);
+        entry.set(Mark::Durable, plain.durable);
+        entry.step(Step::Commit);
+        entry.place = put();
+        let at = self.next;
+        self.next += 1;
+        self.bytes += u64::from(plain.size_bytes);
+        self.figures.enqueued += 1;
+        match to.and_then(|id| Some((id, self.consumers.get_mut(id)?))) {
+            Some((id, consumer)) => {
+                entry.step(Step::Acquire);
+                entry.holder = id.0;
+                consumer.outstanding += 1;
+                self.index.push(at, entry);
+                self.depths[State::Acquired as usize] += 1;
+                self.figures.delivered += 1;
+            }
+            None => {
+                let block = self.index.push(at, entry);
+                self.index.show_in(block, at, Class::Loose);
+                self.depths[State::Waiting as usize] += 1;
+            }
+        }
+        Some(Seq(at))
+    }
+
+    /// [`next`](Queue::next) for the only one of the [`candidates`](Queue::candidates), that takes whatever comes: the
+    /// message, which it holds from now on, and where it lies. `None`: there is none, or the next one is not plain.
+    #[inline]
+    pub fn hand_plain(&mut self, id: ConsumerId) -> Option<(Seq, Place)> {
+        if self.groups.any_free() {
+            return None;
+        }
+        let (_, at) = self.index.first(Class::Loose)?;
+        let entry = self.index.get_mut(at).filter(|entry| entry.is_plain())?;
+        if !entry.step(Step::Acquire) {
+            return None;
+        }
+        entry.holder = id.0;
+        let place = entry.place;
+        self.depths[State::Waiting as usize] -= 1;
+        self.depths[State::Acquired as usize] += 1;
+        self.index.hide(at);
+        if let Some(consumer) = self.consumers.get_mut(id) {
+            consumer.outstanding += 1;
+        }
+        self.figures.delivered += 1;
+        Some((Seq(at), place))
+    }
+
+    /// [`settle`](Queue::settle) of a plain message that was accepted: it is gone, as [`Effect::Remove`](super::Effect)
+    /// says of others, and lay at the place returned. `None`: nobody holds it, or it is not plain.
+    #[inline]
+    pub fn accept_plain(&mut self, seq: Seq) -> Option<Place> {
+        let entry = self.index.get(seq.0).filter(|entry| entry.is_plain() && entry.state() == State::Acquired)?;
+        if self.consumers.is_single() {
+            return None;
+        }
+        let (holder, size, place) = (ConsumerId(entry.holder), entry.size, entry.place);
+        if let Some(consumer) = self.consumers.get_mut(holder) {
+            consumer.outstanding = consumer.outstanding.saturating_sub(1);
+        }
+        self.index.remove(seq.0);
+        self.depths[State::Acquired as usize] -= 1;
+        self.bytes -= u64::from(size);
+        self.figures.removed[Cause::Accepted as usize] += 1;
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Consume, Duplicates, Head, Next, Outcome, Verdict};
+    use super::*;
+
+    const PLAIN: Plain = Plain { size_bytes: 5, priority: Priority::new(4), durable: false };
+
+    fn place(offset: u32) -> Place {
+        Place { segment: 1, offset, len: 5 }
+    }
+
+    fn keep(queue: &mut Queue, offset: u32) -> Option<Seq> {
+        queue.keep_plain(1, &PLAIN, None, || place(offset))
+    }
+
+    fn with_consumer(settings: Settings) -> (Queue, ConsumerId) {
+        let mut queue = Queue::new(settings, Seq(0));
+        let id = queue.attach(&Consume::default()).expect("a place");
+        queue.set_credit(id, true);
+        (queue, id)
+    }
+
+    #[test]
+    fn a_plain_message_comes_and_goes_as_any_other() {
+        let (mut queue, id) = with_consumer(Settings::default());
+        let (first, second) = (keep(&mut queue, 1), keep(&mut queue, 2));
+        assert_eq!((first, second), (Some(Seq(0)), Some(Seq(1))));
+        assert_eq!(queue.candidates().common, [id]);
+        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
+        let Next::Message(item) = queue.next(1, id, |_| Verdict::Yes) else { panic!("the second one") };
+        assert_eq!((item.seq, item.place), (Seq(1), place(2)));
+        assert_eq!((queue.figures().acquired, queue.figures().bytes), (2, 10));
+        assert_eq!(queue.accept_plain(Seq(0)), Some(place(1)));
+        assert_eq!(queue.accept_plain(Seq(0)), None);
+        assert!(queue.settle(1, Seq(1), Outcome::Accepted, &mut |_| {}));
+        assert_eq!((queue.len(), queue.bytes(), queue.figures().removed[0]), (0, 0, 2));
+    }
+
+    #[test]
+    fn the_taker_holds_what_comes_at_once() {
+        let (mut queue, id) = with_consumer(Settings::default());
+        assert_eq!(queue.taker(), Some(id));
+        let seq = queue.keep_plain(1, &PLAIN, queue.taker(), || place(1)).expect("it is plain");
+        assert_eq!((queue.figures().acquired, queue.figures().delivered, queue.figures().enqueued), (1, 1, 1));
+        assert_eq!((queue.candidates().is_empty(), queue.taker()), (true, Some(id)));
+        assert!(queue.settle(1, seq, Outcome::Released, &mut |_| {}));
+        assert_eq!(queue.taker(), None, "one waits before what comes next");
+        assert_eq!(queue.hand_plain(id), Some((seq, place(1))));
+        assert_eq!(queue.accept_plain(seq), Some(place(1)));
+        let other = queue.attach(&Consume::default()).expect("a place");
+        queue.set_credit(other, true);
+        assert_eq!(queue.taker(), None, "there are two");
+        queue.set_credit(id, false);
+        assert_eq!(queue.taker(), Some(other));
+    }
+
+    #[test]
+    fn what_comes_back_is_handed_out_first() {
+        let (mut queue, id) = with_consumer(Settings::default());
+        (1..=2).for_each(|offset| assert!(keep(&mut queue, offset).is_some()));
+        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
+        assert!(queue.settle(1, Seq(0), Outcome::Released, &mut |_| {}));
+        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
+        // A failed delivery is to be told to the next consumer.
+        let failed = Outcome::Modified { failed: true, undeliverable_here: false };
+        assert!(queue.settle(1, Seq(0), failed, &mut |_| {}));
+        assert_eq!(queue.hand_plain(id), None);
+        assert_eq!(queue.figures().ready, 2);
+    }
+
+    #[test]
+    fn nothing_is_kept_where_more_is_to_be_looked_at() {
+        let bounded = Settings::default().limits;
+        let others = [
+            Settings { full: Full::DropOldest, ..Settings::default() },
+            Settings { full: Full::Reject, ..Settings::default() },
+            Settings { last_value: true, ..Settings::default() },
+            Settings { ttl: Ttl { minimum_ms: None, maximum_ms: Some(5) }, ..Settings::default() },
+            Settings { duplicates: Some(Duplicates { ids: 3, window_ms: 0 }), ..Settings::default() },
+            Settings { limits: super::super::Limits { message_bytes: 4, ..bounded }, ..Settings::default() },
+        ];
+        for settings in others {
+            let mut queue = Queue::new(settings, Seq(0));
+            assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("it is put nowhere")), None);
+            assert_eq!((queue.len(), queue.next_seq()), (0, Seq(0)));
+        }
+        let (mut queue, _) = with_consumer(Settings::default());
+        let browser = Consume { browses: true, ..Consume::default() };
+        queue.attach(&browser).expect("a place");
+        assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("the browser is to be told")), None);
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_others() {
+        let (mut queue, id) = with_consumer(Settings::default());
+        let head = Head { size_bytes: 5, ttl_ms: Some(9), ..Head::default() };
+        let super::super::Admission::Store(stored) = queue.offer(1, &head) else { panic!("a place") };
+        queue.committed(stored.seq, place(1), &mut |_| {});
+        assert!(keep(&mut queue, 2).is_some());
+        assert_eq!(queue.hand_plain(id), None, "the one that lives for a while comes first");
+        assert!(matches!(queue.next(1, id, |_| Verdict::Yes), Next::Message(_)));
+        assert_eq!(queue.accept_plain(stored.seq), None);
+        assert_eq!(queue.hand_plain(id), Some((Seq(1), place(2))));
+        assert!(queue.retire(Seq(1)));
+        assert_eq!(queue.accept_plain(Seq(1)), None, "a transaction has it");
+    }
+}

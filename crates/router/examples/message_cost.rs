@@ -1,0 +1,110 @@
+//! What a message costs the router, without protocol and sockets: `cargo run --release -p enmasse-router --example
+//! message_cost -- memory 10000000` prints nanoseconds a message for `direct` or `memory` addresses. One producer, one
+//! consumer, 100 bytes, unsettled; a turn brings so many messages as a socket read does, the next one their outcomes.
+
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use enmasse_amqp::codec::encode_message;
+use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome};
+use enmasse_journal::queue::Settings;
+use enmasse_router::core::{
+    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+    TransactionId, Unsettled,
+};
+
+const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
+const CONSUMER: PortId = PortId { shard: 0, generation: 0, index: 1 };
+/// Messages of a turn, and the window of either link.
+const WINDOW: u32 = 1000;
+
+/// Links that take what they are given, as cheaply as can be.
+#[derive(Default)]
+struct Sink {
+    output: Vec<u8>,
+    tokens: Vec<u64>,
+    settled: u64,
+}
+
+impl Links for Sink {
+    fn transfer(&mut self, _: PortId, delivery: &Delivery<'_>) -> bool {
+        self.output.extend_from_slice(delivery.payload);
+        self.tokens.extend(delivery.token);
+        true
+    }
+
+    fn settle(&mut self, _: PortId, _: u32, outcome: &Outcome) {
+        self.settled += u64::from(*black_box(outcome) == Outcome::Accepted);
+    }
+
+    fn taken(&mut self, _: PortId, _: u32) {}
+    fn recalled(&mut self, _: PortId, _: &[u8]) {}
+    fn attached(&mut self, _: PortId, _: Result<Fields, Error>) {}
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {}
+    fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
+    fn open(&mut self, _: PortId, _: bool) {}
+    fn hold(&mut self, _: PortId, _: bool) {}
+    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
+    fn name(&mut self, _: PortId, _: u64, _: bool) {}
+    fn settled(&mut self, _: PortId, _: u64) {}
+    fn drained(&mut self, _: PortId) {}
+    fn halted(&mut self, _: PortId) {}
+    fn close(&mut self, _: PortId, _: &Error) {}
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let kind = match arguments.next().as_deref() {
+        Some("direct") => AddressKind::Anycast,
+        Some("memory") => AddressKind::Stored,
+        _ => panic!("usage: message_cost direct|memory [messages]"),
+    };
+    let count: u64 = arguments.next().map_or(10_000_000, |text| text.parse().expect("a number of messages"));
+    let (mut router, mut links) = (Router::new(0, 1), Sink::default());
+    let declared = Declared { key: AddressKey(1), kind, link_capacity: WINDOW };
+    if kind == AddressKind::Stored {
+        router.shelve(declared, Shelf::new("q".into(), Settings::default(), None), &mut links);
+    }
+    let consumer = PortRole::Consumer { filter: None, consuming: Consuming::default() };
+    let producer = PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None };
+    router.attach(CONSUMER, declared, consumer, &mut links);
+    router.attach(PRODUCER, declared, producer, &mut links);
+    let mut payload = Vec::new();
+    encode_message(&mut payload, &Message { body: Body::Data(vec![vec![7; 100]]), ..Message::default() });
+    let (begun, mut sent, mut granted) = (Instant::now(), 0_u64, 0_u32);
+    while sent < count {
+        granted = granted.wrapping_add(WINDOW);
+        router.set_time(1_760_000_000_000 + sent / 1000);
+        router.credit(CONSUMER, granted, false, &mut links);
+        for _ in 0..WINDOW {
+            let delivery_id = sent as u32;
+            let payload = black_box(&payload[..]);
+            let arrival = Arrival {
+                delivery_id,
+                settled: false,
+                message_format: 0,
+                first: true,
+                more: false,
+                aborted: false,
+                payload,
+            };
+            router.deliver(PRODUCER, arrival, &mut links);
+            sent += 1;
+        }
+        router.tend_touched(&mut links);
+        router.turn(&mut links);
+        let mut tokens = std::mem::take(&mut links.tokens);
+        assert_eq!(tokens.len(), WINDOW as usize, "the consumer has room for all");
+        for token in tokens.drain(..) {
+            router.outcome(token, &Outcome::Accepted, &mut links);
+        }
+        links.tokens = tokens;
+        black_box(&mut links.output).clear();
+        router.tend_touched(&mut links);
+        router.turn(&mut links);
+    }
+    assert_eq!(links.settled, sent, "every producer was answered");
+    println!("{:.1} ns a message", begun.elapsed().as_nanos() as f64 / sent as f64);
+}

@@ -1,0 +1,169 @@
+//! Queues in memory, where most messages go the short way of plain ones: nobody can tell which way one went.
+
+use enmasse_amqp::types::Header;
+use enmasse_journal::queue::Duplicates;
+use proptest::prelude::*;
+
+use super::*;
+
+const MEMORY: AddressKey = AddressKey(50);
+const SENDER: PortId = PortId { shard: 0, generation: 0, index: 2 };
+
+#[derive(Clone, Debug)]
+enum Command {
+    /// a message with a priority, or with a time to live
+    Send(Option<u8>, Option<u32>),
+    Attach(bool),
+    Detach(usize),
+    Credit(usize, u32),
+    Full(bool),
+    Answer(usize, Outcome),
+    Turn,
+    Pass(u64),
+}
+
+/// A house with a queue in memory beside its others.
+struct Memory {
+    house: House,
+    consumers: Vec<(PortId, u32)>,
+    held: Vec<Got>,
+    /// what came, in order: to whom, which, after how many failed deliveries
+    came: Vec<(PortId, String, u32)>,
+}
+
+impl Memory {
+    fn new(settings: Settings) -> Self {
+        let mut house = House::new(Settings::default());
+        house.ports = 3;
+        let shelf = Shelf::new("memory".into(), settings, None);
+        house.router.shelve(declared(MEMORY), shelf, &mut house.told);
+        house.router.attach(SENDER, declared(MEMORY), producer(), &mut house.told);
+        Self { house, consumers: Vec::new(), held: Vec::new(), came: Vec::new() }
+    }
+
+    fn send(&mut self, priority: Option<u8>, ttl: Option<u32>) {
+        let header = Header { priority: priority.unwrap_or(4), ttl, ..Header::default() };
+        let header = (priority.is_some() || ttl.is_some()).then_some(header);
+        let text = format!("{}", self.house.sent);
+        self.house.send_from(SENDER, &Message { header, body: Body::Data(vec![text.into()]), ..Message::default() });
+    }
+
+    fn run(&mut self, command: &Command) {
+        let at = |choice: usize| choice % self.consumers.len().max(1);
+        match command {
+            Command::Send(priority, ttl) => self.send(*priority, *ttl),
+            Command::Attach(browses) => {
+                let port = self.house.consumer_that(MEMORY, 2, Consuming { browses: *browses, ..Consuming::default() });
+                self.consumers.push((port, 2));
+            }
+            Command::Detach(choice) if !self.consumers.is_empty() => {
+                let (port, _) = self.consumers.remove(at(*choice));
+                let (gone, held) = std::mem::take(&mut self.held).into_iter().partition(|got| got.port == port);
+                self.held = held;
+                let gone: Vec<Got> = gone;
+                gone.iter().for_each(|got| self.house.router.outcome(got.token, &failed(), &mut self.house.told));
+                self.house.router.detach(port, &mut self.house.told);
+            }
+            Command::Credit(choice, more) if !self.consumers.is_empty() => {
+                let at = at(*choice);
+                self.consumers[at].1 += more;
+                let (port, limit) = self.consumers[at];
+                self.house.router.credit(port, limit, false, &mut self.house.told);
+            }
+            Command::Full(full) => self.house.told.full = *full,
+            Command::Answer(choice, outcome) if !self.held.is_empty() => {
+                let got = self.held.remove(choice % self.held.len());
+                self.house.router.outcome(got.token, outcome, &mut self.house.told);
+            }
+            Command::Turn => self.house.router.turn(&mut self.house.told),
+            Command::Pass(ms) => self.house.pass(*ms),
+            _ => {}
+        }
+        // A plain one goes to a waiting consumer at once, others before the turn ends.
+        self.house.router.tend_touched(&mut self.house.told);
+        for got in self.house.got() {
+            let count = got.message.header.as_ref().map_or(0, |header| header.delivery_count);
+            self.came.push((got.port, got.text(), count));
+            self.held.push(got);
+        }
+    }
+
+    fn figures(&self) -> String {
+        let of = |found: &(AddressKey, _)| found.0 == MEMORY;
+        let mut figures = self.house.router.queue_figures();
+        format!("{:?} {:?}", figures.find(of), self.house.router.stats().find(|(key, _)| *key == MEMORY))
+    }
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    let rejected = Outcome::Rejected(None);
+    prop_oneof![5 => Just(Outcome::Accepted), 2 => Just(Outcome::Released), 1 => Just(failed()), 1 => Just(rejected)]
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    let at = || 0..8_usize;
+    let priority = prop::option::weighted(0.3, prop_oneof![Just(4), 0..10_u8]);
+    prop_oneof![
+        12 => (priority, prop::option::weighted(0.1, 1..40_u32)).prop_map(|(priority, ttl)| Command::Send(priority, ttl)),
+        2 => prop::bool::weighted(0.1).prop_map(Command::Attach),
+        1 => at().prop_map(Command::Detach),
+        4 => (at(), 0..6_u32).prop_map(|(at, more)| Command::Credit(at, more)),
+        1 => any::<bool>().prop_map(Command::Full),
+        8 => (at(), outcomes()).prop_map(|(at, outcome)| Command::Answer(at, outcome)),
+        6 => Just(Command::Turn),
+        1 => (0..30_u64).prop_map(Command::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Where duplicates are looked for no message is plain as it comes; there are none here.
+    #[test]
+    fn plain_messages_come_as_all_others_do(commands in prop::collection::vec(commands(), 1..150)) {
+        let looks = Settings { duplicates: Some(Duplicates { ids: 1, window_ms: 0 }), ..Settings::default() };
+        let (mut plain, mut other) = (Memory::new(Settings::default()), Memory::new(looks));
+        for command in &commands {
+            plain.run(command);
+            other.run(command);
+            prop_assert_eq!(&plain.came, &other.came);
+            prop_assert_eq!(&plain.house.told.settled, &other.house.told.settled);
+            prop_assert_eq!(plain.figures(), other.figures());
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_waits_at_its_place() {
+    let mut memory = Memory::new(Settings::default());
+    memory.run(&Command::Attach(false));
+    memory.run(&Command::Credit(0, 10));
+    memory.house.told.full = true;
+    (0..3).for_each(|_| memory.run(&Command::Send(None, None)));
+    memory.run(&Command::Turn);
+    assert_eq!((memory.came.len(), memory.house.told.settled.len()), (0, 3), "accepted, and waits");
+    memory.house.told.full = false;
+    memory.run(&Command::Credit(0, 0));
+    memory.run(&Command::Turn);
+    let came: Vec<&str> = memory.came.iter().map(|(_, text, _)| text.as_str()).collect();
+    assert_eq!(came, ["0", "1", "2"]);
+}
+
+#[test]
+fn what_was_read_for_a_consumer_without_room_is_not_read_again() {
+    let mut house = House::new(Settings::default());
+    for number in 0..20 {
+        house.send(&format!("{number}"));
+    }
+    house.pump();
+    let mut house = house.restarted();
+    let port = house.consumer(QUEUE, 20);
+    house.told.full = true;
+    house.pump();
+    assert_eq!((house.got().len(), house.router.fetched_bytes()), (0, 0));
+    house.told.full = false;
+    house.router.credit(port, 20, false, &mut house.told);
+    assert!(house.router.take_wanted().is_empty(), "all are here");
+    house.pump();
+    assert_eq!(house.texts(), (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+}
