@@ -1,66 +1,29 @@
 """Streams of a real process: read again and again, from where a reader asks, over a `kill -9`."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from proton import Described, Link, Message, symbol, timestamp, uint, ulong
 from proton.reactor import AtMostOnce, Filter, LinkOption
-from proton.utils import BlockingConnection, LinkDetached
+from proton.utils import LinkDetached
 
+from exchanging import address, connected, document, send
 from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(180)
 
-DECLARED = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
-"""
-
-
-def stream(name: str, **spec: Any) -> str:
-    """The document of a stream."""
-    lines = [f"  {field}: {value}" for field, value in spec.items()]
-    head = f"apiVersion: enmasse.io/v1beta1\nkind: Address\nmetadata: {{name: default.{name}}}\n"
-    return "\n".join([f"{head}spec:\n  address: {name}\n  type: topic", *lines])
-
-
 STREAMS = (
-    stream("events", retention="{bytes: 1GiB}"),
-    stream("parts", retention="{bytes: 1GiB}", partitions=3),
-    stream("short", retention="{bytes: 64KiB}"),
-    stream("once", retention="{age: 7d}", duplicateDetection="{}"),
+    address("events", "topic", retention="{bytes: 1GiB}"),
+    address("parts", "topic", retention="{bytes: 1GiB}", partitions=3),
+    address("short", "topic", retention="{bytes: 64KiB}"),
+    address("once", "topic", retention="{age: 7d}", duplicateDetection="{}"),
 )
-
-
-def document(folder: Path) -> Path:
-    path = folder / "streams.yaml"
-    path.write_text("---\n".join([DECLARED, *(f"{one}\n" for one in STREAMS)]))
-    return path
 
 
 @pytest.fixture(scope="module")
 def streams(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     """A platform with some streams."""
-    return start_platform("-f", document(tmp_path_factory.mktemp("documents")))
-
-
-@contextmanager
-def connected(platform: Platform) -> Iterator[BlockingConnection]:
-    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
-        yield connection
-
-
-def send(platform: Platform, to: str, *messages: Message) -> None:
-    """Send messages, each accepted."""
-    with connected(platform) as connection:
-        sender = connection.create_sender(to)
-        for message in messages:
-            sender.send(message)
+    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *STREAMS))
 
 
 def begin(offset: object, partition: int | None = None) -> list[LinkOption]:
@@ -150,7 +113,7 @@ def test_a_reader_is_told_what_there_is(streams: Platform) -> None:
 
 
 def test_all_that_was_accepted_is_read_after_a_kill(tmp_path: Path) -> None:
-    documents = document(tmp_path)
+    documents = document(tmp_path, *STREAMS)
     data = tmp_path / "data"
     with running(data, "-f", str(documents)) as platform:
         send(platform, "events", *(Message(body=f"m{n}") for n in range(200)))

@@ -1,125 +1,46 @@
 """Topics of a real process: who gets a copy, who may keep one, and what a subscription is through
 the end of the process."""
 
-import json
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import (
-    UNDESCRIBED,
-    Array,
-    Data,
-    Delivery,
-    Described,
-    LinkException,
-    Message,
-    Terminus,
-    Timeout,
-    symbol,
-)
-from proton.reactor import Container, DurableSubscription, Filter, LinkOption, Selector
-from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+from proton import Delivery, Described, LinkException, Message, Terminus, symbol
+from proton.reactor import DurableSubscription, Filter, LinkOption
+from proton.utils import LinkDetached
 
+from exchanging import (
+    Shared,
+    address,
+    connected,
+    document,
+    heard,
+    nothing_more,
+    numbered,
+    send,
+    stored,
+    take,
+)
 from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(180)
 
-DECLARED = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
-"""
-
-
-def address(name: str, kind: str = "topic", **spec: Any) -> str:
-    """The document of an address."""
-    lines = [f"  {field}: {value}" for field, value in spec.items()]
-    head = f"apiVersion: enmasse.io/v1beta1\nkind: Address\nmetadata: {{name: default.{name}}}\n"
-    return "\n".join([f"{head}spec:\n  address: {name}\n  type: {kind}", *lines])
-
-
 ADDRESSES = (
-    address("t"),
     address("dead", "deadletter"),
-    address("news", deadletter="dead"),
-    address("held"),
+    address("news", "topic", deadletter="dead"),
+    address("held", "topic"),
     address("one", "subscription", topic="held"),
     address("two", "subscription", topic="held", subscription="{maxConsumers: 2}"),
-    address("full", limits="{messages: 2, onFull: reject}"),
+    address("full", "topic", limits="{messages: 2, onFull: reject}"),
     address("kept", "subscription", topic="full"),
 )
-
-
-def document(folder: Path) -> Path:
-    path = folder / "addresses.yaml"
-    path.write_text("---\n".join([DECLARED, *(f"{one}\n" for one in ADDRESSES)]))
-    return path
 
 
 @pytest.fixture(scope="module")
 def topics(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     """A platform with topics and declared subscriptions."""
-    return start_platform("-f", document(tmp_path_factory.mktemp("documents")))
-
-
-@contextmanager
-def connected(platform: Platform, container: str = "") -> Iterator[BlockingConnection]:
-    reactor = Container()
-    if container:
-        reactor.container_id = container
-    connection = BlockingConnection(platform.url(), timeout=20, container=reactor)
-    with closing(connection):
-        yield connection
-
-
-def publish(platform: Platform, to: str, *messages: Message) -> None:
-    """Send messages, each accepted."""
-    with connected(platform) as connection:
-        sender = connection.create_sender(to)
-        for message in messages:
-            sender.send(message)
-
-
-def numbered(first: int, count: int) -> list[Message]:
-    return [Message(body=number) for number in range(first, first + count)]
-
-
-def take(receiver: BlockingReceiver, count: int) -> list[Any]:
-    """Take so many messages, and no more."""
-    bodies = []
-    for _ in range(count):
-        bodies.append(receiver.receive(timeout=20).body)
-        receiver.accept()
-    return bodies
-
-
-def nothing_more(receiver: BlockingReceiver) -> bool:
-    try:
-        receiver.receive(timeout=0.3)
-    except Timeout:
-        return True
-    return False
-
-
-class Shared(LinkOption):  # type: ignore[misc]
-    """A subscription that other links may be at, too."""
-
-    def __init__(self, *more: str, durable: bool = False) -> None:
-        self._capabilities = ("topic", "shared", *more)
-        self._durable = durable
-
-    def apply(self, receiver: Any) -> None:
-        names = Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, self._capabilities))
-        receiver.source.capabilities.put_object(names)
-        if self._durable:
-            receiver.source.durability = Terminus.DELIVERIES
-            receiver.source.expiry_policy = Terminus.EXPIRE_NEVER
+    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
 
 
 class WithoutSource(LinkOption):  # type: ignore[misc]
@@ -129,115 +50,21 @@ class WithoutSource(LinkOption):  # type: ignore[misc]
         receiver.source.type = Terminus.UNSPECIFIED
 
 
-def detach(receiver: BlockingReceiver) -> None:
-    """Detach a link that may come back."""
-    receiver.link.detach()
-    # What is answered after it has been heard after it.
-    receiver.connection.create_sender("news", name="after").close()
-
-
-@pytest.mark.parametrize("count", [512, 2048])
-def test_every_subscriber_gets_every_message_in_order(topics: Platform, count: int) -> None:
-    with connected(topics) as connection:
-        names = ("a", "b", "c")
-        receivers = [connection.create_receiver("news", credit=count, name=name) for name in names]
-        publish(topics, "news", *numbered(0, count))
-        for receiver in receivers:
-            assert take(receiver, count) == list(range(count))
-
-
-@pytest.mark.parametrize("durable", [False, True])
-def test_messages_of_a_megabyte_reach_subscribers(topics: Platform, durable: bool) -> None:
-    body = "x" * 1024 * 1024
-    messages = [Message(body=body, durable=durable) for _ in range(10)]
-    with connected(topics) as connection, ThreadPoolExecutor(1) as beside:
-        receivers = [connection.create_receiver("news", credit=20, name=name) for name in "ab"]
-        # Who does not read while they are sent misses some of them.
-        sent = beside.submit(publish, topics, "news", *messages)
-        for receiver in receivers:
-            assert take(receiver, len(messages)) == [body] * len(messages)
-        sent.result()
-
-
-SELECTORS = {
-    "n = 1": [1],
-    "n > 3": [4],
-    "n < 1 + 1": [0, 1],
-    "n * 2 = 6": [3],
-    "n > 0 AND n < 3": [1, 2],
-    "n BETWEEN 1 AND 2": [1, 2],
-    "colour = 'red'": [0, 2, 4],
-    "even": [0, 2, 4],
-    "extra IS NOT NULL": [2],
-    "colour LIKE 'bl%'": [1, 3],
-    "colour IN ('blue', 'green')": [1, 3],
-    "JMSXGroupID = 'g2'": [2],
-}
-
-
-@pytest.mark.parametrize("selector", SELECTORS)
-def test_a_selector_takes_its_messages_and_another_subscriber_gets_them_all(
-    topics: Platform, selector: str
-) -> None:
-    messages = [
-        Message(
-            body=n,
-            group_id=f"g{n}",
-            properties={"n": n, "even": n % 2 == 0, "colour": "blue" if n % 2 else "red"}
-            | ({"extra": "x"} if n == 2 else {}),
-        )
-        for n in range(5)
-    ]
-    with connected(topics) as connection:
-        some = connection.create_receiver("news", credit=10, options=Selector(selector))
-        every = connection.create_receiver("news", credit=10, name="every")
-        publish(topics, "news", *messages)
-        assert take(every, 5) == [0, 1, 2, 3, 4]
-        assert take(some, len(SELECTORS[selector])) == SELECTORS[selector]
-        assert nothing_more(some)
-
-
-def test_wildcards_get_what_is_sent_below_a_topic(topics: Platform) -> None:
-    with connected(topics) as connection:
-        below = connection.create_receiver("t/#", credit=100)
-        children = connection.create_receiver("t/world/+", credit=100)
-        for name in ("t/foo", "t/bar", "t/baz/foobar"):
-            publish(topics, name, *(Message(address=name, body=name) for _ in range(4)))
-        for name in ("t/world/one", "t/world/two", "t/world/three/four"):
-            publish(topics, name, *(Message(address=name, body=name) for _ in range(2)))
-        got = Counter(take(below, 12 + 6))
-        assert got["t/foo"] == got["t/bar"] == got["t/baz/foobar"] == 4
-        assert Counter(take(children, 4)) == {"t/world/one": 2, "t/world/two": 2}
-        assert nothing_more(children)
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_durable_subscription_keeps_what_comes_while_it_is_away(
-    tmp_path: Path, killed: bool
-) -> None:
-    path = document(tmp_path)
+def test_a_durable_subscription_keeps_what_comes_while_it_is_away(tmp_path: Path) -> None:
+    path = document(tmp_path, *ADDRESSES)
+    options = DurableSubscription()
     with running(tmp_path / "data", "-f", str(path)) as platform:
         with connected(platform, "durable") as connection:
-            receiver = connection.create_receiver(
-                "news", credit=10, name="sub", options=DurableSubscription()
-            )
-            publish(platform, "news", *numbered(0, 3))
+            receiver = connection.create_receiver("news", credit=10, name="sub", options=options)
+            send(platform, "news", *numbered(0, 3))
             assert take(receiver, 3) == [0, 1, 2]
-            detach(receiver)
-            publish(platform, "news", *numbered(3, 9))
-            if not killed:
-                receiver = connection.create_receiver(
-                    "news", credit=20, name="sub", options=DurableSubscription()
-                )
-                assert take(receiver, 9) == list(range(3, 12))
-                assert nothing_more(receiver)
-                return
+            receiver.link.detach()
+            heard(connection)
+            send(platform, "news", *numbered(3, 9))
         platform.kill()
     with running(tmp_path / "data", "-f", str(path)) as platform:
         with connected(platform, "durable") as connection:
-            receiver = connection.create_receiver(
-                "news", credit=20, name="sub", options=DurableSubscription()
-            )
+            receiver = connection.create_receiver("news", credit=20, name="sub", options=options)
             assert take(receiver, 9) == list(range(3, 12))
             assert nothing_more(receiver)
 
@@ -255,8 +82,9 @@ def test_a_subscription_is_ended_by_its_name_alone(topics: Platform) -> None:
     with connected(topics, "ending") as connection:
         durable = DurableSubscription()
         receiver = connection.create_receiver("news", name="sub", options=durable)
-        detach(receiver)
-        publish(topics, "news", *numbered(0, 2))
+        receiver.link.detach()
+        heard(connection)
+        send(topics, "news", *numbered(0, 2))
         with suppress(LinkException):
             # The client compares the address with none, and closes.
             connection.create_receiver(None, name="sub", options=WithoutSource()).close()
@@ -276,32 +104,17 @@ def test_a_shared_subscription_gives_each_message_to_one_of_its_links(
             connection.create_receiver("news", credit=50, name=f"{link}{number}", options=options)
             for number, connection in enumerate((first, second), 1)
         ]
-        publish(topics, "news", *numbered(0, 20))
+        send(topics, "news", *numbered(0, 20))
         got = [take(receiver, 10) for receiver in receivers]
         assert sorted(got[0] + got[1]) == list(range(20))
         for receiver in receivers:
             receiver.close()
 
 
-def test_a_declared_subscription_has_as_many_consumers_as_it_says(topics: Platform) -> None:
-    with connected(topics) as connection:
-        connection.create_receiver("held::one", name="first")
-        with pytest.raises((LinkDetached, LinkException), match="consumer limit"):
-            connection.create_receiver("held::one", name="second")
-        receivers = [
-            connection.create_receiver("held::two", credit=20, name=name) for name in ("a", "b")
-        ]
-        with pytest.raises((LinkDetached, LinkException), match="consumer limit"):
-            connection.create_receiver("held::two", name="c")
-        publish(topics, "held", *numbered(0, 20))
-        got = [take(receiver, 10) for receiver in receivers]
-        assert sorted(got[0] + got[1]) == list(range(20))
-
-
 def test_a_declared_subscription_keeps_messages_and_refuses_senders(tmp_path: Path) -> None:
-    path = document(tmp_path)
+    path = document(tmp_path, *ADDRESSES)
     with running(tmp_path / "data", "-f", str(path)) as platform:
-        publish(platform, "held", *numbered(0, 5))
+        send(platform, "held", *numbered(0, 5))
         platform.kill()
     with running(tmp_path / "data", "-f", str(path)) as platform:
         with connected(platform) as connection:
@@ -324,14 +137,14 @@ def test_what_one_subscription_has_no_room_for_none_gets(topics: Platform) -> No
 def test_a_fresh_platform_has_a_topic_and_a_subscription(platform: Platform) -> None:
     with connected(platform) as connection:
         live = connection.create_receiver("topic", credit=10)
-        publish(platform, "topic", Message(body="hello"))
+        send(platform, "topic", Message(body="hello"))
         assert take(live, 1) == ["hello"]
         assert take(connection.create_receiver("topic::subscription", credit=10), 1) == ["hello"]
 
 
 def test_operations_on_a_subscription_see_its_messages_and_no_others(tmp_path: Path) -> None:
-    with running(tmp_path / "data", "-f", str(document(tmp_path))) as platform:
-        publish(platform, "held", *numbered(0, 3))
+    with running(tmp_path / "data", "-f", str(document(tmp_path, *ADDRESSES))) as platform:
+        send(platform, "held", *numbered(0, 3))
         assert stored(platform, "held::one") == stored(platform, "held::two") == 3
         assert platform.enmasse("peek", "held::one").count("queue") == 0
         platform.enmasse("purge", "held::one")
@@ -345,12 +158,6 @@ def test_operations_on_a_subscription_see_its_messages_and_no_others(tmp_path: P
         assert stored(platform, "held::two") == 0
 
 
-def stored(platform: Platform, name: str) -> int:
-    """How many messages `enmasse get addresses` says that an address stores."""
-    (found,) = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))["items"]
-    return int(found["status"]["statistics"]["stored"]["messages"])
-
-
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_receiver_that_wants_nothing_of_its_own_connection(
     topics: Platform, durable: bool
@@ -359,13 +166,13 @@ def test_a_receiver_that_wants_nothing_of_its_own_connection(
     local = Filter({symbol("no-local"): Described(symbol(name), [])})
     options = [local, DurableSubscription()] if durable else [local]
     with connected(topics, "own") as own:
-        receiver = own.create_receiver("t", name=f"mine-{durable}", credit=10, options=options)
+        receiver = own.create_receiver("news", name=f"mine-{durable}", credit=10, options=options)
         in_force = receiver.link.remote_source.filter
         in_force.rewind()
         in_force.next()
         assert symbol("no-local") in in_force.get_object()
-        own.create_sender("t").send(Message(body="own"))
-        publish(topics, "t", Message(body="other's"))
+        own.create_sender("news").send(Message(body="own"))
+        send(topics, "news", Message(body="other's"))
         assert receiver.receive(timeout=20).body == "other's"
         receiver.accept()
         receiver.close()
