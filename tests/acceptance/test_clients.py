@@ -69,6 +69,13 @@ def queue_client(request: pytest.FixtureRequest) -> Client:
     return chosen
 
 
+@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.websocket))
+def websocket_client(request: pytest.FixtureRequest) -> Client:
+    chosen: Client = request.param
+    chosen.prepare()
+    return chosen
+
+
 def test_T_CL_1_ten_messages(client: Client, platform: Platform) -> None:
     options = {"count": 10, "size": 100, "settled": False, **place(platform)}
     answer = client.call("exchange", address="orders", **options)
@@ -78,12 +85,10 @@ def test_T_CL_1_ten_messages(client: Client, platform: Platform) -> None:
 
 @pytest.mark.parametrize("listener", ["ws", "wss"])
 def test_T_CL_3_ten_messages_over_a_websocket(
-    client: Client, platform: Platform, listener: str
+    websocket_client: Client, platform: Platform, listener: str
 ) -> None:
-    if not client.websocket:
-        pytest.skip(f"{client.library} brings no WebSocket")
     options = {"count": 10, "size": 100, "settled": False, **place(platform, listener)}
-    answer = client.call("exchange", address="orders", **options)
+    answer = websocket_client.call("exchange", address="orders", **options)
     assert answer["outcomes"] == {"accepted": 10}
 
 
