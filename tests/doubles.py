@@ -9,7 +9,15 @@ from typing import Any
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
 from enmasse.engines import AddressFigures, Connection, Observed, Operation, Proof, Slice, SliceDone
 from enmasse.plan import Plan
-from enmasse.resources import Address, AddressSpace, MessagingUser, parse
+from enmasse.resources import (
+    Address,
+    AddressPlan,
+    AddressSpace,
+    AddressSpacePlan,
+    MessagingUser,
+    StandardInfraConfig,
+    parse,
+)
 
 
 class TestClock:
@@ -97,9 +105,13 @@ def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def space(
-    name: str = "default", authentication: str | None = None, **metadata: Any
+    name: str = "default",
+    authentication: str | None = None,
+    type_: str = "standard",
+    plan: str | None = None,
+    **metadata: Any,
 ) -> AddressSpace:
-    spec: dict[str, Any] = {"type": "standard"}
+    spec: dict[str, Any] = {"type": type_} | ({"plan": plan} if plan else {})
     if authentication:
         spec["authenticationService"] = {"type": authentication}
     resource = parse(document("AddressSpace", name, spec))
@@ -154,3 +166,44 @@ def user(
     resource = parse(document("MessagingUser", name, spec))
     assert isinstance(resource, MessagingUser)
     return resource.with_metadata(**metadata)
+
+
+def address_plan(
+    name: str,
+    type_: str,
+    router: float | None = None,
+    broker: float | None = None,
+    **spec: Any,
+) -> AddressPlan:
+    credit = {"router": router, "broker": broker}
+    spec |= {"resources": {name: one for name, one in credit.items() if one is not None}}
+    data = document("AddressPlan", name, {"addressType": type_} | spec)
+    resource = parse(data | {"apiVersion": "admin.enmasse.io/v1beta2"})
+    assert isinstance(resource, AddressPlan)
+    return resource
+
+
+def space_plan(
+    name: str,
+    plans: Sequence[AddressPlan],
+    quota: tuple[float, float, float] = (10, 10, 20),
+    **spec: Any,
+) -> AddressSpacePlan:
+    """A plan of standard spaces with a quota of routers, brokers and both."""
+    spec = {
+        "addressSpaceType": "standard",
+        "infraConfigRef": "default",
+        "addressPlans": [plan.metadata.name for plan in plans],
+        "resourceLimits": dict(zip(("router", "broker", "aggregate"), quota, strict=True)),
+    } | spec
+    data = document("AddressSpacePlan", name, spec)
+    resource = parse(data | {"apiVersion": "admin.enmasse.io/v1beta2"})
+    assert isinstance(resource, AddressSpacePlan)
+    return resource
+
+
+def infra(name: str = "default", **spec: Any) -> StandardInfraConfig:
+    data = document("StandardInfraConfig", name, spec)
+    resource = parse(data | {"apiVersion": "admin.enmasse.io/v1beta1"})
+    assert isinstance(resource, StandardInfraConfig)
+    return resource

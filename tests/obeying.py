@@ -12,7 +12,7 @@ from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
 from enmasse.cli import app
-from enmasse.control import Admission, Events, Manager
+from enmasse.control import Admission, Manager
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
@@ -30,7 +30,7 @@ class Obeying:
         self.engine = FakeEngine()
         self.admission = Admission(self.store, exposed=False, served=TYPES)
         events = MemoryStore(clock)
-        self.manager = Manager(self.store, self.engine, clock, Events(events, clock))
+        self.manager = Manager(self.store, self.engine, clock, events)
         self.listener = bind("127.0.0.1", 0)
         platform = Platform(
             self.store,

@@ -9,7 +9,7 @@ import pytest
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
-from enmasse.control import Admission, Events, Manager
+from enmasse.control import Admission, Manager
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
 from served import TOKEN, Served
@@ -21,10 +21,10 @@ async def served() -> AsyncIterator[Served]:
     store = MemoryStore(clock)
     engine = FakeEngine()
     events = MemoryStore(clock)
-    manager = Manager(store, engine, clock, Events(events, clock))
+    manager = Manager(store, engine, clock, events)
     platform = Platform(
         store=store,
-        events=events,
+        computed=events,
         admission=Admission(store, exposed=False, served=TYPES),
         engine=engine,
         statistics=Statistics(engine, clock),

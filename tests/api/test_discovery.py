@@ -24,7 +24,7 @@ async def test_the_kinds_of_a_group_are_listed_with_their_verbs(served: Served) 
     kinds = {kind["name"]: kind for kind in listed}
     operations = ("purge", "peek", "move", "copy", "redrive")
     assert set(kinds) == {
-        *("addressspaces", "addresses", "messagingusers", "pipelines"),
+        *("addressspaces", "addresses", "messagingusers", "addressspaceschemas", "pipelines"),
         *("addressspaces/status", "addresses/status", "messagingusers/status"),
         *(f"addresses/{operation}" for operation in operations),
     }
@@ -33,6 +33,8 @@ async def test_the_kinds_of_a_group_are_listed_with_their_verbs(served: Served) 
     assert "watch" in address["verbs"]
     assert "deletecollection" in address["verbs"]
     assert kinds["addresses/status"]["verbs"] == ["get"]
+    assert kinds["addressspaceschemas"]["verbs"] == ["get", "list", "watch"]
+    assert kinds["addressspaceschemas"]["namespaced"] is False
     core = (await served.http.get("/api/v1")).json()["resources"]
     scopes = {kind["name"]: kind["namespaced"] for kind in core}
     assert scopes["namespaces"] is False
@@ -100,3 +102,18 @@ async def test_the_bearer_may_do_everything_and_is_told_so(served: Served) -> No
     assert rules.json()["status"]["resourceRules"][0]["verbs"] == ["*"]
     who = await served.http.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json={})
     assert who.json()["status"]["userInfo"]["username"] == "enmasse:token"
+
+
+async def test_the_newest_version_of_a_group_comes_first(served: Served) -> None:
+    group = (await served.http.get("/apis/admin.enmasse.io")).json()
+    assert group["preferredVersion"]["version"] == "v1beta2"
+    assert [one["version"] for one in group["versions"]] == ["v1beta2", "v1beta1"]
+    newer = (await served.http.get("/apis/admin.enmasse.io/v1beta2")).json()["resources"]
+    older = (await served.http.get("/apis/admin.enmasse.io/v1beta1")).json()["resources"]
+    newer, older = ({one["name"] for one in listed} for listed in (newer, older))
+    assert newer == {
+        *("addressplans", "addressplans/status"),
+        *("addressspaceplans", "addressspaceplans/status"),
+    }
+    assert newer < older
+    assert {"standardinfraconfigs", "brokeredinfraconfigs", "authenticationservices"} < older

@@ -19,7 +19,7 @@ from doubles import (
 )
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
-from enmasse.control import Admission, Events, Manager
+from enmasse.control import Admission, Manager
 from enmasse.resources import Declared, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
@@ -38,9 +38,7 @@ class Platform:
         self.events = MemoryStore(clock)
         self.engine = FakeEngine()
         self.admission = Admission(self.store, exposed=False, served=TYPES)
-        self.manager = Manager(
-            self.store, self.engine, clock, Events(self.events, clock), Backoff(0.001, 0.01)
-        )
+        self.manager = Manager(self.store, self.engine, clock, self.events, Backoff(0.001, 0.01))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Platform"]:
@@ -133,7 +131,7 @@ async def test_a_new_change_does_not_wait_for_the_next_try(platform: Platform) -
         platform.store,
         platform.engine,
         TestClock(),
-        Events(MemoryStore(TestClock()), TestClock()),
+        MemoryStore(TestClock()),
         Backoff(first_s=3600, limit_s=3600),
     )
     async with platform.running():

@@ -6,13 +6,14 @@ import pytest
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
+from enmasse.control.index import Index
 from enmasse.control.policies import World, first_fault, space_exposed
 from enmasse.resources import Resource
 from enmasse.resources.address import TYPES
 
 
 def world(resources: Sequence[Resource], exposed: bool = False) -> World:
-    return World({resource.key: resource for resource in resources}, exposed, served=TYPES)
+    return World(Index(resources).after({}), exposed, served=TYPES)
 
 
 def fault_of(

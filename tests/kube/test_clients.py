@@ -58,15 +58,15 @@ def test_the_official_client_creates_lists_and_deletes(
     rest = objects.list_namespaced_custom_object(*WHERE, _continue=page["metadata"]["continue"])
     assert len(rest["items"]) == page["metadata"]["remainingItemCount"]
     merged = objects.patch_namespaced_custom_object(
-        *WHERE, "default.orders", {"spec": {"plan": "small"}},
+        *WHERE, "default.orders", {"spec": {"plan": "standard-small-queue"}},
         _content_type="application/merge-patch+json",
     )  # fmt: skip
-    assert merged["spec"]["plan"] == "small"
+    assert merged["spec"]["plan"] == "standard-small-queue"
     # The platform may write a status between the two: the change is meant whatever the version is.
-    larger = merged | {"spec": merged["spec"] | {"plan": "large"}}
+    larger = merged | {"spec": merged["spec"] | {"plan": "standard-large-queue"}}
     larger["metadata"] = larger["metadata"] | {"resourceVersion": None}
     replaced = objects.replace_namespaced_custom_object(*WHERE, "default.orders", larger)
-    assert replaced["spec"]["plan"] == "large"
+    assert replaced["spec"]["plan"] == "standard-large-queue"
     with pytest.raises(kubernetes.client.ApiException) as stale:
         objects.replace_namespaced_custom_object(*WHERE, "default.orders", merged)
     assert stale.value.status == 409
@@ -138,11 +138,11 @@ Address = create_namespaced_resource(GROUP, VERSION, "Address", PLURAL)
 
 def test_lightkube_applies_patches_and_deletes(light: lightkube.Client) -> None:
     name = "default.light"
-    made = light.apply(Address.from_dict(orders(name, plan="small")))
-    assert made.spec["plan"] == "small"
+    made = light.apply(Address.from_dict(orders(name, plan="standard-medium-queue")))
+    assert made.spec["plan"] == "standard-medium-queue"
     light.wait(Address, name, for_conditions=["Ready"])
     patched = light.patch(Address, name, {"spec": {"plan": None}}, patch_type=PatchType.MERGE)
-    assert "plan" not in patched.spec
+    assert patched.spec["plan"] == "standard-medium-queue"
     operations = [{"op": "add", "path": "/metadata/labels/tier", "value": "1"}]
     light.patch(Address, name, operations, patch_type=PatchType.JSON)
     (found,) = light.list(Address, labels={"tier": "1"})

@@ -22,7 +22,7 @@ ORDERS: dict[str, Any] = {
     "spec": {
         "type": "queue",
         "address": "orders",
-        "plan": "small",
+        "plan": "standard-small-queue",
         "messageTtl": {"maximum": "1h"},
     },
 }
@@ -85,7 +85,7 @@ def test_it_explains_a_field(kubectl: Kubectl) -> None:
 def test_it_shows_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
     head, row = kubectl("get", "address", orders).splitlines()
     assert head.split() == ["NAME", "ADDRESS", "TYPE", "PLAN", "READY", "PHASE", "STATUS", "AGE"]
-    assert row.split()[:6] == [orders, "orders", "queue", "small", "true", "Active"]
+    assert row.split()[:6] == [orders, "orders", "queue", "standard-small-queue", "true", "Active"]
     assert "DEAD LETTER" in kubectl("get", "addr", "-o", "wide")
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
     assert shown["spec"]["messageTtl"] == {"maximum": 3_600_000}
@@ -103,9 +103,10 @@ def test_it_watches(kubectl: Kubectl, orders: str) -> None:
         "get", "address", orders, "-w", "-o", "jsonpath={.spec.plan}{'\\n'}"
     ) as seen:
         assert seen.stdout is not None
-        assert seen.stdout.readline() == "small\n"
-        kubectl("patch", "address", orders, "--type=merge", "-p", '{"spec": {"plan": "large"}}')
-        assert seen.stdout.readline() == "large\n"
+        assert seen.stdout.readline() == "standard-small-queue\n"
+        larger = '{"spec": {"plan": "standard-large-queue"}}'
+        kubectl("patch", "address", orders, "--type=merge", "-p", larger)
+        assert seen.stdout.readline() == "standard-large-queue\n"
         seen.terminate()
 
 
@@ -122,14 +123,15 @@ def test_it_applies_again_and_again(kubectl: Kubectl, orders: str) -> None:
     assert same in (f"address.enmasse.io/{orders} {word}\n" for word in ("unchanged", "configured"))
     kubectl("apply", "-f", "-", stdin=text(changed(ORDERS, plan=None, messageTtl=None)))
     spec = json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"]
-    assert spec == {"type": "queue", "address": "orders"}
+    # Who names no plan any more keeps the one there is.
+    assert spec == {"type": "queue", "address": "orders", "plan": "standard-small-queue"}
 
 
 def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     name, apply = "default.owned", ("apply", "--server-side", "-f", "-")
     mine = changed(ORDERS, address="owned") | {"metadata": {"name": name}}
     kubectl(*apply, stdin=text(mine))
-    larger = text(changed(mine, plan="large"))
+    larger = text(changed(mine, plan="standard-large-queue"))
     refused = kubectl.say(*apply, "--field-manager=other", stdin=larger)
     assert refused.code == 1
     assert 'conflict with "kubectl": .spec.plan' in refused.err
@@ -138,10 +140,11 @@ def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     kubectl(*apply, stdin=text(without))
     shown = json.loads(kubectl("get", "addr", name, "-o", "json"))
     # The other manager has the plan; the time to live was nobody else's and is gone.
-    assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "large",
+    assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "standard-large-queue",
                              "messageTtl": {"maximum": 3_600_000}}  # fmt: skip
     kubectl(*apply, "--field-manager=other", stdin=text(without))
-    assert json.loads(kubectl("get", "addr", name, "-o", "json"))["spec"] == without["spec"]
+    spec = json.loads(kubectl("get", "addr", name, "-o", "json"))["spec"]
+    assert spec == without["spec"] | {"plan": "standard-large-queue"}
     kubectl("delete", "addr", name)
 
 
@@ -149,7 +152,40 @@ def test_what_was_applied_here_can_be_applied_there(kubectl: Kubectl, orders: st
     spec = {"type": "queue", "address": "orders"}
     kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS))
     kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS | {"spec": spec}))
-    assert json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"] == spec
+    shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"]
+    assert shown == spec | {"plan": "standard-small-queue"}
+
+
+def test_it_knows_the_kinds_of_the_service_administrator(kubectl: Kubectl) -> None:
+    kinds = {line.split()[0]: line.split()[1] for line in kubectl("api-resources").splitlines()}
+    assert kinds["addressplans"] == kinds["addressspaceplans"] == "admin.enmasse.io/v1beta2"
+    assert kinds["standardinfraconfigs"] == "admin.enmasse.io/v1beta1"
+    where = ("-n", "enmasse-infra")
+    head, row = kubectl("get", *where, "addressplan", "standard-small-queue").splitlines()
+    assert head.split() == ["NAME", "TYPE", "READY", "PHASE", "AGE"]
+    assert row.split()[:4] == ["standard-small-queue", "queue", "true", "Active"]
+    assert "standard-unlimited" in kubectl("get", *where, "addressspaceplans")
+    assert "FIELD: router" in kubectl("explain", "addressplan.spec.resources.router")
+    schema = json.loads(kubectl("get", "addressspaceschema", "brokered", "-o", "json"))
+    assert schema["spec"]["plans"][0]["name"] == "brokered-single-broker"
+    used = kubectl.say("delete", *where, "addressspaceplan", "standard-unlimited")
+    assert used.code == 1
+    assert "is in use by AddressSpace default" in used.err
+
+
+def test_it_applies_plans_of_the_older_form(kubectl: Kubectl) -> None:
+    older = {
+        "apiVersion": "admin.enmasse.io/v1beta1",
+        "kind": "AddressPlan",
+        "metadata": {"name": "older"},
+        "displayName": "Older",
+        "addressType": "queue",
+        "requiredResources": [{"name": "broker", "credit": 0.25}],
+    }
+    kubectl("apply", "--validate=false", "-f", "-", stdin=text(older))
+    plan = json.loads(kubectl("get", "addressplan", "older", "-o", "json"))
+    assert plan["spec"]["resources"] == {"broker": 0.25}
+    kubectl("delete", "addressplan", "older")
 
 
 def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:
@@ -159,7 +195,7 @@ def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:
     kubectl("label", "address", orders, "tier=1")
     kubectl("annotate", "address", orders, "why=because")
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
-    assert shown["spec"]["plan"] == "medium"
+    assert shown["spec"]["plan"] == "standard-medium-queue"
     assert shown["metadata"]["labels"] == {"team": "south", "tier": "1"}
     assert shown["metadata"]["annotations"]["why"] == "because"
     refused = kubectl.say("patch", "address", orders, "-p", "{}")
@@ -186,7 +222,7 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
 
 def test_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
-    shown["spec"]["plan"] = "large"
+    shown["spec"]["plan"] = "standard-large-queue"
     kubectl("replace", "-f", "-", stdin=text(shown))
     stale = kubectl.say("replace", "-f", "-", stdin=text(shown))
     assert "(Conflict)" in stale.err

@@ -1,5 +1,6 @@
 """Discovery: which groups, versions and kinds there are, in both forms that clients ask for."""
 
+import re
 import sys
 from typing import Any
 
@@ -103,12 +104,19 @@ def _groups() -> list[str]:
     return [*dict.fromkeys(one.rpartition("/")[0] for one in group_versions() if "/" in one)]
 
 
+def _versions(group: str) -> list[str]:
+    """Return the versions of a group with it before them, the newest first."""
+    found = [one for one in group_versions() if one.rpartition("/")[0] == group]
+    return sorted(found, key=lambda one: _age(one.rpartition("/")[2]))
+
+
+def _age(version: str) -> tuple[bool, list[int]]:
+    """Return what is smaller for a newer version: a finished one, then the larger number."""
+    return "beta" in version, [-int(number) for number in re.findall(r"[0-9]+", version)]
+
+
 def _group(name: str) -> Document:
-    versions = [
-        {"groupVersion": one, "version": one.rpartition("/")[2]}
-        for one in group_versions()
-        if one.rpartition("/")[0] == name
-    ]
+    versions = [{"groupVersion": one, "version": one.rpartition("/")[2]} for one in _versions(name)]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
@@ -171,7 +179,6 @@ def _aggregated(groups: list[str]) -> Response:
 
 
 def _aggregated_group(name: str) -> Document:
-    group_versions_ = [one for one in group_versions() if one.rpartition("/")[0] == name]
     return {
         "metadata": {"name": name} if name else {},
         "versions": [
@@ -180,7 +187,7 @@ def _aggregated_group(name: str) -> Document:
                 "resources": _aggregated_resources(one),
                 "freshness": "Current",
             }
-            for one in group_versions_
+            for one in _versions(name)
         ],
     }
 

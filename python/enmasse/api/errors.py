@@ -37,6 +37,8 @@ BY_CODE: dict[str, Answer] = {
     Code.SPACE_ABSENT: Answer(422, "Invalid"),
     Code.SPACE_EXPOSED: Answer(422, "Invalid"),
     Code.REFERENCE_INVALID: Answer(422, "Invalid"),
+    Code.CHOICE_INVALID: Answer(422, "Invalid"),
+    Code.QUOTA_EXCEEDED: Answer(422, "Invalid"),
     Code.OPERATION_UNFIT: Answer(422, "Invalid"),
     Code.PARAMETER_INVALID: Answer(422, "Invalid"),
     Code.PATCH_UNFIT: Answer(422, "Invalid"),

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from enmasse.resources import KINDS, Event, Resource
+from enmasse.resources import KINDS, AddressSpaceSchema, Event, Resource
 
 READING = ("get", "list", "watch")
 WRITING = ("create", "delete", "deletecollection", "patch", "update")
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
     @property
     def verbs(self) -> list[str]:
         """What can be done; what happened cannot be declared."""
-        return sorted(READING if self.model is Event else READING + WRITING)
+        return sorted(READING if self.model.read_only else READING + WRITING)
 
     @property
     def has_status(self) -> bool:
@@ -58,7 +58,7 @@ def _served(model: type[Resource], group_version: str) -> Kind:
     return Kind(group, version, model)
 
 
-_MODELS: tuple[type[Resource], ...] = (*KINDS.values(), Event)
+_MODELS: tuple[type[Resource], ...] = (*KINDS.values(), AddressSpaceSchema, Event)
 
 SERVED: tuple[Kind, ...] = tuple(
     _served(model, group_version) for model in _MODELS for group_version in model.api_versions

@@ -7,7 +7,7 @@ from enmasse.api.statistics import Statistics
 from enmasse.base.clock import Clock
 from enmasse.control import Admission
 from enmasse.engines import Engine
-from enmasse.resources import Event, Resource
+from enmasse.resources import Resource
 from enmasse.store import Store
 
 
@@ -16,8 +16,8 @@ class Platform:
     """The parts of the running process that requests are about."""
 
     store: Store
-    events: Store
-    """What has happened lately; it is kept in memory."""
+    computed: Store
+    """What the platform makes itself, in memory: events, and what can be chosen from."""
 
     admission: Admission
     engine: Engine
@@ -28,4 +28,4 @@ class Platform:
 
     def store_of(self, model: type[Resource]) -> Store:
         """Return where resources of a kind are."""
-        return self.events if model is Event else self.store
+        return self.computed if model.read_only else self.store

@@ -52,6 +52,8 @@ class Code(StrEnum):
     PARAMETER_INVALID = "E1015", "a query parameter has a value that is not allowed"
     FORM_UNSUPPORTED = "E1016", "there is no answer in a form that the client accepts"
     PATCH_UNFIT = "E1017", "the patch does not fit what it is applied to"
+    CHOICE_INVALID = "E1018", "a plan or service it has chosen does not exist or is not for it"
+    QUOTA_EXCEEDED = "E1019", "the quota of the address space has no room for it"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"

@@ -29,12 +29,12 @@ from enmasse.base.settings import Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
 from enmasse.cli.network import check_host, is_loopback, names_of, url
-from enmasse.control import Admission, Events, Manager
+from enmasse.control import Admission, Manager
 from enmasse.control.defaults import default_resources, with_default_space
+from enmasse.control.shipped import shipped
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.plan import Plan
-from enmasse.resources import Declared
 from enmasse.store import MemoryStore, Store
 from enmasse.store.sqlite import SqliteStore
 
@@ -99,6 +99,7 @@ async def serve(
         stack.push_async_callback(store.close)
         exposed = not is_loopback(settings.host) and not settings.insecure
         admission = Admission(store, exposed=exposed)
+        await admission.ship(shipped())
         await declare(admission, store, files)
         await admission.check()
         await admission.ensure_namespaces()
@@ -111,14 +112,14 @@ async def serve(
         stack.callback(node.stop, 0.0)
         certificates = Certificates(data.tls, names_of(settings.host), clock)
         engine = NativeEngine(node, certificates.name_spaces, clock)
-        events = MemoryStore(clock)
-        manager = Manager(store, engine, clock, Events(events, clock))
+        computed = MemoryStore(clock)
+        manager = Manager(store, engine, clock, computed)
         await manager.catch_up()
         tls = certificates.ensure()
         endpoints = listen(settings, node, tls)
         process = _Process(node, engine, manager, certificates, stopping)
         platform = Platform(
-            store, events, admission, engine, Statistics(engine, clock), clock, process.is_ready
+            store, computed, admission, engine, Statistics(engine, clock), clock, process.is_ready
         )
         app = create_app(platform, token=ensure_token(data.token), hosts=names_of(settings.host))
         for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
@@ -138,7 +139,7 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
 
     All files are one request: if one document is bad, nothing is changed.
     """
-    if not files and not any(isinstance(one, Declared) for one in store.list()):
+    if not files and not store.list("AddressSpace"):
         await admission.apply(default_resources())
     declared = with_default_space(load_files(files), store)
     try:

@@ -9,9 +9,9 @@ from enmasse.control.status import (
     terminating,
     waiting_for_another,
 )
-from enmasse.plan import PlannedAddress
+from enmasse.plan import Outcome
 from enmasse.resources import Address
-from enmasse.resources.address import NO_LIMIT, MessageRedelivery, MessageTtl, Subscription
+from enmasse.resources.address import NO_LIMIT, Limits, MessageRedelivery, MessageTtl, Subscription
 
 CHAIN: tuple[Check, ...] = (
     terminating,
@@ -23,8 +23,12 @@ CHAIN: tuple[Check, ...] = (
 )
 
 
-def with_effective(address: Address, planned: PlannedAddress | None) -> Address:
+def with_effective(address: Address, outcome: Outcome) -> Address:
     """Return an address whose status tells what holds for its messages, as the Plan has it."""
+    planned = outcome.planned
+    limits = planned and Limits(
+        **{name: getattr(planned.limits, name) for name in Limits.model_fields}
+    )
     ttl = planned.ttl if planned else None
     redelivery = planned.redelivery if planned else None
     subscription = planned.subscription if planned else None
@@ -41,6 +45,8 @@ def with_effective(address: Address, planned: PlannedAddress | None) -> Address:
                 ),
                 "subscription": subscription
                 and Subscription(max_consumers=subscription.max_consumers),
+                "limits": limits if limits != Limits() else None,
+                "plan_status": outcome.applied,
             }
         )
     )

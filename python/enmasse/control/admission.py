@@ -5,17 +5,18 @@ name exactly one is let in.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, Missing
 from enmasse.control import policies
+from enmasse.control.index import Index, Overlay, home_of
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
+    Address,
     AddressSpace,
-    Declared,
     Key,
     MessagingUser,
     Namespace,
@@ -24,7 +25,7 @@ from enmasse.resources import (
 )
 from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.core import NamespaceMetadata
-from enmasse.store import Store
+from enmasse.store import EventType, Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 
@@ -58,6 +59,8 @@ class Admission:
         self._exposed = exposed
         self._served = served
         self._deciding = asyncio.Lock()
+        self._index = Index()
+        self._taken_in: int | None = None
 
     async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
         """Create or change resources, all or none; what others need goes before them.
@@ -111,7 +114,9 @@ class Admission:
             members = self._members(resource)
             policies.check_members(resource, members)
             keys = [key, *(member.key for member in members)]
-            world = self._world([], gone=keys)
+            world = self._world(dict.fromkeys(keys))
+            for one in (resource, *members):
+                policies.check_unused(one, world)
             if (error := policies.space_exposed(world)) is not None:
                 raise error
             return (await self._store.delete(keys, dry_run=dry_run))[0]
@@ -126,12 +131,36 @@ class Admission:
 
         Raises: Invalid if a space that lets everybody in could be reached from other machines.
         """
-        if (error := policies.space_exposed(self._world([]))) is not None:
+        if (error := policies.space_exposed(self._world({}))) is not None:
             raise error
+
+    async def ship(self, shipped: Sequence[Resource]) -> None:
+        """Make those of `shipped` of whose kind there is none, and give plans to what has none.
+
+        So what a service administrator has changed or deleted stays so.
+        """
+        async with self._deciding:
+            kinds = {one.kind for one in self._store.list()}
+            new = [one for one in shipped if one.kind not in kinds]
+            await self._store.put([*self._new_namespaces(new), *new])
+            world = self._world({})
+            filled = []
+            for one in in_order(self._store.list()):
+                if (planned := with_plan(one, one, world.index)) is not one:
+                    world.index.put(planned)
+                    filled.append(planned)
+            await self._store.put(filled)
 
     async def _put(self, resources: Sequence[Resource], *, dry_run: bool = False) -> list[Applied]:
         changed = [(resource, self._store.get(resource.key)) for resource in resources]
-        error = policies.first_fault(changed, self._world(resources))
+        world = self._world({resource.key: resource for resource in resources})
+        # In order, so that an address without a plan goes by what its space was given.
+        for at, (resource, before) in enumerate(changed):
+            planned = with_plan(resource, before, world.index)
+            if planned is not resource:
+                world.index.put(planned)
+                changed[at] = planned, before
+        error = policies.first_fault(changed, world)
         # An existing name is told before anything else about a resource that must be new.
         exists = any(
             before is not None and resource.metadata.resource_version == MUST_NOT_EXIST
@@ -157,12 +186,26 @@ class Admission:
             if self._store.get(Key("Namespace", "", name)) is None
         ]
 
-    def _world(self, resources: Sequence[Resource], gone: Sequence[Key] = ()) -> policies.World:
-        after = {resource.key: resource for resource in self._store.list()}
-        for key in gone:
-            after.pop(key, None)
-        after |= {resource.key: resource for resource in resources}
-        return policies.World(after, self._exposed, self._served)
+    def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
+        """Return all resources as they would be with some changed; None is one that has gone."""
+        self._take_in()
+        return policies.World(self._index.after(changed), self._exposed, self._served)
+
+    def _take_in(self) -> None:
+        """Bring the index up to date with the store."""
+        try:
+            if self._taken_in is not None:
+                for event in self._store.changes(self._taken_in):
+                    key = event.resource.key
+                    is_gone = event.type is EventType.DELETED
+                    self._index.put(key, None if is_gone else event.resource)
+                self._taken_in = self._store.version
+                return
+        except Conflict as error:
+            if error.code != Code.VERSION_EXPIRED:
+                raise
+        self._index = Index(self._store.list())
+        self._taken_in = self._store.version
 
     def _members(self, resource: Resource) -> list[Resource]:
         """Return what goes with a resource."""
@@ -170,13 +213,29 @@ class Admission:
             return list(self._store.list(namespace=resource.metadata.name))
         if not isinstance(resource, AddressSpace):
             return []
-        return [
-            other
-            for other in self._store.list(namespace=resource.metadata.namespace)
-            if isinstance(other, Declared)
-            and other.space == resource.space
-            and other.key != resource.key
-        ]
+        self._take_in()
+        found = [self._store.get(key) for key in sorted(self._index.members(home_of(resource)))]
+        return [one for one in found if one is not None]
+
+
+def with_plan(resource: Resource, before: Resource | None, index: Overlay) -> Resource:
+    """Return an address or a space that names no plan with the one it has, else the first."""
+    if not isinstance(resource, AddressSpace | Address) or resource.spec.plan is not None:
+        return resource
+    catalogue = index.catalogue
+    plans: Sequence[Resource] = ()
+    if isinstance(resource, AddressSpace):
+        plans = catalogue.space_plans_of(resource.spec.type)
+    else:
+        space = index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
+        if isinstance(space, AddressSpace):
+            plans = catalogue.offered(space, resource.spec.type)
+    names = [plan.metadata.name for plan in plans]
+    if not names:
+        return resource
+    had = before.spec.plan if isinstance(before, AddressSpace | Address) else None
+    name = had if had in names else names[0]
+    return resource.model_copy(update={"spec": resource.spec.model_copy(update={"plan": name})})
 
 
 def _check_preconditions(resource: Resource, uid: str | None, version: str | None) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.ids import new_uid
-from enmasse.resources import API_VERSION, Declared, Event, Key
+from enmasse.resources import Declared, Event, Key
 from enmasse.resources.conditions import READY, find
 from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
 from enmasse.store import Store
@@ -88,7 +88,7 @@ def _event(one: Happened, now: str) -> Event:
             name=f"{begin}.{new_uid().replace('-', '')[:16]}", namespace=metadata.namespace
         ),
         involved_object=ObjectReference(
-            api_version=API_VERSION,
+            api_version=one.resource.api_version,
             kind=one.resource.kind,
             namespace=metadata.namespace,
             name=metadata.name,

@@ -1,32 +1,32 @@
 """The control loop: store -> Plan -> engine -> proof -> status.
 
-It reacts to what is, never to what changed: an event of the store only says that it is time to
-look. One pass gathers everything once, compiles the Plan, applies it if it differs from the one
-that is served, and decides the status of each resource that is new or that the pass has touched.
-Passes follow one another; changes that come meanwhile are taken together in the next one.
+It reacts to what is, never to what changed: a change only says which resource to look at again,
+and when too many have come, all are looked at. One pass takes in what is new, brings the Plan up to
+date, applies it if it differs from the one that is served, and decides the status of each resource
+that the pass has touched. Passes follow one another; changes that come meanwhile are taken together
+in the next one.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable
 
 import structlog
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
-from enmasse.control import address, address_space, messaging_user
+from enmasse.control import address, address_space, messaging_user, plans
+from enmasse.control.address_space_schema import schemas
 from enmasse.control.events import Events, happened
 from enmasse.control.status import Check, Seen, decide
 from enmasse.engines import Engine, Proof
-from enmasse.plan import LeftOut, Plan, PlannedAddress, compile
+from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
 from enmasse.resources import Address, Declared, Key, Resource
 from enmasse.store import EventType, Store
 
 log = structlog.get_logger(__name__)
 
-_Name = TypeVar("_Name")
 _Identity = tuple[str | None, int | None]
 """uid and generation: what changes when more than a status or a label changes."""
 
@@ -34,6 +34,7 @@ CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
     "Address": address.CHAIN,
     "MessagingUser": messaging_user.CHAIN,
+    **{model.__name__: plans.CHAIN for model in CATALOGUED},
 }
 """How each kind becomes ready."""
 
@@ -46,19 +47,27 @@ class Manager:
         store: Store,
         engine: Engine,
         clock: Clock,
-        events: Events,
+        computed: Store,
         backoff: Backoff | None = None,
     ) -> None:
+        """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces."""
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._events = events
+        self._computed = computed
+        self._events = Events(computed, clock)
         self._backoff = backoff or Backoff()
         self._due = asyncio.Event()
+        self._compiler = Compiler()
+        self._taken_in: int | None = None
+        """Version of the store up to which changes are in the compiler."""
+
         self._looked_at: dict[Key, _Identity] = {}
-        self._left_out: dict[Key, LeftOut] = {}
-        self._waiting: dict[Key, LeftOut] = {}
-        self._planned: dict[str, PlannedAddress] = {}
+        self._by_uid: dict[str, Key] = {}
+        self._owed: set[Key] = set()
+        """What has to be decided again, because the engine refused."""
+
+        self._published: Catalogue | None = None
         self._plan: Plan | None = None
         self._proof: Proof | None = None
         self._reached = -1
@@ -138,66 +147,92 @@ class Manager:
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
-        resources = {
-            resource.key: resource
-            for resource in self._store.list()
-            if isinstance(resource, Declared)
-        }
-        identities = {key: _identity(resource) for key, resource in resources.items()}
-        compiled = compile(resources.values(), version)
-        touched = _differing(self._looked_at, identities)
-        touched |= _differing(self._left_out, compiled.left_out)
-        touched |= _differing(self._waiting, compiled.waiting)
-        # What holds for an address may change with another one: for a subscription with its topic.
-        planned = {one.uid: one for space in compiled.plan.spaces for one in space.addresses}
-        changed = _differing(self._planned, planned)
-        touched |= {key for key, one in resources.items() if one.metadata.uid in changed}
-        self._left_out = compiled.left_out
-        self._waiting = compiled.waiting
-        self._planned = planned
+        touched = self._take_in() | self._owed
+        touched |= self._compiler.refresh()
+        await self._publish()
+        spaces = self._compiler.spaces()
         refusal: EnMasseError | None = None
-        if self._plan is None or compiled.plan.spaces != self._plan.spaces:
+        if self._plan is None or spaces != self._plan.spaces:
+            plan = Plan(version=version, spaces=spaces)
             before = self._proof.active if self._proof else frozenset()
             try:
-                self._proof = await self._engine.apply(compiled.plan)
-                self._plan = compiled.plan
+                self._proof = await self._engine.apply(plan)
+                self._plan = plan
                 switched = before ^ self._proof.active
-                touched |= {key for key, one in resources.items() if one.metadata.uid in switched}
+                touched |= {self._by_uid[uid] for uid in switched if uid in self._by_uid}
             except EnMasseError as error:
                 refusal = error
+        self._owed = touched if refusal is not None else set()
+        await self._write_statuses(touched, version, refusal)
+        if refusal is not None:
+            raise refusal
+
+    def _take_in(self) -> set[Key]:
+        """Give the compiler what is new in the store; return the keys of it."""
+        keys: Iterable[Key]
+        try:
+            if self._taken_in is None:
+                keys = [one.key for one in self._store.list()]
+            else:
+                keys = {event.resource.key for event in self._store.changes(self._taken_in)}
+        except Conflict as error:
+            if error.code != Code.VERSION_EXPIRED:
+                raise
+            keys = {*self._looked_at, *(one.key for one in self._store.list())}
+        self._taken_in = self._store.version
+        return {key for key in keys if self._look_at(key)}
+
+    def _look_at(self, key: Key) -> bool:
+        """Give the compiler a resource, if it is not as it was; say whether that is so."""
+        found = self._store.get(key)
+        resource = found if isinstance(found, Declared) else None
+        now = _identity(resource) if resource else None
+        before = self._looked_at.get(key)
+        if now == before:
+            return False
+        if before is not None and before[0] is not None:
+            self._by_uid.pop(before[0], None)
+        if now is None:
+            self._looked_at.pop(key, None)
+        else:
+            self._looked_at[key] = now
+            if now[0] is not None:
+                self._by_uid[now[0]] = key
+        self._compiler.put(key, resource)
+        return True
+
+    async def _publish(self) -> None:
+        """Say what can be chosen from, if that has changed."""
+        catalogue = self._compiler.catalogue
+        if catalogue is not self._published:
+            await self._computed.put(schemas(catalogue))
+            self._published = catalogue
+
+    async def _write_statuses(
+        self, keys: Iterable[Key], version: int, refusal: EnMasseError | None
+    ) -> None:
+        resources = [self._store.get(key) for key in sorted(keys)]
+        ordered = [one for one in resources if isinstance(one, Declared)]
+        outcomes = {one.key: self._compiler.outcome(one.key) for one in ordered}
         seen = Seen(
             version=self._plan.version if self._plan else version,
-            left_out=self._left_out,
-            waiting=self._waiting,
+            left_out={key: one.left_out for key, one in outcomes.items() if one.left_out},
+            waiting={key: one.waiting for key, one in outcomes.items() if one.waiting},
             proof=self._proof,
             refusal=refusal,
             now=self._clock.now(),
         )
-        # Before the statuses are written, so that the watch knows them for our own.
-        self._looked_at = identities
-        await self._write_statuses([resources[key] for key in touched & resources.keys()], seen)
-        if refusal is not None:
-            self._looked_at = {key: identities[key] for key in identities.keys() - touched}
-            raise refusal
-
-    async def _write_statuses(self, resources: Iterable[Declared], seen: Seen) -> None:
-        ordered = sorted(resources, key=lambda resource: resource.key)
-        decided = [self._decided(resource, seen) for resource in ordered]
+        decided = []
+        for resource in ordered:
+            status = decide(resource, seen, CHAINS[resource.kind])
+            now = resource.with_status(status)
+            if isinstance(now, Address):
+                now = address.with_effective(now, outcomes[now.key])
+            decided.append(now)
         await self._store.put_status(decided)
         news = [happened(before, after) for before, after in zip(ordered, decided, strict=True)]
         await self._events.record(one for one in news if one is not None)
 
-    def _decided(self, resource: Declared, seen: Seen) -> Declared:
-        decided = resource.with_status(decide(resource, seen, CHAINS[resource.kind]))
-        if isinstance(decided, Address):
-            return address.with_effective(decided, self._planned.get(decided.metadata.uid or ""))
-        return decided
-
 
 def _identity(resource: Resource) -> _Identity:
     return resource.metadata.uid, resource.metadata.generation
-
-
-def _differing(before: Mapping[_Name, object], after: Mapping[_Name, object]) -> set[_Name]:
-    """Keys that are in one only, or not with the same value."""
-    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}

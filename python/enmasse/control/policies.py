@@ -4,16 +4,24 @@ A check sees the resource, the resource of the same key before, and the world as
 returns None, or the error that refuses the request.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Fault, Invalid
-from enmasse.plan import dangling, is_open
+from enmasse.control.index import (
+    Choice,
+    Overlay,
+    chosen,
+    home_of,
+    is_waiting,
+    unique_names,
+)
+from enmasse.plan import Catalogue, Demand, Problem, dangling, exceeded
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
     AddressSpace,
-    Declared,
     Key,
     MessagingUser,
     Namespace,
@@ -24,44 +32,38 @@ from enmasse.resources.address import SERVED_TYPES
 
 @dataclass(frozen=True)
 class World:
-    """All resources as they would be after a request, found by what must be unique or exist."""
+    """All resources as they would be after a request."""
 
-    resources: dict[Key, Resource]
+    index: Overlay
     exposed: bool
     """Whether a listener can be reached from other machines, and nobody said that this is meant."""
 
     served: Sequence[str] = SERVED_TYPES
     """The types of address that can be served."""
 
-    _owners: dict[tuple[str, ...], Key] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for key, resource in self.resources.items():
-            for name in _unique_names(resource):
-                self._owners.setdefault(name, key)
-
     def space_of(self, resource: Resource) -> AddressSpace | None:
         """Return the address space a resource belongs to, if it exists."""
-        space = self.resources.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
-        return space if isinstance(space, AddressSpace) else None
+        found = self.index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
+        return found if isinstance(found, AddressSpace) else None
 
     def address_named(self, beside: Resource, name: str) -> Address | None:
         """Return the address of that name in the address space of a resource."""
-        key = self.owner(("Address", beside.metadata.namespace, beside.space, name))
-        found = self.resources.get(key) if key else None
+        owners = self.index.owners(("Address", beside.metadata.namespace, beside.space, name))
+        found = self.index.get(owners[0]) if owners else None
         return found if isinstance(found, Address) else None
-
-    def owner(self, name: tuple[str, ...]) -> Key | None:
-        """Return which resource has a name that only one may have."""
-        return self._owners.get(name)
 
     def open_spaces(self) -> list[AddressSpace]:
         """Return the spaces that let everybody in."""
-        users = [user for user in self.resources.values() if isinstance(user, MessagingUser)]
+        services = self.index.catalogue.authentications
+        found = [self.index.get(key) for key in sorted(self.index.spaces())]
         return [
             space
-            for space in self.resources.values()
-            if isinstance(space, AddressSpace) and is_open(space, users)
+            for space in found
+            if isinstance(space, AddressSpace)
+            and space.authentication(
+                has_users=self.index.has_users(home_of(space)), services=services
+            )
+            == "none"
         ]
 
 
@@ -88,7 +90,7 @@ def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnM
 
 def space_absent(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
     """The address space it belongs to does not exist."""
-    if not isinstance(resource, Declared) or isinstance(resource, AddressSpace):
+    if not isinstance(resource, Address | MessagingUser):
         return None
     if world.space_of(resource) or (before is not None and before.is_terminating):
         return None
@@ -100,13 +102,19 @@ def space_absent(resource: Resource, before: Resource | None, world: World) -> E
 
 
 def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
-    """Another resource of the space has that address or user name."""
-    for kind, namespace, space, name in _unique_names(resource):
-        owner = world.owner((kind, namespace, space, name))
-        if owner is not None and owner != resource.key:
-            what = "spec.address" if kind == "Address" else "spec.username"
-            fault = Fault(what, f"{name!r} already belongs to {owner.name} in this address space")
-            return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
+    """Another resource has that address, user name, or name of a plan."""
+    for name in unique_names(resource):
+        owner = next((key for key in world.index.owners(name) if key != resource.key), None)
+        if owner is None:
+            continue
+        if resource.unique:
+            where = f"already belongs to one in namespace {owner.namespace!r}"
+            fault = Fault("metadata.name", f"{name[-1]!r} {where}; change that one, or delete it")
+        else:
+            what = "spec.address" if owner.kind == "Address" else "spec.username"
+            where = f"already belongs to {owner.name} in this address space"
+            fault = Fault(what, f"{name[-1]!r} {where}")
+        return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
 
@@ -129,12 +137,76 @@ def reference_dangling(
     return _invalid(Code.REFERENCE_INVALID, resource, faults) if faults else None
 
 
+def choice_unfit(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
+    """It has chosen a plan or a service that is not there, or is not for it.
+
+    What it had before may stay: a plan that has gone since keeps nothing else from being changed.
+    """
+    problem: Problem | None = None
+    if isinstance(resource, AddressSpace):
+        if not isinstance(before, AddressSpace) or chosen(before) != chosen(resource):
+            problem = world.index.catalogue.problem_of_space(resource)
+    elif isinstance(resource, Address) and (space := world.space_of(resource)) is not None:
+        if not isinstance(before, Address) or before.spec.plan != resource.spec.plan:
+            problem = world.index.catalogue.problem_of_address(resource, space)
+    if problem is None:
+        return None
+    return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
+
+
+def quota_exceeded(
+    resource: Resource, before: Resource | None, world: World
+) -> EnMasseError | None:
+    """Another plan would need more than the quota has.
+
+    A new address that finds no room waits instead: it takes nothing from what lives, and room comes
+    when others are deleted.
+    """
+    if isinstance(resource, AddressSpace) and isinstance(before, AddressSpace):
+        changes = before.spec.plan != resource.spec.plan
+        space: AddressSpace | None = resource
+    elif isinstance(resource, Address) and isinstance(before, Address):
+        changes = before.spec.plan != resource.spec.plan and not is_waiting(before)
+        space = world.space_of(resource)
+    else:
+        return None
+    catalogue = world.index.catalogue
+    plan = catalogue.plan_of_space(space) if changes and space else None
+    if plan is None:
+        return None
+    choices = world.index.choices(home_of(resource))
+    needed = exceeded(_demands(catalogue, choices), plan)
+    if isinstance(before, Address) and needed:
+        choices[before.spec.type, before.spec.plan] += 1
+        choices[before.spec.type, resource.spec.plan] -= 1
+        already = {one.resource: one.needed for one in exceeded(_demands(catalogue, choices), plan)}
+        needed = [one for one in needed if one.needed > already.get(one.resource, 0)]
+    if not needed:
+        return None
+    amounts = ", ".join(map(str, needed))
+    fault = Fault(
+        "spec.plan",
+        f"Unable to apply plan {resource.spec.plan!r}: Quota exceeded: the addresses would need"
+        f" {amounts} that plan {plan.metadata.name} allows; delete some, or choose a larger plan",
+    )
+    return _invalid(Code.QUOTA_EXCEEDED, resource, [fault])
+
+
+def _demands(catalogue: Catalogue, choices: Mapping[Choice, int]) -> Counter[Demand]:
+    demands: Counter[Demand] = Counter()
+    for (type_, name), count in choices.items():
+        demands[catalogue.demand(type_, name)] += count
+    return demands
+
+
 CHECKS: tuple[Check, ...] = (
     field_changed,
     type_not_served,
     space_absent,
     name_taken,
     reference_dangling,
+    choice_unfit,
+    quota_exceeded,
 )
 """What every created or changed resource must pass, in the order in which faults are told."""
 
@@ -168,6 +240,27 @@ def check_members(resource: Resource, members: Sequence[Resource]) -> None:
             )
 
 
+IN_USE_NAMED_MAX = 3
+"""Resources that a message names of those that use another one."""
+
+
+def check_unused(resource: Resource, world: World) -> None:
+    """See that nothing has chosen a plan or a service that is to go; `world` is as it is then.
+
+    Raises: Conflict if something has.
+    """
+    using = world.index.using(resource.kind, resource.metadata.name)
+    if not using:
+        return
+    names = ", ".join(str(key) for key in using[:IN_USE_NAMED_MAX])
+    more = len(using) - IN_USE_NAMED_MAX
+    users = f"{names} and {more} more" if more > 0 else names
+    raise Conflict(
+        Code.STATE_CONFLICT,
+        f"{resource.key} is in use by {users}; give them another one, or delete them first",
+    )
+
+
 def first_fault(
     changed: Iterable[tuple[Resource, Resource | None]], world: World
 ) -> EnMasseError | None:
@@ -177,17 +270,6 @@ def first_fault(
             if (error := check(resource, before, world)) is not None:
                 return error
     return space_exposed(world)
-
-
-def _unique_names(resource: Resource) -> list[tuple[str, str, str, str]]:
-    """Names that only one resource may have."""
-    if isinstance(resource, Address):
-        names: tuple[str, ...] = resource.names
-    elif isinstance(resource, MessagingUser):
-        names = (resource.spec.username,)
-    else:
-        names = ()
-    return [(resource.kind, resource.metadata.namespace, resource.space, name) for name in names]
 
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:

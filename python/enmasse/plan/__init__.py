@@ -1,21 +1,34 @@
 """The Plan: what a node serves, as plain data, and how it is made from resources. Pure.
 
 `compile` takes every declared resource and gives the Plan and what had to be left out of it. The
-same resources give the same Plan, whatever their order. The JSON form is shared with the node:
-`vectors/plans/` holds examples that the tests of both sides read.
+same resources give the same Plan, whatever their order; `Compiler` does it change by change. The
+JSON form is shared with the node: `vectors/plans/` holds examples that the tests of both sides
+read.
 """
 
-from enmasse.plan.compiler import Compiled, LeftOut, compile, is_open
+from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
+from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
 from enmasse.plan.model import Plan, PlannedAddress
+from enmasse.plan.quota import Demand, Excess, demand, exceeded
 from enmasse.plan.references import Dangling, dangling
+from enmasse.plan.space import LeftOut, Outcome
 
 __all__ = [
+    "CATALOGUED",
+    "Catalogue",
     "Compiled",
+    "Compiler",
     "Dangling",
+    "Demand",
+    "Excess",
     "LeftOut",
+    "Outcome",
     "Plan",
     "PlannedAddress",
+    "Problem",
     "compile",
     "dangling",
+    "demand",
+    "exceeded",
     "is_open",
 ]

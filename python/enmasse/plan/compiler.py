@@ -1,206 +1,135 @@
 """Resources in, Plan out. No I/O, no clock: equal input gives equal output.
 
 What cannot be served beside the rest (an address whose name another one has, a user without a
-space) is left out and named with the reason; the rest is served. Of two that want one name the
-older wins, as in the original EnMasse. An address that names another one which is gone stays in the
-Plan, because a node drops the messages of an address that is not; it is named as waiting.
+space, an address for which the quota has no room) is left out and named with the reason; the rest
+is served. Of two that want one name the older wins, as in the original EnMasse. An address that
+names another one, or a plan, which is gone stays in the Plan, because a node drops the messages of
+an address that is not; it is named as waiting.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
-from enmasse.plan.model import (
-    Authentication,
-    Plan,
-    PlannedAddress,
-    PlannedSpace,
-    PlannedUser,
-    Right,
-)
-from enmasse.plan.references import dangling
-from enmasse.plan.stored import planned as planned_address
-from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
+from enmasse.plan.catalogue import CATALOGUED, Catalogue
+from enmasse.plan.model import Plan, PlannedSpace
+from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
+from enmasse.resources import AddressSpace, Declared, Key, MessagingUser, Resource
+from enmasse.resources.address_space import BUILT_IN, Authentication
 
-STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""What a space that asks for a user accepts, best first. The node offers EXTERNAL only to a client
-that has shown a certificate, and PLAIN only where nobody can listen."""
+_Home = tuple[str, str]
+"""Namespace and name of an address space."""
 
-OPEN_MECHANISMS = ("PLAIN",)
-"""Offered beside ANONYMOUS by a space that lets everybody in."""
-
-EVERY_NAME = "#"
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Why a resource is not in the Plan, or waits: a reason for programs, a message for people."""
-
-    reason: str
-    message: str
+_CATALOGUED = {model.__name__ for model in CATALOGUED}
+_MEMBERS = ("AddressSpace", "Address", "MessagingUser")
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A Plan, every resource that is not in it, and those in it that wait for others."""
+    """A Plan, every resource that is not in it, and those that wait for others."""
 
     plan: Plan
     left_out: dict[Key, LeftOut]
     waiting: dict[Key, LeftOut]
 
 
-def compile(resources: Iterable[Resource], version: int) -> Compiled:
-    """Return the Plan for all declared resources, and what had to be left out of it."""
-    spaces: list[AddressSpace] = []
-    members = _Members()
-    for resource in resources:
-        if isinstance(resource, AddressSpace):
-            spaces.append(resource)
-        elif isinstance(resource, Address):
-            members.addresses[_home(resource)].append(resource)
-        elif isinstance(resource, MessagingUser):
-            members.users[_home(resource)].append(resource)
-    left_out: dict[Key, LeftOut] = {}
-    waiting: dict[Key, LeftOut] = {}
-    planned = tuple(
-        _space(space, members, left_out, waiting)
-        for space in sorted(spaces, key=lambda space: space.key)
-    )
-    known = {_home(space) for space in spaces}
-    left_out.update(
-        (orphan.key, _no_space(orphan))
-        for home, orphans in members.all()
-        if home not in known
-        for orphan in orphans
-    )
-    return Compiled(Plan(version=version, spaces=planned), left_out, waiting)
-
-
-def is_open(space: AddressSpace, users: Iterable[MessagingUser]) -> bool:
-    """Whether everybody may come into a space, `users` being those of all spaces."""
-    has_users = any(_home(user) == _home(space) for user in users)
-    return space.authentication(has_users=has_users) == "none"
-
-
-_Home = tuple[str, str]
-_Member = TypeVar("_Member", Address, MessagingUser)
-
-
-class _Members:
-    """What belongs to each space, by namespace and name of the space."""
+class Compiler:
+    """What is declared, kept with what it comes to, so that a change costs what it touches."""
 
     def __init__(self) -> None:
-        self.addresses: defaultdict[_Home, list[Address]] = defaultdict(list)
-        self.users: defaultdict[_Home, list[MessagingUser]] = defaultdict(list)
+        self._spaces: dict[_Home, SpaceState] = {}
+        self._due: set[_Home] = set()
+        self._chosen_from: dict[Key, Declared] = {}
+        self._catalogue = Catalogue()
+        self._problems: dict[Key, Outcome] = {}
+        self._chosen_anew = False
 
-    def all(self) -> Iterable[tuple[_Home, list[Address] | list[MessagingUser]]]:
-        yield from self.addresses.items()
-        yield from self.users.items()
+    @property
+    def catalogue(self) -> Catalogue:
+        """The plans and services, as of the last `refresh`."""
+        return self._catalogue
+
+    def put(self, key: Key, resource: Declared | None) -> None:
+        """Take in what is declared under a key now; None is nothing any more."""
+        if key.kind in _CATALOGUED:
+            self._chosen_anew = True
+            if resource is None:
+                self._chosen_from.pop(key, None)
+            else:
+                self._chosen_from[key] = resource
+        elif key.kind in _MEMBERS:
+            home = _home(key)
+            self._spaces.setdefault(home, SpaceState()).put(key, resource)
+            self._due.add(home)
+
+    def refresh(self) -> set[Key]:
+        """Bring everything up to date; return the keys of which `outcome` says something else."""
+        differing: set[Key] = set()
+        if self._chosen_anew:
+            self._catalogue = Catalogue(self._chosen_from.values())
+            differing |= self._note_problems()
+        for home in self._spaces if self._chosen_anew else self._due:
+            state = self._spaces[home]
+            differing |= state.refresh(self._catalogue, chosen_anew=self._chosen_anew)
+        for home in self._due:
+            if self._spaces[home].is_empty:
+                del self._spaces[home]
+        self._due, self._chosen_anew = set(), False
+        return differing
+
+    def spaces(self) -> tuple[PlannedSpace, ...]:
+        """Return the spaces of the Plan, as of the last `refresh`. What is as it was is the same
+        object as it was."""
+        return tuple(
+            state.planned for _, state in sorted(self._spaces.items()) if state.planned is not None
+        )
+
+    def outcome(self, key: Key) -> Outcome:
+        """Return what a resource came to at the last `refresh`."""
+        if key.kind in _CATALOGUED:
+            return self._problems.get(key, NOTHING)
+        state = self._spaces.get(_home(key))
+        return state.outcomes.get(key, NOTHING) if state else NOTHING
+
+    def outcomes(self) -> Iterable[tuple[Key, Outcome]]:
+        """Yield what everything came to at the last `refresh`."""
+        yield from self._problems.items()
+        for state in self._spaces.values():
+            yield from state.outcomes.items()
+
+    def _note_problems(self) -> set[Key]:
+        before = self._problems
+        self._problems = {
+            key: Outcome(waiting=LeftOut(problem.reason, problem.message))
+            for key, problem in self._catalogue.problems().items()
+        }
+        keys = before.keys() | self._problems.keys()
+        return {key for key in keys if before.get(key) != self._problems.get(key)}
 
 
-def _home(resource: Resource) -> _Home:
-    return resource.metadata.namespace, resource.space
+def compile(resources: Iterable[Resource], version: int) -> Compiled:
+    """Return the Plan for all declared resources, and what had to be left out of it."""
+    compiler = Compiler()
+    for resource in resources:
+        if isinstance(resource, Declared):
+            compiler.put(resource.key, resource)
+    compiler.refresh()
+    outcomes = list(compiler.outcomes())
+    return Compiled(
+        Plan(version=version, spaces=compiler.spaces()),
+        {key: one.left_out for key, one in outcomes if one.left_out is not None},
+        {key: one.waiting for key, one in outcomes if one.waiting is not None},
+    )
 
 
-def _space(
+def is_open(
     space: AddressSpace,
-    members: _Members,
-    left_out: dict[Key, LeftOut],
-    waiting: dict[Key, LeftOut],
-) -> PlannedSpace:
-    home = _home(space)
-    # `get`, so that asking about a space without members leaves no trace.
-    users = members.users.get(home, [])
-    authentication = space.authentication(has_users=bool(users))
-    return PlannedSpace(
-        uid=space.metadata.uid or "",
-        names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
-        authentication=_authentication(authentication),
-        users=_users(users, left_out) if authentication == "standard" else (),
-        addresses=_addresses(members.addresses.get(home, []), left_out, waiting),
-    )
+    users: Iterable[MessagingUser],
+    services: Mapping[str, Authentication] = BUILT_IN,
+) -> bool:
+    """Whether everybody may come into a space, `users` being those of all spaces."""
+    has_users = any(_home(user.key) == _home(space.key) for user in users)
+    return space.authentication(has_users=has_users, services=services) == "none"
 
 
-def _addresses(
-    declared: list[Address], left_out: dict[Key, LeftOut], waiting: dict[Key, LeftOut]
-) -> tuple[PlannedAddress, ...]:
-    named: dict[str, Address] = {}
-    for address in _oldest_first(declared):
-        taken = next((name for name in address.names if name in named), None)
-        if taken is None:
-            named.update((name, address) for name in address.names)
-        else:
-            left_out[address.key] = LeftOut(
-                "AddressTaken",
-                f"address {taken!r} is already declared by {named[taken].metadata.name};"
-                " delete one of the two",
-            )
-    served = {address.name: address for address in named.values()}
-    for address in served.values():
-        if gone := dangling(address, named.get):
-            problems = "; ".join(reference.problem for reference in gone)
-            waiting[address.key] = LeftOut(gone[0].reason, f"{problems}: waiting for it")
-
-    def of_type(type_: str, name: str | None) -> Address | None:
-        address = named.get(name or "")
-        return address if address and address.spec.type == type_ else None
-
-    return tuple(
-        planned_address(
-            served[name],
-            topic=of_type("topic", served[name].spec.topic),
-            missing=lambda name: of_type("deadletter", name) is None,
-        )
-        for name in sorted(served)
-    )
-
-
-def _authentication(kind: str) -> Authentication:
-    if kind == "none":
-        return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
-    return Authentication(type="standard", anonymous=False, mechanisms=STANDARD_MECHANISMS)
-
-
-def _users(users: list[MessagingUser], left_out: dict[Key, LeftOut]) -> tuple[PlannedUser, ...]:
-    planned: dict[str, MessagingUser] = {}
-    for user in _oldest_first(users):
-        first = planned.setdefault(user.spec.username, user)
-        if first is not user:
-            left_out[user.key] = LeftOut(
-                "UserNameTaken",
-                f"user name {user.spec.username!r} already belongs to {first.metadata.name};"
-                " delete one of the two",
-            )
-    return tuple(
-        PlannedUser(
-            name=name,
-            verifiers=planned[name].spec.authentication.verifiers,
-            rights=_rights(planned[name]),
-        )
-        for name in sorted(planned)
-    )
-
-
-def _rights(user: MessagingUser) -> tuple[Right, ...]:
-    """One right for each address named; an authorization that names none is for all of them."""
-    return tuple(
-        Right(pattern=pattern, operations=authorization.operations)
-        for authorization in user.spec.authorization
-        for pattern in authorization.addresses or (EVERY_NAME,)
-    )
-
-
-def _oldest_first(resources: list[_Member]) -> list[_Member]:
-    return sorted(
-        resources,
-        key=lambda resource: (resource.metadata.creation_timestamp or "", resource.key),
-    )
-
-
-def _no_space(orphan: Resource) -> LeftOut:
-    return LeftOut(
-        "SpaceMissing",
-        f"address space {orphan.space!r} does not exist in namespace"
-        f" {orphan.metadata.namespace!r}; create it, or delete this",
-    )
+def _home(key: Key) -> _Home:
+    return key.namespace, key.name.partition(".")[0]

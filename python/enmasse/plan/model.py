@@ -3,12 +3,16 @@
 What each member means to the node is said in `crates/router/src/plan.rs`.
 """
 
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from enmasse.resources.messaging_user import Operation, Verifier
 from enmasse.resources.model import Model
+
+EVERY_NAME = "#"
+"""The pattern that covers every address."""
 
 LINK_CAPACITY = 1000
 """Deliveries a producer may have on the way on one link, where nothing else is said."""
@@ -105,6 +109,11 @@ class PlannedAddress(Sparse):
     single_active_consumer: bool | None = None
     groups: Literal["none", "sticky", "perKey"] | None = None
 
+    @cached_property
+    def json_text(self) -> str:
+        """The address as the node reads it; written once, because most stay as they are."""
+        return self.model_dump_json(by_alias=True)
+
 
 class Right(Model):
     """Operations on the addresses that a pattern covers."""
@@ -146,6 +155,13 @@ class PlannedSpace(Model):
     limits: SpaceLimits = SpaceLimits()
     addresses: tuple[PlannedAddress, ...] = ()
 
+    @cached_property
+    def json_text(self) -> str:
+        """The space as the node reads it."""
+        head = self.model_dump_json(by_alias=True, exclude={"addresses"})
+        addresses = ",".join(one.json_text for one in self.addresses)
+        return f'{head[:-1]},"addresses":[{addresses}]}}'
+
 
 class Plan(Model):
     """Everything a node serves. `version` grows with every change."""
@@ -155,4 +171,5 @@ class Plan(Model):
 
     def json_text(self) -> str:
         """Return the plan as the node reads it."""
-        return self.model_dump_json(by_alias=True)
+        spaces = ",".join(space.json_text for space in self.spaces)
+        return f'{{"version":{self.version},"spaces":[{spaces}]}}'

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from enmasse.plan.model import (
+    LINK_CAPACITY,
     AddressLimits,
     PlannedAddress,
     PlannedDuplicateDetection,
@@ -22,7 +23,7 @@ from enmasse.resources.address import (
     MessageTtl,
     Retention,
 )
-from enmasse.resources.model import Model
+from enmasse.resources.model import Model, filled
 
 ATTEMPTS_DEFAULT = 10
 """Deliveries before a message goes to the dead letter, where there is one and nothing else said."""
@@ -43,12 +44,15 @@ LIMITS_FROM_TOPIC = ("messages", "bytes", "on_full")
 
 
 def planned(
-    address: Address, topic: Address | None, missing: Callable[[str], bool]
+    address: Address,
+    topic: Address | None,
+    missing: Callable[[str], bool],
+    link_capacity: int | None = None,
 ) -> PlannedAddress:
     """Return an address as the node serves it.
 
     `topic` is that of a subscription, if it is there. `missing` tells of a name whether there is no
-    dead letter of that name.
+    dead letter of that name. `link_capacity`: deliveries that a sender may have on the way.
     """
     spec = _with_topic(address.spec, topic.spec) if topic else address.spec
     stored = spec.type not in ("anycast", "multicast")
@@ -59,7 +63,7 @@ def planned(
         uid=address.metadata.uid or "",
         name=address.name,
         type=spec.type,
-        limits=_limits(spec.limits),
+        limits=_limits(spec.limits, link_capacity or LINK_CAPACITY),
         durability=durability if stored else None,
         ttl=_ttl(spec.message_ttl) if spec.message_ttl else None,
         redelivery=_redelivery(spec, holds_back=deadletter != spec.deadletter),
@@ -100,7 +104,7 @@ _Piece = TypeVar("_Piece", bound=Model)
 def _merged(piece: _Piece | None, default: _Piece | None) -> _Piece | None:
     if piece is None or default is None:
         return piece or default
-    return _filled(piece, {name: getattr(default, name) for name in type(default).model_fields})
+    return filled(piece, default)
 
 
 def _filled(piece: _Piece, values: dict[str, object], *, replace: Collection[str] = ()) -> _Piece:
@@ -117,10 +121,9 @@ def _unless(missing: Callable[[str], bool], name: str | None) -> str | None:
     return None if name is None or missing(name) else name
 
 
-def _limits(limits: Limits | None) -> AddressLimits:
-    if limits is None:
-        return AddressLimits()
-    return AddressLimits(**{name: getattr(limits, name) for name in Limits.model_fields})
+def _limits(limits: Limits | None, link_capacity: int) -> AddressLimits:
+    said = {name: getattr(limits, name) for name in Limits.model_fields} if limits else {}
+    return AddressLimits(link_capacity=link_capacity, **said)
 
 
 def _redelivery(spec: AddressSpec, *, holds_back: bool) -> PlannedRedelivery | None:

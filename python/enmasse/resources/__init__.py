@@ -6,9 +6,14 @@ the address taken) is decided in `enmasse.control`, not here.
 """
 
 from enmasse.resources.address import Address, AddressSpec
+from enmasse.resources.address_plan import AddressPlan
 from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
+from enmasse.resources.address_space_plan import AddressSpacePlan
+from enmasse.resources.address_space_schema import AddressSpaceSchema
+from enmasse.resources.authentication_service import AuthenticationService
 from enmasse.resources.core import ConfigMap, Event, Namespace, Secret
 from enmasse.resources.documents import KINDS, in_order, invalid, load, one_document, parse, pruned
+from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
     API_VERSION,
@@ -27,9 +32,14 @@ __all__ = [
     "DEFAULT_NAMESPACE",
     "KINDS",
     "Address",
+    "AddressPlan",
     "AddressSpace",
+    "AddressSpacePlan",
+    "AddressSpaceSchema",
     "AddressSpaceSpec",
     "AddressSpec",
+    "AuthenticationService",
+    "BrokeredInfraConfig",
     "Condition",
     "ConfigMap",
     "Declared",
@@ -42,6 +52,7 @@ __all__ = [
     "Pipeline",
     "Resource",
     "Secret",
+    "StandardInfraConfig",
     "Status",
     "Verifier",
     "in_order",

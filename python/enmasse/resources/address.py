@@ -15,7 +15,15 @@ from enmasse.resources.model import (
     Status,
     name_in_space,
 )
-from enmasse.resources.quantities import Count, Delay, Duration, LinkCount, MessageSize, Size
+from enmasse.resources.quantities import (
+    Count,
+    Credit,
+    Delay,
+    Duration,
+    LinkCount,
+    MessageSize,
+    Size,
+)
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
 """Every type there is."""
@@ -165,7 +173,8 @@ class AddressSpec(Model):
     """The name that clients use."""
 
     plan: str | None = None
-    """Name of a plan. Any name is accepted until plans exist."""
+    """Name of a plan, one that the plan of the address space offers for the type. Left out: the
+    first of those."""
 
     topic: str | None = None
     """The topic a subscription belongs to, by the name that clients use."""
@@ -213,6 +222,27 @@ class AddressSpec(Model):
     """What messages of one group-id share: nothing, their consumer, or their order."""
 
 
+class PlanResources(Model):
+    """Credit: a share of what one router and one broker can do."""
+
+    router: Credit | None = None
+    """Of routers."""
+
+    broker: Credit | None = None
+    """Of brokers."""
+
+
+class AppliedPlan(Model):
+    """The plan that is in force."""
+
+    name: str
+    partitions: int
+    """Shares that the credit of brokers is divided into."""
+
+    resources: PlanResources
+    """Credit it counts for in the quota of the address space."""
+
+
 class AddressStatus(Status):
     """What the control plane has found out about an address, and what holds for its messages: what
     was declared, with what a subscription has from its topic and with defaults."""
@@ -225,6 +255,12 @@ class AddressStatus(Status):
 
     subscription: Subscription | None = None
     """Consumers of a subscription."""
+
+    limits: Limits | None = None
+    """Bounds in force: the smaller of what the address and its plans say."""
+
+    plan_status: AppliedPlan | None = None
+    """The plan in force. Left out while the address waits for room in the quota."""
 
 
 class Address(Declared):

@@ -1,6 +1,7 @@
 """AddressSpace: a tenant's own set of addresses and users, which no other space can see."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -9,33 +10,28 @@ from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, labe
 TYPES = ("standard", "brokered")
 """Every type there is."""
 
-SERVED_TYPES = ("standard",)
-"""The types this node can serve."""
+ADDRESS_TYPES = {
+    "standard": ("anycast", "multicast", "queue", "topic", "subscription", "deadletter"),
+    "brokered": ("queue", "topic", "subscription", "deadletter"),
+}
+"""The types of address that a type of space can have."""
 
 Authentication = Literal["none", "standard"]
 
-SERVICE_NAMES: dict[str, Authentication] = {
+BUILT_IN: dict[str, Authentication] = {
     "none": "none",
     "none-authservice": "none",
     "standard": "standard",
     "standard-authservice": "standard",
 }
-"""Authentication services by name, and what type each is."""
+"""Authentication services that are there without being declared, and what type each is."""
 
 
-def _served_type(value: str) -> str:
-    served = ", ".join(SERVED_TYPES)
+def known_type(value: str) -> str:
+    """Check the name of a type of address space."""
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not a type of address space; this node serves {served}")
-    if value not in SERVED_TYPES:
-        raise ValueError(f"{value!r} cannot be served by this node; it serves {served}")
-    return value
-
-
-def _service_name(value: str) -> str:
-    if value not in SERVICE_NAMES:
-        known = ", ".join(SERVICE_NAMES)
-        raise ValueError(f"there is no authentication service {value!r}; there are {known}")
+        there = " and ".join(TYPES)
+        raise ValueError(f"{value!r} is not a type of address space; there are {there}")
     return value
 
 
@@ -46,37 +42,32 @@ class AddressSpaceMetadata(Metadata):
     """Name of the space: one part, without dots."""
 
 
-class AuthenticationService(Model):
+class AuthenticationServiceChoice(Model):
     """Who checks the users of a space."""
 
-    name: Annotated[str, AfterValidator(_service_name)] | None = None
-    """Name of the service: `none` or `standard` (or `none-authservice`, `standard-authservice`)."""
+    name: str | None = None
+    """Name of an AuthenticationService; `none` and `standard` are always there."""
 
     type: Authentication | None = None
     """`none` lets everybody in, `standard` asks for a user of the space."""
 
     @model_validator(mode="after")
-    def _agree(self) -> "AuthenticationService":
-        if self.name and self.type and SERVICE_NAMES[self.name] != self.type:
+    def _agree(self) -> Self:
+        if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
             raise ValueError(f"service {self.name!r} is not of type {self.type!r}; leave one out")
         return self
-
-    @property
-    def authentication(self) -> Authentication | None:
-        """What name or type come to; None if neither is given."""
-        return SERVICE_NAMES[self.name] if self.name else self.type
 
 
 class AddressSpaceSpec(Model):
     """What an address space is. `type` cannot change later."""
 
-    type: Annotated[str, AfterValidator(_served_type)]
-    """Kind of space: standard."""
+    type: Annotated[str, AfterValidator(known_type)]
+    """Kind of space: standard, or brokered (queue, topic, subscription and deadletter only)."""
 
     plan: str | None = None
-    """Name of a plan. Any name is accepted until plans exist."""
+    """Name of a plan of that type. Left out: the first of those."""
 
-    authentication_service: AuthenticationService | None = None
+    authentication_service: AuthenticationServiceChoice | None = None
     """Who checks users. Left out: nobody while the space has no user, else `standard`."""
 
 
@@ -102,8 +93,21 @@ class AddressSpace(Declared):
     metadata: AddressSpaceMetadata
     spec: AddressSpaceSpec
 
-    def authentication(self, *, has_users: bool) -> Authentication:
-        """Return who may come in: `none` is everybody, `standard` the users of the space."""
+    @property
+    def service_name(self) -> str | None:
+        """Name of the authentication service it asks for."""
         service = self.spec.authentication_service
-        declared = service.authentication if service else None
-        return declared or ("standard" if has_users else "none")
+        return service.name if service else None
+
+    def authentication(
+        self, *, has_users: bool, services: Mapping[str, Authentication] = BUILT_IN
+    ) -> Authentication:
+        """Return who may come in: `none` is everybody, `standard` the users of the space.
+
+        `services` are the authentication services by name. A service that is not there lets in
+        nobody but users.
+        """
+        service = self.spec.authentication_service or AuthenticationServiceChoice()
+        if service.name:
+            return services.get(service.name, "standard")
+        return service.type or ("standard" if has_users else "none")

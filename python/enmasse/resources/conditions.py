@@ -45,6 +45,7 @@ def ready_status(
             "phase": phase,
             "messages": (message,) if message else (),
             "conditions": (condition, *others),
+            "observed_generation": generation,
         }
     )
 

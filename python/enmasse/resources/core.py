@@ -168,6 +168,7 @@ class Event(Resource):
 
     plural: ClassVar[str] = "events"
     short_names: ClassVar[tuple[str, ...]] = ("ev",)
+    read_only: ClassVar[bool] = True
     api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Last Seen", "lastTimestamp", "date"),

@@ -12,15 +12,23 @@ from pydantic import ValidationError
 from enmasse.base.errors import Code, EnMasseError, Fault, Invalid
 from enmasse.resources import faults
 from enmasse.resources.address import Address
+from enmasse.resources.address_plan import AddressPlan
 from enmasse.resources.address_space import AddressSpace
+from enmasse.resources.address_space_plan import AddressSpacePlan
+from enmasse.resources.authentication_service import AuthenticationService
 from enmasse.resources.core import ConfigMap, Namespace, Secret
+from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
 from enmasse.resources.pipeline import Pipeline
 
 KINDS: dict[str, type[Resource]] = {
     model.__name__: model
-    for model in (Namespace, Secret, ConfigMap, AddressSpace, Address, MessagingUser, Pipeline)
+    for model in (
+        *(Namespace, Secret, ConfigMap),
+        *(StandardInfraConfig, BrokeredInfraConfig, AddressPlan, AddressSpacePlan),
+        *(AuthenticationService, AddressSpace, Address, MessagingUser, Pipeline),
+    )
 }
 """Every kind, in the order in which resources of a file are applied."""
 
@@ -218,8 +226,9 @@ def _name(data: Mapping[Any, Any]) -> str:
 
 def _without_server_fields(data: Mapping[Any, Any]) -> dict[Any, Any]:
     """Drop what a document read from a server carries and a request cannot say."""
+    model = _model(data)
     kept = {name: value for name, value in data.items() if name != "status"}
-    kept["apiVersion"] = _model(data).api_versions[0]
+    kept = model.present_form(kept) | {"apiVersion": model.api_versions[0]}
     if isinstance(metadata := kept.get("metadata"), Mapping):
         kept["metadata"] = {
             name: value for name, value in metadata.items() if name not in _SERVER_METADATA

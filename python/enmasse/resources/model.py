@@ -5,7 +5,7 @@ a new one, made with `model_copy`. An unknown field is refused.
 """
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -13,7 +13,11 @@ from pydantic.alias_generators import to_camel
 from enmasse.base.errors import Fault
 
 API_VERSION = "enmasse.io/v1beta1"
+ADMIN_VERSION = "admin.enmasse.io/v1beta1"
 DEFAULT_NAMESPACE = "default"
+INFRA_NAMESPACE = "enmasse-infra"
+"""Where kinds of the service administrator are, if their documents do not say."""
+
 NAME_LENGTH_MAX = 253
 """Characters in a resource name, as in Kubernetes."""
 
@@ -45,6 +49,16 @@ class Model(BaseModel):
     def document(self) -> dict[str, Any]:
         """Return the piece as plain data with its camelCase names; unset fields are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+_Piece = TypeVar("_Piece", bound=Model)
+
+
+def filled(piece: _Piece, default: _Piece) -> _Piece:
+    """Return a piece with the values of another one where it has none."""
+    names = type(piece).model_fields
+    missing = {name: getattr(default, name) for name in names if getattr(piece, name) is None}
+    return piece.model_copy(update=missing)
 
 
 def label(value: str) -> str:
@@ -181,6 +195,16 @@ class Metadata(Model):
     """Who has set which fields. Written by the server."""
 
 
+class AdminMetadata(Metadata):
+    """Metadata of what the service administrator declares."""
+
+    name: Annotated[str, AfterValidator(dotted_name)]
+    """Name, one through all namespaces."""
+
+    namespace: Label = INFRA_NAMESPACE
+    """Namespace it lives in. It counts wherever it is."""
+
+
 Phase = Literal["Pending", "Configuring", "Active", "Terminating", "Failed"]
 
 
@@ -202,6 +226,8 @@ class Status(Model):
     phase: Phase = "Pending"
     messages: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    observed_generation: int | None = None
+    """The generation of spec that all this is about."""
 
 
 class Column(NamedTuple):
@@ -242,6 +268,12 @@ class Resource(Model):
     selectable: ClassVar[tuple[str, ...]] = ()
     """Paths that a field selector may name, beside the name and the namespace."""
 
+    read_only: ClassVar[bool] = False
+    """Whether the platform alone makes them."""
+
+    unique: ClassVar[bool] = False
+    """Whether a name is one thing through all namespaces."""
+
     write_only: ClassVar[tuple[str, ...]] = ()
     """Paths that a request may have and that are never stored or shown."""
 
@@ -271,6 +303,11 @@ class Resource(Model):
     def is_terminating(self) -> bool:
         """Whether it was asked to go and only its finalizers keep it."""
         return self.metadata.deletion_timestamp is not None
+
+    @classmethod
+    def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a document that is written in an older form of the kind in the present one."""
+        return data
 
     def with_metadata(self, **changes: Any) -> Self:
         """Return the resource with some metadata replaced."""
@@ -333,6 +370,27 @@ class Declared(Resource):
             for name in self.immutable
             if getattr(self.spec, name) != getattr(before.spec, name)
         ]
+
+
+class ToldStatus(Status):
+    """Status of what the service administrator declares."""
+
+    message: str | None = None
+    """What it waits for: `messages` as one text, where the original's clients look for it."""
+
+
+class Administered(Declared):
+    """One thing that the service administrator declares."""
+
+    unique: ClassVar[bool] = True
+
+    metadata: AdminMetadata
+    status: ToldStatus = ToldStatus()
+
+    def with_status(self, status: Status) -> Self:
+        """Return the resource with another status, its messages as one text too."""
+        message = "; ".join(status.messages) or None
+        return super().with_status(status.model_copy(update={"message": message}))
 
 
 def cannot_change(field: str, value: object) -> Fault:

@@ -94,3 +94,7 @@ Count = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX)]
 
 LinkCount = Annotated[int, Field(strict=True, ge=1, le=2**32 - 1)]
 """How many links, at least one."""
+
+CREDIT_MAX = 1_000_000
+Credit = Annotated[float, Field(strict=True, ge=0, le=CREDIT_MAX, allow_inf_nan=False)]
+"""How many routers or brokers, or which part of one."""

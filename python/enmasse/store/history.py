@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from itertools import islice
 
 from enmasse.base.errors import Code, Conflict
 from enmasse.store.protocol import Event
@@ -36,17 +37,23 @@ class History:
         position = since
         while True:
             changed = self._changed
-            for event in self._after(position):
+            for event in self.after(position):
                 yield event
                 position = event.version
             if changed is self._changed:
                 await changed.wait()
 
-    def _after(self, version: int) -> list[Event]:
+    def after(self, version: int) -> list[Event]:
+        """Return the changes after a version, those that there are now.
+
+        Raises: Conflict if the next one is no longer kept.
+        """
         if version < self._before_first:
             raise Conflict(
                 Code.VERSION_EXPIRED,
                 f"changes after version {version} are no longer kept (the oldest is"
                 f" {self._before_first + 1}); list again and watch from the list's version",
             )
-        return list(self._events)[version - self._before_first :]
+        # From the newest on: who asks is seldom far behind.
+        count = max(self._before_first + len(self._events) - version, 0)
+        return list(islice(reversed(self._events), count))[::-1]

@@ -98,6 +98,10 @@ class MemoryStore:
                 await self._finish(change)
             return written
 
+    def changes(self, since: int) -> Sequence[Event]:
+        """Return the changes after version `since` that there are now, in order."""
+        return self._history.after(since)
+
     def watch(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after version `since`, in order, for ever."""
         return self._history.follow(since)

@@ -79,6 +79,12 @@ class Store(Protocol):
         Raises: Missing if one is not there; nothing is deleted then.
         """
 
+    def changes(self, since: int) -> Sequence[Event]:
+        """Return the changes after version `since` that there are now, in order.
+
+        Raises: Conflict (VERSION_EXPIRED) if the next one is no longer kept; list again then.
+        """
+
     def watch(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after version `since`, in order, for ever.
 

@@ -106,7 +106,8 @@ impl Space {
     }
 
     fn place(&self, counter: &Counter, limit: Option<u32>, what: &str) -> Result<Option<Place>, Error> {
-        let Some(limit) = limit else { return Ok(None) };
+        // Counted without a limit too: one that comes later holds for what is there already.
+        let limit = limit.unwrap_or(u32::MAX);
         counter.take(limit).map(Some).ok_or_else(|| {
             let text = format!("address space {} has {limit} {what}, its limit; close one first", self.name());
             Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)

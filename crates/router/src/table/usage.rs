@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The counters of one space; the same for every table in which the space stands. Only what has a limit is counted.
+/// The counters of one space; the same for every table in which the space stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) connections: Counter,

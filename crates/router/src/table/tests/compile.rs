@@ -118,6 +118,20 @@ fn limits_are_carried() {
 }
 
 #[test]
+fn a_limit_that_comes_later_counts_what_is_there() {
+    let without = plan(1, [space("shop", &[])]);
+    let before = table(&without);
+    let places: Vec<_> = (0..3).map(|_| before.spaces().next().unwrap().enter().unwrap()).collect();
+    let mut limited = plan(2, without.spaces.clone());
+    limited.spaces[0].limits.connections = Some(3);
+    let after = Table::compile(&limited, &before).unwrap();
+    let shop = after.spaces().next().unwrap();
+    assert!(shop.enter().is_err(), "three are there, and three is the limit");
+    drop(places);
+    assert!(shop.enter().is_ok());
+}
+
+#[test]
 fn mechanisms_are_offered_strongest_first_and_anonymous_only_where_it_is_let_in() {
     let table = table(&golden("many-spaces.json"));
     let of = |name: &str| table.space(table.space_named(name).unwrap()).unwrap().mechanisms().to_vec();

@@ -1,0 +1,82 @@
+"""What tenants can choose from, made from the plans and services that are there. Pure."""
+
+from enmasse.plan import Catalogue
+from enmasse.resources import AddressSpaceSchema
+from enmasse.resources.address import PlanResources
+from enmasse.resources.address_space import ADDRESS_TYPES
+from enmasse.resources.address_space_schema import (
+    AddressPlanChoice,
+    AddressSpaceSchemaMetadata,
+    AddressSpaceSchemaSpec,
+    AddressTypeChoice,
+    SpacePlanChoice,
+)
+
+DESCRIPTIONS = {
+    "standard": "Direct and stored addresses of every type, for any number of clients.",
+    "brokered": "Queues, topics and subscriptions, as a single message broker has them.",
+}
+"""What the types of address space are."""
+
+ADDRESS_DESCRIPTIONS = {
+    "anycast": "Each message goes directly to one of the receivers.",
+    "multicast": "Each message goes directly to every receiver.",
+    "queue": "Messages are stored until one of the receivers has accepted them.",
+    "topic": "Messages are stored for each subscription.",
+    "subscription": "A named place in a topic, with messages of its own.",
+    "deadletter": "Messages that failed or lived too long.",
+}
+"""What the types of address are."""
+
+
+def schemas(catalogue: Catalogue) -> list[AddressSpaceSchema]:
+    """Return one schema for each type of address space."""
+    return [_schema(catalogue, type_) for type_ in DESCRIPTIONS]
+
+
+def _schema(catalogue: Catalogue, type_: str) -> AddressSpaceSchema:
+    plans = catalogue.space_plans_of(type_)
+    offered = {name for plan in plans for name in plan.spec.address_plans}
+    return AddressSpaceSchema(
+        metadata=AddressSpaceSchemaMetadata(name=type_),
+        spec=AddressSpaceSchemaSpec(
+            description=DESCRIPTIONS[type_],
+            address_types=tuple(
+                AddressTypeChoice(
+                    name=address_type,
+                    description=ADDRESS_DESCRIPTIONS[address_type],
+                    plans=_choices(catalogue, address_type, offered),
+                )
+                for address_type in ADDRESS_TYPES[type_]
+            ),
+            plans=tuple(
+                SpacePlanChoice(
+                    name=plan.metadata.name,
+                    display_name=plan.spec.display_name,
+                    description=plan.spec.short_description,
+                    resource_limits=plan.spec.resource_limits,
+                )
+                for plan in plans
+            ),
+            authentication_services=tuple(sorted(catalogue.authentications)),
+        ),
+    )
+
+
+def _choices(
+    catalogue: Catalogue, address_type: str, offered: set[str]
+) -> tuple[AddressPlanChoice, ...]:
+    plans = [
+        plan
+        for name, plan in catalogue.address_plans.items()
+        if name in offered and plan.spec.address_type == address_type
+    ]
+    return tuple(
+        AddressPlanChoice(
+            name=plan.metadata.name,
+            display_name=plan.spec.display_name,
+            description=plan.spec.short_description,
+            resources=plan.spec.resources or PlanResources(),
+        )
+        for plan in sorted(plans, key=lambda plan: plan.order)
+    )

@@ -1,0 +1,285 @@
+"""What there is to choose from: plans, infra configs and authentication services by name. Pure.
+
+While there is no plan of a kind, none is needed and any name is accepted. Of two that have one name
+the older counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar
+
+from enmasse.plan.quota import Demand, demand
+from enmasse.resources import (
+    Address,
+    AddressPlan,
+    AddressSpace,
+    AddressSpacePlan,
+    AuthenticationService,
+    BrokeredInfraConfig,
+    Declared,
+    Key,
+    Resource,
+    StandardInfraConfig,
+)
+from enmasse.resources.address_space import ADDRESS_TYPES, BUILT_IN, Authentication
+from enmasse.resources.address_space_plan import SpaceLimits
+from enmasse.resources.infra_config import (
+    BrokerPart,
+    RouterPolicy,
+    StandardBrokerPart,
+    size_bytes,
+)
+
+CATALOGUED = (
+    *(AddressPlan, AddressSpacePlan, StandardInfraConfig, BrokeredInfraConfig),
+    AuthenticationService,
+)
+"""The kinds that are chosen from."""
+
+NAMED_MAX = 8
+"""Plans that a message names."""
+
+OnFull = Literal["block", "reject"]
+_ON_FULL: dict[str, OnFull] = {
+    "BLOCK": "block",
+    "FAIL": "reject",
+    "DROP": "reject",
+}
+
+
+class Problem(NamedTuple):
+    """Something chosen that does not fit: the field, a reason for programs, a message."""
+
+    field: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the plan of a space and its infra config say of the space and of every address."""
+
+    connections: int | None = None
+    links: int | None = None
+    message_size: int | None = None
+    link_capacity: int | None = None
+    reject_is_failure: bool | None = None
+    broker_bytes: int | None = None
+    """Bytes of messages for each broker that an address's credit comes to."""
+
+    on_full: OnFull | None = None
+    """What an address does that has its share of those."""
+
+
+UNBOUNDED = Bounds()
+_Chosen = TypeVar("_Chosen", bound=Declared)
+
+
+class Catalogue:
+    """Everything of the kinds of CATALOGUED. It does not change; a new one is made instead."""
+
+    def __init__(self, resources: Iterable[Resource] = ()) -> None:
+        """Take what is of those kinds; the rest is passed over."""
+        found = sorted(
+            (one for one in resources if isinstance(one, CATALOGUED)),
+            key=lambda one: (one.metadata.creation_timestamp or "", one.key),
+        )
+        self.address_plans = _by_name(found, AddressPlan)
+        self.space_plans = _by_name(found, AddressSpacePlan)
+        self._standard = _by_name(found, StandardInfraConfig)
+        self._brokered = _by_name(found, BrokeredInfraConfig)
+        self.services = _by_name(found, AuthenticationService)
+
+    @cached_property
+    def authentications(self) -> Mapping[str, Authentication]:
+        """What type the services are that can be served, by name."""
+        declared: dict[str, Authentication] = {
+            name: one.spec.type
+            for name, one in self.services.items()
+            if one.spec.type != "external"
+        }
+        return BUILT_IN | declared
+
+    def space_plans_of(self, type_: str) -> list[AddressSpacePlan]:
+        """Return the plans for spaces of a type, the one that is taken by default first."""
+        found = [one for one in self.space_plans.values() if one.spec.address_space_type == type_]
+        return sorted(found, key=lambda one: one.order)
+
+    def offered(self, space: AddressSpace, type_: str) -> list[AddressPlan]:
+        """Return the plans for addresses of a type in a space, the default first."""
+        plan = self.space_plans.get(space.spec.plan or "")
+        names = plan.spec.address_plans if plan else self._in_order
+        found = (self.address_plans.get(name) for name in names)
+        return [one for one in found if one is not None and one.spec.address_type == type_]
+
+    @cached_property
+    def _in_order(self) -> list[str]:
+        return [
+            one.metadata.name
+            for one in sorted(self.address_plans.values(), key=lambda one: one.order)
+        ]
+
+    def plan_of(self, address: Address) -> AddressPlan | None:
+        """Return the plan of an address, if there is one of that name and type."""
+        found = self.address_plans.get(address.spec.plan or "")
+        return found if found and found.spec.address_type == address.spec.type else None
+
+    def demand(self, type_: str, name: str | None) -> Demand:
+        """Return what an address of a type with a plan counts for."""
+        found = self.address_plans.get(name or "")
+        return demand(found if found and found.spec.address_type == type_ else None)
+
+    def plan_of_space(self, space: AddressSpace) -> AddressSpacePlan | None:
+        """Return the plan of a space, if there is one of that name and type."""
+        found = self.space_plans.get(space.spec.plan or "")
+        return found if found and found.spec.address_space_type == space.spec.type else None
+
+    def bounds(self, space: AddressSpace) -> Bounds:
+        """Return what plan and infra config say of a space."""
+        plan = self.plan_of_space(space)
+        if plan is None:
+            return UNBOUNDED
+        own = plan.spec.limits or SpaceLimits()
+        infra = self._infra_of(plan)
+        router = infra.spec.router if isinstance(infra, StandardInfraConfig) else None
+        policy = (router.policy if router else None) or RouterPolicy()
+        broker = infra.spec.broker if infra else None
+        broker_bytes, on_full = _of_brokers(broker)
+        return Bounds(
+            connections=smaller(own.connections, policy.max_connections),
+            links=own.links,
+            message_size=smaller(own.message_size, policy.max_message_size),
+            link_capacity=router.link_capacity if router else None,
+            reject_is_failure=(
+                broker.treat_reject_as_unmodified_delivery_failed
+                if isinstance(broker, StandardBrokerPart)
+                else None
+            ),
+            broker_bytes=broker_bytes,
+            on_full=on_full,
+        )
+
+    def problem_of_space(self, space: AddressSpace) -> Problem | None:
+        """Return what a space has chosen and cannot have."""
+        return self._plan_problem_of_space(space) or self._service_problem(space)
+
+    def _plan_problem_of_space(self, space: AddressSpace) -> Problem | None:
+        name, type_ = space.spec.plan, space.spec.type
+        if name is None or not self.space_plans:
+            return None
+        there = f"for type {type_} there are {_names(self.space_plans_of(type_))}"
+        found = self.space_plans.get(name)
+        if found is None:
+            message = f"there is no AddressSpacePlan {name!r}; {there}"
+            return Problem("spec.plan", "PlanUnknown", message)
+        if found.spec.address_space_type != type_:
+            message = f"{name!r} is for type {found.spec.address_space_type}; {there}"
+            return Problem("spec.plan", "PlanWrongType", message)
+        return None
+
+    def _service_problem(self, space: AddressSpace) -> Problem | None:
+        name = space.service_name
+        if name is None or name in self.authentications:
+            return None
+        known = ", ".join(self.authentications)
+        problem = "cannot be served by this node" if name in self.services else "does not exist"
+        message = f"authentication service {name!r} {problem}; there are {known}"
+        return Problem("spec.authenticationService.name", "AuthenticationServiceMissing", message)
+
+    def problem_of_address(self, address: Address, space: AddressSpace) -> Problem | None:
+        """Return what an address has chosen and cannot have in a space."""
+        name, type_ = address.spec.plan, address.spec.type
+        able = ADDRESS_TYPES[space.spec.type]
+        if type_ not in able:
+            message = (
+                f"an address space of type {space.spec.type} has no {type_}, only {', '.join(able)}"
+            )
+            return Problem("spec.type", "TypeNotOffered", message)
+        if name is None or not self.address_plans:
+            return None
+        offered = self.offered(space, type_)
+        there = f"for {type_} there are {_names(offered)}"
+        found = self.address_plans.get(name)
+        if found is None:
+            return Problem("spec.plan", "PlanUnknown", f"there is no AddressPlan {name!r}; {there}")
+        if found.spec.address_type != type_:
+            message = f"{name!r} is for {found.spec.address_type}; {there}"
+            return Problem("spec.plan", "PlanWrongType", message)
+        if found not in offered:
+            message = (
+                f"plan {space.spec.plan!r} of the address space does not offer {name!r}; {there}"
+            )
+            return Problem("spec.plan", "PlanNotOffered", message)
+        return None
+
+    def problems(self) -> dict[Key, Problem]:
+        """Return what plans and services refer to and is not there."""
+        found = {plan.key: self._problem_of_plan(plan) for plan in self.space_plans.values()}
+        found |= {
+            service.key: Problem(
+                "spec.type",
+                "TypeNotServed",
+                "a service of type external cannot be served by this node",
+            )
+            for service in self.services.values()
+            if service.spec.type == "external"
+        }
+        return {key: problem for key, problem in found.items() if problem is not None}
+
+    def _problem_of_plan(self, plan: AddressSpacePlan) -> Problem | None:
+        spec = plan.spec
+        if self._infra_of(plan) is None:
+            kind = f"{spec.address_space_type.capitalize()}InfraConfig"
+            message = f"there is no {kind} {spec.infra_config_ref!r}: waiting for it"
+            return Problem("spec.infraConfigRef", "InfraConfigMissing", message)
+        missing = [name for name in spec.address_plans if name not in self.address_plans]
+        if missing:
+            message = f"there is no AddressPlan {_listed(missing)}: waiting for it"
+            return Problem("spec.addressPlans", "AddressPlanMissing", message)
+        able = ADDRESS_TYPES[spec.address_space_type]
+        unfit = [
+            name
+            for name in spec.address_plans
+            if self.address_plans[name].spec.address_type not in able
+        ]
+        if unfit:
+            message = f"{_listed(unfit)} is for a type that {spec.address_space_type} spaces lack"
+            return Problem("spec.addressPlans", "AddressPlanWrongType", message)
+        return None
+
+    def _infra_of(self, plan: AddressSpacePlan) -> StandardInfraConfig | BrokeredInfraConfig | None:
+        name = plan.spec.infra_config_ref
+        if plan.spec.address_space_type == "brokered":
+            return self._brokered.get(name)
+        return self._standard.get(name)
+
+
+def smaller(one: int | None, other: int | None) -> int | None:
+    """Return the smaller of two bounds; None is none."""
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _of_brokers(broker: BrokerPart | None) -> tuple[int | None, OnFull | None]:
+    """Return the bytes of one broker, and what a full address does."""
+    if broker is None or broker.global_max_size is None or broker.address_full_policy == "PAGE":
+        return None, None
+    return size_bytes(broker.global_max_size), _ON_FULL[broker.address_full_policy or "FAIL"]
+
+
+def _by_name(resources: Iterable[Declared], kind: type[_Chosen]) -> dict[str, _Chosen]:
+    found: dict[str, _Chosen] = {}
+    for one in resources:
+        if isinstance(one, kind):
+            found.setdefault(one.metadata.name, one)
+    return found
+
+
+def _names(plans: Iterable[Declared]) -> str:
+    return _listed([plan.metadata.name for plan in plans])
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    shown = ", ".join(names[:NAMED_MAX]) or "none"
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,142 @@
+"""How many routers and brokers addresses come to, and whether a quota holds them. Pure.
+
+Credit is counted in millionths, so that ten tenths are one. The rules are those of the original:
+
+- Routers share all their credit: what is needed is the sum, rounded up.
+- The credit of a queue, of a subscription, and of a topic below one broker is divided into shares,
+  `partitions` of them and none above one broker. Shares are packed into as few brokers as first-fit
+  decreasing finds, and there are as many brokers as the most partitions of one address.
+- A topic of one broker or more has brokers of its own, rounded up.
+- A brokered space has one broker: credit is added up and not rounded.
+
+What is needed follows from all addresses together, whatever their order and history: nothing is
+left over from a plan that has changed, and nothing is fragmented by what has been deleted.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from enmasse.resources import AddressPlan, AddressSpacePlan
+
+ONE = 1_000_000
+"""One router or broker."""
+
+
+class Demand(NamedTuple):
+    """What one address counts for. Credit is in millionths."""
+
+    router: int = 0
+    broker: int = 0
+    partitions: int = 1
+    dedicated: bool = False
+    """Whether it has brokers of its own."""
+
+    @property
+    def shares(self) -> int:
+        """How many brokers it is spread over."""
+        return max(self.partitions, _rounded_up(self.broker))
+
+
+NOTHING = Demand()
+
+
+class Excess(NamedTuple):
+    """A resource of which more is needed than a quota allows, both in millionths."""
+
+    resource: str
+    needed: int
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.resource} {_shown(self.needed)} of {_shown(self.limit)}"
+
+
+def demand(plan: AddressPlan | None) -> Demand:
+    """Return what an address with a plan counts for."""
+    credit = plan.spec.resources if plan else None
+    if plan is None or credit is None:
+        return NOTHING
+    broker = _millionths(credit.broker)
+    return Demand(
+        router=_millionths(credit.router),
+        broker=broker,
+        partitions=plan.spec.partitions or 1,
+        dedicated=plan.spec.address_type == "topic" and broker >= ONE,
+    )
+
+
+def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Excess]:
+    """Return which limits of a plan do not hold addresses; `demands` says how many of each."""
+    limits = plan.spec.resource_limits
+    needed = _needed(demands, brokered=plan.spec.address_space_type == "brokered")
+    return [
+        Excess(name, amount, allowed)
+        for name, amount in needed.items()
+        if (limit := getattr(limits, name)) is not None and amount > (allowed := _millionths(limit))
+    ]
+
+
+def brokers(shares: Mapping[int, int]) -> int:
+    """Return how many brokers hold shares (millionths of a broker, and how many of each).
+
+    First-fit decreasing: at most 11/9 of the fewest possible, and one more. The work is by the
+    number of different shares, not by that of shares.
+    """
+    open_: list[tuple[int, int]] = []
+    """Room that is left, and in how many brokers it is."""
+    for size in sorted(shares, reverse=True):
+        left = shares[size]
+        packed: list[tuple[int, int]] = []
+        for room, count in open_:
+            left = _pack(size, left, room, count, packed)
+        if left:
+            _pack(size, left, ONE, -(-left // (ONE // size)), packed)
+        open_ = packed
+    return sum(count for _, count in open_)
+
+
+def _pack(size: int, left: int, room: int, count: int, packed: list[tuple[int, int]]) -> int:
+    """Put shares into brokers that have the same room; return how many shares are left."""
+    each = room // size
+    filled = min(count, left // each) if each else 0
+    if filled:
+        packed.append((room - each * size, filled))
+        left -= filled * each
+        count -= filled
+    if count and left and left < each:
+        packed.append((room - left * size, 1))
+        left, count = 0, count - 1
+    if count:
+        packed.append((room, count))
+    return left
+
+
+def _needed(demands: Mapping[Demand, int], *, brokered: bool) -> dict[str, int]:
+    if brokered:
+        return {"broker": sum(one.broker * count for one, count in demands.items())}
+    router = _rounded_up(sum(one.router * count for one, count in demands.items())) * ONE
+    shares: Counter[int] = Counter()
+    dedicated = spread = 0
+    for one, count in demands.items():
+        if not one.broker or not count:
+            continue
+        if one.dedicated:
+            dedicated += one.shares * count
+        else:
+            shares[-(-one.broker // one.shares)] += one.shares * count
+            spread = max(spread, one.shares)
+    broker = (max(brokers(shares), spread) + dedicated) * ONE
+    return {"router": router, "broker": broker, "aggregate": router + broker}
+
+
+def _millionths(credit: float | None) -> int:
+    return round((credit or 0.0) * ONE)
+
+
+def _rounded_up(millionths: int) -> int:
+    return -(-millionths // ONE)
+
+
+def _shown(millionths: int) -> str:
+    return f"{millionths / ONE:.6f}".rstrip("0").rstrip(".")

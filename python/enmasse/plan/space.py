@@ -1,0 +1,431 @@
+"""One address space: what is declared in it, and what each address and user of it comes to. Pure.
+
+It is kept from one compile to the next, so that a change costs what it touches: the address itself,
+those that name it, those that want its name, and those that wait for room. Whatever the way there,
+the outcome is that of everything declared at once.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeVar
+
+from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
+from enmasse.plan.effective import with_plan
+from enmasse.plan.model import (
+    EVERY_NAME,
+    Authentication,
+    PlannedAddress,
+    PlannedSpace,
+    PlannedUser,
+    Right,
+    SpaceLimits,
+)
+from enmasse.plan.quota import Demand, Excess, demand, exceeded
+from enmasse.plan.references import dangling
+from enmasse.plan.stored import planned as planned_address
+from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser
+from enmasse.resources.address import AppliedPlan, PlanResources
+from enmasse.resources.conditions import READY, find
+
+STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""What a space that asks for a user accepts, best first. The node offers EXTERNAL only to a client
+that has shown a certificate, and PLAIN only where nobody can listen."""
+
+OPEN_MECHANISMS = ("PLAIN",)
+"""Offered beside ANONYMOUS by a space that lets everybody in."""
+
+_Member = TypeVar("_Member", Address, MessagingUser)
+
+NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeNotOffered"})
+"""Reasons of an address for not being in the Plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Why a resource is not in the Plan, or waits: a reason for programs, a message for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a resource comes to."""
+
+    planned: PlannedAddress | None = None
+    """As the node serves it; None also for what is no address."""
+
+    applied: AppliedPlan | None = None
+    """The plan it has."""
+
+    left_out: LeftOut | None = None
+    waiting: LeftOut | None = None
+
+
+NOTHING = Outcome()
+"""What there is to say of most that is no address."""
+
+
+def was_planned(address: Address) -> bool:
+    """Whether an address has been in a Plan: messages may be in it."""
+    ready = find(address.status.conditions, READY)
+    return ready is not None and ready.reason not in NOT_PLANNED
+
+
+class SpaceState:
+    """What is declared in one address space, and what it comes to."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[Key, Outcome] = {}
+        """What each resource of the space came to at the last `refresh`."""
+
+        self.planned: PlannedSpace | None = None
+        self._space: AddressSpace | None = None
+        self._addresses: dict[Key, Address] = {}
+        self._users: dict[Key, MessagingUser] = {}
+        self._rights: dict[Key, PlannedUser] = {}
+        self._claims: dict[str, tuple[Key, ...]] = {}
+        self._contested: set[str] = set()
+        self._referring: defaultdict[str, set[Key]] = defaultdict(set)
+        self._counted: Counter[tuple[str, str | None]] = Counter()
+        self._settled: set[Key] = set()
+        """Addresses that are in the Plan or have been: their room is theirs."""
+
+        self._losers: dict[Key, LeftOut] = {}
+        self._over: dict[Key, LeftOut] = {}
+        self._changed: set[Key] = set()
+        self._touched: set[str] = set()
+        self._whole = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is declared in it."""
+        return not (self._space or self._addresses or self._users)
+
+    def put(self, key: Key, resource: Declared | None) -> None:
+        """Take in what is declared under a key now; None is nothing any more."""
+        if key.kind == "AddressSpace":
+            self._space = resource if isinstance(resource, AddressSpace) else None
+            self._whole = True
+        elif key.kind == "MessagingUser":
+            self._put_user(key, resource if isinstance(resource, MessagingUser) else None)
+        else:
+            self._put_address(key, resource if isinstance(resource, Address) else None)
+        self._changed.add(key)
+
+    def _put_user(self, key: Key, user: MessagingUser | None) -> None:
+        self._rights.pop(key, None)
+        if user is None:
+            self._users.pop(key, None)
+        else:
+            self._users[key] = user
+
+    def _put_address(self, key: Key, address: Address | None) -> None:
+        before = self._addresses.pop(key, None)
+        if before is not None:
+            self._count(before, -1)
+            if address is None or address.metadata.uid != before.metadata.uid:
+                self._settled.discard(key)
+        if address is not None:
+            self._addresses[key] = address
+            self._count(address, 1)
+            if was_planned(address):
+                self._settled.add(key)
+
+    def _count(self, address: Address, step: int) -> None:
+        key, spec = address.key, address.spec
+        self._counted[spec.type, spec.plan] += step
+        for name in address.names:
+            others = tuple(one for one in self._claims.pop(name, ()) if one != key)
+            claims = (*others, key) if step > 0 else others
+            if claims:
+                self._claims[name] = claims
+            (self._contested.add if len(claims) > 1 else self._contested.discard)(name)
+            self._touched.add(name)
+        for other in {spec.topic, spec.deadletter, spec.expiry}:
+            if other is not None:
+                (self._referring[other].add if step > 0 else self._referring[other].discard)(key)
+                if not self._referring[other]:
+                    del self._referring[other]
+
+    def refresh(self, catalogue: Catalogue, *, chosen_anew: bool) -> set[Key]:
+        """Bring the outcomes up to date and return the keys of those that differ.
+
+        `chosen_anew`: the catalogue is another one than at the last time.
+        """
+        whole = self._whole or chosen_anew
+        bounds = catalogue.bounds(self._space) if self._space else UNBOUNDED
+        affected = (
+            set(self._addresses)
+            if whole
+            else {key for key in self._changed if key.kind == "Address"}
+        )
+        affected |= self._settle_names() | self._settle_quota(catalogue)
+        for name in self._touched:
+            affected |= self._referring.get(name, frozenset())
+        outcomes: dict[Key, Outcome | None] = {
+            key: self._outcome(self._addresses[key], catalogue, bounds)
+            if key in self._addresses
+            else None
+            for key in affected
+        }
+        outcomes |= self._outcomes_of_users(whole)
+        if whole and self._space is not None:
+            outcomes[self._space.key] = _of_space(self._space, catalogue)
+        outcomes |= {key: None for key in self._changed if key not in outcomes}
+        differing = {key for key, now in outcomes.items() if self._note(key, now)}
+        if whole or differing or self._changed:
+            self._plan(catalogue, bounds)
+        self._changed, self._touched, self._whole = set(), set(), False
+        return differing
+
+    def _note(self, key: Key, now: Outcome | None) -> bool:
+        before = self.outcomes.get(key)
+        if now == before:
+            return False
+        if now is None:
+            del self.outcomes[key]
+        else:
+            self.outcomes[key] = now
+        return True
+
+    def _settle_names(self) -> set[Key]:
+        """Decide who has the names that several want; return those for whom that changed."""
+        losers: dict[Key, LeftOut] = {}
+        taken: dict[str, Address] = {}
+        wanting = {key for name in self._contested for key in self._claims[name]}
+        for address in _oldest_first(self._addresses[key] for key in wanting):
+            name = next((name for name in address.names if name in taken), None)
+            if name is None:
+                taken.update((name, address) for name in address.names)
+                continue
+            losers[address.key] = LeftOut(
+                "AddressTaken",
+                f"address {name!r} is already declared by {taken[name].metadata.name};"
+                " delete one of the two",
+            )
+        changed = {
+            key
+            for key in losers.keys() | self._losers.keys()
+            if losers.get(key) != self._losers.get(key)
+        }
+        self._losers = losers
+        self._touch(changed)
+        return changed
+
+    def _settle_quota(self, catalogue: Catalogue) -> set[Key]:
+        """Decide who waits for room; return those for whom that changed."""
+        plan = catalogue.plan_of_space(self._space) if self._space else None
+        over: dict[Key, LeftOut] = {}
+        if plan is not None and self._space is not None:
+            counts = Counter(self._counted)
+            counts.subtract(_choice(self._addresses[key]) for key in self._losers)
+            demands: Counter[Demand] = Counter()
+            for (type_, name), count in counts.items():
+                demands[catalogue.demand(type_, name)] += count
+            if exceeded(demands, plan):
+                name = plan.metadata.name
+                over = {
+                    address.key: LeftOut("QuotaExceeded", _quota_message(name, excess))
+                    for address, excess in self._without_room(catalogue)
+                }
+        changed = {
+            key for key in over.keys() | self._over.keys() if over.get(key) != self._over.get(key)
+        }
+        self._over = over
+        self._touch(changed)
+        return changed
+
+    def _without_room(self, catalogue: Catalogue) -> Iterable[tuple[Address, list[Excess]]]:
+        """Yield the addresses that find no room, the youngest of those that have none yet.
+
+        Room that is used stays used, also beyond a quota that has become smaller.
+        """
+        assert self._space is not None
+        plan = catalogue.plan_of_space(self._space)
+        assert plan is not None
+        here = [one for key, one in self._addresses.items() if key not in self._losers]
+        demands = Counter(
+            catalogue.demand(*_choice(one)) for one in here if one.key in self._settled
+        )
+        refused: dict[Demand, list[Excess]] = {}
+        for address in _oldest_first(one for one in here if one.key not in self._settled):
+            wanted = catalogue.demand(*_choice(address))
+            if wanted not in refused:
+                demands[wanted] += 1
+                excess = [one for one in exceeded(demands, plan) if _counts(wanted, one)]
+                if not excess:
+                    continue
+                demands[wanted] -= 1
+                # What finds no room now finds none later: room only becomes less.
+                refused[wanted] = excess
+            yield address, refused[wanted]
+
+    def _touch(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            if key in self._addresses:
+                self._touched.update(self._addresses[key].names)
+
+    def _outcome(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Outcome:
+        key = address.key
+        if self._space is None:
+            return Outcome(left_out=no_space(address))
+        if (left_out := self._losers.get(key) or self._over.get(key)) is not None:
+            return Outcome(left_out=left_out)
+        problem = catalogue.problem_of_address(address, self._space)
+        if problem is not None and problem.reason in NOT_PLANNED and key not in self._settled:
+            return Outcome(left_out=LeftOut(problem.reason, problem.message))
+        waiting = LeftOut(problem.reason, problem.message) if problem else None
+        self._settled.add(key)
+        topic = self._of_type("topic", address.spec.topic)
+        planned = planned_address(
+            self._said(address, catalogue, bounds),
+            topic=self._said(topic, catalogue, bounds) if topic else None,
+            missing=lambda name: self._of_type("deadletter", name) is None,
+            link_capacity=bounds.link_capacity,
+        )
+        applied = None
+        if (plan := catalogue.plan_of(address)) is not None:
+            credit = plan.spec.resources or PlanResources()
+            applied = AppliedPlan(
+                name=plan.metadata.name, partitions=demand(plan).shares or 1, resources=credit
+            )
+        return Outcome(planned, applied, waiting=waiting or self._waits_for(address))
+
+    def _waits_for(self, address: Address) -> LeftOut | None:
+        if gone := dangling(address, self._named):
+            problems = "; ".join(reference.problem for reference in gone)
+            return LeftOut(gone[0].reason, f"{problems}: waiting for it")
+        for name in (address.spec.topic, address.spec.deadletter, address.spec.expiry):
+            other = self._named(name) if name else None
+            if other is not None and other.key in self._over:
+                return LeftOut("ReferenceWaits", f"{name!r} waits for room in the quota")
+        return None
+
+    def _said(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Address:
+        plan = catalogue.plan_of(address)
+        return with_plan(address, plan, demand(plan), bounds)
+
+    def _named(self, name: str) -> Address | None:
+        """Return the address that has a name."""
+        for key in self._claims.get(name, ()):
+            if key not in self._losers:
+                return self._addresses[key]
+        return None
+
+    def _of_type(self, type_: str, name: str | None) -> Address | None:
+        found = self._named(name) if name else None
+        if found is None or found.spec.type != type_ or found.key in self._over:
+            return None
+        return found
+
+    def _outcomes_of_users(self, whole: bool) -> dict[Key, Outcome | None]:
+        if not whole and not any(key.kind == "MessagingUser" for key in self._changed):
+            return {}
+        outcomes: dict[Key, Outcome | None] = {}
+        names: dict[str, MessagingUser] = {}
+        for user in _oldest_first(self._users.values()):
+            first = names.setdefault(user.spec.username, user)
+            if self._space is None:
+                outcomes[user.key] = Outcome(left_out=no_space(user))
+            elif first is not user:
+                message = (
+                    f"user name {user.spec.username!r} already belongs to {first.metadata.name};"
+                    " delete one of the two"
+                )
+                outcomes[user.key] = Outcome(left_out=LeftOut("UserNameTaken", message))
+            else:
+                outcomes[user.key] = NOTHING
+        return outcomes
+
+    def _plan(self, catalogue: Catalogue, bounds: Bounds) -> None:
+        space = self._space
+        if space is None:
+            self.planned = None
+            return
+        kind = space.authentication(has_users=bool(self._users), services=catalogue.authentications)
+        planned = [one.planned for one in self.outcomes.values() if one.planned is not None]
+        now = PlannedSpace(
+            uid=space.metadata.uid or "",
+            names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
+            authentication=_authentication(kind),
+            users=self._planned_users() if kind == "standard" else (),
+            limits=SpaceLimits(connections=bounds.connections, links=bounds.links),
+            addresses=tuple(sorted(planned, key=attrgetter("name"))),
+        )
+        if now != self.planned:
+            self.planned = now
+
+    def _planned_users(self) -> tuple[PlannedUser, ...]:
+        found = []
+        for key, user in self._users.items():
+            if self.outcomes[key].left_out is None:
+                if key not in self._rights:
+                    self._rights[key] = _user(user)
+                found.append(self._rights[key])
+        return tuple(sorted(found, key=lambda one: one.name))
+
+
+def no_space(orphan: Declared) -> LeftOut:
+    """Return what is said of what belongs to a space that is not there."""
+    return LeftOut(
+        "SpaceMissing",
+        f"address space {orphan.space!r} does not exist in namespace"
+        f" {orphan.metadata.namespace!r}; create it, or delete this",
+    )
+
+
+def _of_space(space: AddressSpace, catalogue: Catalogue) -> Outcome:
+    problem = catalogue.problem_of_space(space)
+    return Outcome(waiting=LeftOut(problem.reason, problem.message)) if problem else NOTHING
+
+
+def _choice(address: Address) -> tuple[str, str | None]:
+    return address.spec.type, address.spec.plan
+
+
+def _counts(wanted: Demand, excess: Excess) -> bool:
+    """Whether an address adds to what there is too much of."""
+    if excess.resource == "aggregate":
+        return bool(wanted.router or wanted.broker)
+    return bool(wanted.router if excess.resource == "router" else wanted.broker)
+
+
+def _quota_message(plan: str, excess: list[Excess]) -> str:
+    needed = ", ".join(map(str, excess))
+    return (
+        f"Quota exceeded: with it the address space would need {needed} that plan {plan} allows;"
+        " it waits until others are deleted or a plan is changed"
+    )
+
+
+def _authentication(kind: str) -> Authentication:
+    if kind == "none":
+        return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
+    return Authentication(type="standard", anonymous=False, mechanisms=STANDARD_MECHANISMS)
+
+
+def _user(user: MessagingUser) -> PlannedUser:
+    return PlannedUser(
+        name=user.spec.username,
+        verifiers=user.spec.authentication.verifiers,
+        rights=_rights(user),
+    )
+
+
+def _rights(user: MessagingUser) -> tuple[Right, ...]:
+    """One right for each address named; an authorization that names none is for all of them."""
+    return tuple(
+        Right(pattern=pattern, operations=authorization.operations)
+        for authorization in user.spec.authorization
+        for pattern in authorization.addresses or (EVERY_NAME,)
+    )
+
+
+def _oldest_first(resources: Iterable[_Member]) -> list[_Member]:
+    return sorted(
+        resources,
+        key=lambda resource: (resource.metadata.creation_timestamp or "", resource.key),
+    )

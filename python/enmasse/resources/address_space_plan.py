@@ -1,0 +1,109 @@
+"""AddressSpacePlan: what a tenant may have in one address space."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from enmasse.base.errors import Fault
+from enmasse.resources.address_plan import (
+    DISPLAYED,
+    PLAN_COLUMNS,
+    PLAN_VERSIONS,
+    Display,
+    below_spec,
+)
+from enmasse.resources.address_space import known_type
+from enmasse.resources.model import Administered, Column, Model
+from enmasse.resources.quantities import Credit, LinkCount, MessageSize
+
+DEFINED_BY = "enmasse.io/defined-by"
+"""Annotation that names the infra config in the older form."""
+
+NEEDED = {"standard": ("router", "broker", "aggregate"), "brokered": ("broker",)}
+"""What the quota of each type has to say."""
+
+
+class ResourceLimits(Model):
+    """Quota: how many routers and brokers the addresses of a space may come to."""
+
+    router: Credit | None = None
+    """Routers."""
+
+    broker: Credit | None = None
+    """Brokers."""
+
+    aggregate: Credit | None = None
+    """Both together."""
+
+
+class SpaceLimits(Model):
+    """Bounds of an address space, on each node."""
+
+    connections: LinkCount | None = None
+    """Connections at a time; one more is refused."""
+
+    links: LinkCount | None = None
+    """Senders and receivers of all connections together; one more is refused."""
+
+    message_size: MessageSize | None = None
+    """Bytes of one message."""
+
+
+class AddressSpacePlanSpec(Display):
+    """What a plan is."""
+
+    address_space_type: Annotated[str, AfterValidator(known_type)]
+    """The type of address space it is for: standard or brokered."""
+
+    infra_config_ref: str
+    """Name of the StandardInfraConfig or BrokeredInfraConfig it goes by."""
+
+    address_plans: tuple[str, ...]
+    """Names of the plans that addresses may have. Of a type the first is taken where an address
+    names none."""
+
+    resource_limits: ResourceLimits
+    """Quota: what all addresses may come to."""
+
+    limits: SpaceLimits | None = None
+    """Bounds of the space."""
+
+
+class AddressSpacePlan(Administered):
+    """A plan for address spaces of one type."""
+
+    plural: ClassVar[str] = "addressspaceplans"
+    columns: ClassVar[tuple[Column, ...]] = (Column("Type", "spec.addressSpaceType"), *PLAN_COLUMNS)
+    selectable: ClassVar[tuple[str, ...]] = ("spec.addressSpaceType", "status.phase")
+    immutable: ClassVar[tuple[str, ...]] = ("address_space_type",)
+    api_versions: ClassVar[tuple[str, ...]] = PLAN_VERSIONS
+
+    api_version: str = PLAN_VERSIONS[0]
+    kind: Literal["AddressSpacePlan"] = Field(default="AddressSpacePlan")
+    spec: AddressSpacePlanSpec
+
+    @classmethod
+    def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a document whose fields are not below `spec` with them there."""
+        plain = (*DISPLAYED, "addressSpaceType", "addressPlans")
+        moved = below_spec(data, plain, ("resources", "max", "resourceLimits"))
+        if moved is data:
+            return data
+        metadata = data.get("metadata")
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        named = annotations.get(DEFINED_BY) if isinstance(annotations, dict) else None
+        return moved | {"spec": moved["spec"] | ({"infraConfigRef": named} if named else {})}
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Its place among plans."""
+        return self.spec.display_order or 0, self.metadata.name
+
+    def faults(self) -> list[Fault]:
+        """Return what the quota does not say."""
+        type_ = self.spec.address_space_type
+        return [
+            Fault(f"spec.resourceLimits.{name}", f"is required for address spaces of type {type_}")
+            for name in NEEDED[type_]
+            if getattr(self.spec.resource_limits, name) is None
+        ]
