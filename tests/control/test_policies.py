@@ -153,8 +153,8 @@ def test_a_subscription_keeps_its_full_name_for_itself() -> None:
 
 
 def test_a_type_that_cannot_be_served_is_refused() -> None:
-    resources = {one.key: one for one in (space(), queue())}
-    error = first_fault([(queue(), None)], World(resources, False, served=("anycast", "topic")))
+    index = Index([space(), queue()]).after({})
+    error = first_fault([(queue(), None)], World(index, False, served=("anycast", "topic")))
     assert isinstance(error, Invalid)
     assert [str(fault) for fault in error.faults] == [
         "spec.type: 'queue' cannot be served by this node; it serves anycast, topic"
