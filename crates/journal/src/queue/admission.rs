@@ -24,6 +24,12 @@ impl Queue {
             self.figures.refused += 1;
             return Admission::Refuse(refusal);
         }
+        Admission::Store(self.admit(now, head))
+    }
+
+    /// Stores a message that another queue has accepted and gives up, as after [`Queue::offer`]: there is nobody left to
+    /// refuse it to, so neither the bounds are asked nor whether its id is known.
+    pub fn admit(&mut self, now: u64, head: &Head) -> Stored {
         let record = Record {
             size_bytes: head.size_bytes,
             priority: head.priority,
@@ -38,7 +44,7 @@ impl Queue {
         let at = self.next;
         self.next += 1;
         self.insert(at, &record);
-        Admission::Store(Stored { seq: Seq(at), record, markers: self.seen.note(now, at, head) })
+        Stored { seq: Seq(at), record, markers: self.seen.note(now, at, head) }
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use super::space::{Authentication, Space, User};
 use super::storage::{MESSAGE_BYTES_MAX, Storage};
 use super::usage::Usage;
 use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Table};
-use crate::plan::{self, AddressType, AuthenticationType, Plan};
+use crate::plan::{self, AddressType, AuthenticationType, OnFull, Plan};
 
 /// Most credit that an address may give to one link.
 const LINK_CAPACITY_MAX: u32 = 100_000;
@@ -244,7 +244,7 @@ fn carry_over(
         uid: address.uid.as_str().into(),
         name: address.name.as_str().into(),
         kind,
-        link_capacity: address.limits.link_capacity,
+        link_capacity: window(address, kind),
         message_size: address.limits.message_size.or(storage.as_ref().map(|_| u64::from(MESSAGE_BYTES_MAX))),
         storage,
         home,
@@ -253,6 +253,15 @@ fn carry_over(
         Some(unchanged) => Arc::clone(unchanged),
         None => Arc::new(entry),
     }
+}
+
+/// Most credit of a producer's link. Where a full address makes producers wait it is no more than the address holds: what
+/// they have credit for is stored, full or not.
+fn window(address: &plan::Address, kind: AddressKind) -> u32 {
+    let limits = &address.limits;
+    let waits = kind.stores() && !matches!(limits.on_full, Some(OnFull::Reject | OnFull::DropOldest));
+    let most = limits.messages.filter(|_| waits).unwrap_or(u64::MAX).max(1);
+    u32::try_from(most).map_or(limits.link_capacity, |most| most.min(limits.link_capacity))
 }
 
 fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Authentication> {

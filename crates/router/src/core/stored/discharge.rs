@@ -194,7 +194,7 @@ impl Router {
         let posted = if self.addresses[at].topic.is_some() {
             let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
             let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
-            self.addresses[at].stats.dropped += u64::from(posted.is_empty());
+            self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
             posted
         } else {
             self.offer_to_queue(at, posting, before)?

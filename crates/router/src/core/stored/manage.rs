@@ -356,6 +356,16 @@ impl Router {
         }
     }
 
+    /// Producers to an address wait: it is full, or one of its subscriptions that stay is.
+    fn makes_wait(&self, at: Key) -> bool {
+        let stored = |at: Key| self.addresses[at].stored.as_ref();
+        let is_waited_for = |at: Key| stored(at).is_some_and(|stored| !stored.open && !stored.lives_with_links());
+        match self.addresses[at].topic.as_ref() {
+            Some(topic) => !topic.is_open() && topic.subscriptions.iter().any(|key| is_waited_for(*key)),
+            None => is_waited_for(at),
+        }
+    }
+
     fn store_elsewhere(
         &mut self,
         running: &mut Running,
@@ -372,6 +382,9 @@ impl Router {
         let Some(target) = target.filter(|target| self.addresses[*target].takes_messages()) else {
             return Err(Some(Failed::NoTarget));
         };
+        if self.makes_wait(target) {
+            return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
+        }
         let annotated = stored.changed.get(&item.seq.0).is_some_and(|changed| changed.on_disk);
         let changed = encoded(stored, item, body, self.now_ms, redrives);
         let Ok(envelope) = envelope(&changed) else { return Err(None) };

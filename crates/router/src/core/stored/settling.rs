@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::envelope::{Changes, envelope, forget_expiry, put_changed};
 use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
-use enmasse_journal::queue::{self, Admission, Cause, Item, Seq, Target};
+use enmasse_journal::queue::{self, Cause, Item, Seq, Target};
 
 use super::super::arena::Key;
 use super::super::{Links, Router};
@@ -160,14 +160,11 @@ impl Router {
         let from_log = stored.shelf.log;
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
-        head.message_id = envelope.message_id.map(|id| self.digests.long(id));
         // It lived as long as it was to live where it came from.
         (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
         let Some(there) = self.addresses[target].stored.as_mut() else { return };
-        let admitted = match there.shelf.queue.offer(now_ms, &head) {
-            Admission::Store(admitted) => admitted,
-            Admission::Duplicate { .. } | Admission::Refuse(_) => return self.drop_diverted(at, item),
-        };
+        // A dead letter that is full drops its oldest, if it is to, and has one more otherwise: none is lost in silence.
+        let admitted = there.shelf.queue.admit(now_ms, &head);
         match there.shelf.log {
             Some(log) => {
                 let duty = Duty { from: Some((at, item.seq)), ..Duty::NONE };

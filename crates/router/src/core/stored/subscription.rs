@@ -6,8 +6,8 @@
 //!
 //! Who has no room keeps the topic's producers from sending. One that lives with its links has as much room as may wait for
 //! its consumers: [`BACKLOG_MESSAGES`] and [`BACKLOG_BYTES`], or less; at twice as much producers are not read. It is not
-//! waited for long: when its consumers have taken nothing for [`STALL_MS`] it is left behind, and misses what it has no
-//! room for until it has caught up.
+//! waited for long: when its consumers have taken nothing for [`STALL_MS`], and as long again for each MiB that its
+//! messages have on average, it is left behind, and misses what it has no room for until it has caught up.
 
 use std::sync::Arc;
 
@@ -32,6 +32,9 @@ const DURABLE_MAX: usize = 10_000;
 /// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0, dynamic nodes down from
 /// the top.
 pub(in crate::core) const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
+
+/// Bytes of a message that a consumer may be [`STALL_MS`] about.
+const PATIENCE_BYTES: u64 = 1 << 20;
 
 /// Which subscription of a topic a link asks for, of those that are not declared.
 #[derive(Clone, Debug, Default)]
@@ -175,9 +178,20 @@ impl Stored {
     fn has_waiting(&self, parts: u64, whole: u64) -> bool {
         let (queue, limits) = (&self.shelf.queue, &self.shelf.queue.settings().limits);
         let waiting = queue.at_rest();
-        let mean_bytes = queue.bytes().checked_div(queue.len() as u64).unwrap_or(0);
+        let mean_bytes = self.mean_bytes();
         let reaches = |waiting: u64, bound: u64| waiting.saturating_mul(whole) >= bound.saturating_mul(parts);
         reaches(waiting, limits.messages) || reaches(waiting * mean_bytes, limits.bytes)
+    }
+
+    fn mean_bytes(&self) -> u64 {
+        let queue = &self.shelf.queue;
+        queue.bytes().checked_div(queue.len() as u64).unwrap_or(0)
+    }
+
+    /// How long its consumers may take nothing before it is left behind: that a large message is on its way to one of
+    /// them is not seen before all of it has gone.
+    fn patience_ms(&self) -> u64 {
+        STALL_MS * (1 + self.mean_bytes() / PATIENCE_BYTES)
     }
 
     /// Whether it lets its topic's producers go on; `closed`: it did not before.
@@ -191,7 +205,7 @@ impl Stored {
     /// When it is to be seen whether its consumers take what waits.
     pub(super) fn stall_timeout(&self) -> Option<u64> {
         let subscription = self.subscription.as_ref().filter(|subscription| subscription.life == Life::Links)?;
-        subscription.pressure.blocks.then(|| subscription.pressure.since_ms + STALL_MS)
+        subscription.pressure.blocks.then(|| subscription.pressure.since_ms + self.patience_ms())
     }
 }
 
@@ -520,7 +534,7 @@ impl Router {
         now.laggard &= !open;
         if open || taken != before.taken || !before.blocks && !before.laggard {
             (now.since_ms, now.taken) = (now_ms, taken);
-        } else if live && now_ms >= before.since_ms + STALL_MS {
+        } else if live && now_ms >= before.since_ms + stored.patience_ms() {
             now.laggard = true;
         }
         now.blocks = !open && !now.laggard;

@@ -89,11 +89,18 @@ impl Topic {
 pub(super) struct Posted {
     pub(super) disk: SmallVec<[(Key, u32, Admitted); 2]>,
     pub(super) memory: SmallVec<[(Key, Seq); 2]>,
+    /// how many that are left behind missed it; they have counted it
+    missed: usize,
 }
 
 impl Posted {
     pub(super) fn is_empty(&self) -> bool {
         self.disk.is_empty() && self.memory.is_empty()
+    }
+
+    /// Nobody was there whose it could have been.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.is_empty() && self.missed == 0
     }
 }
 
@@ -129,7 +136,7 @@ impl Router {
             Ok(posted) => posted,
             Err(refusal) => return self.refuse(from, arriving, refused(refusal), links),
         };
-        self.addresses[at].stats.dropped += u64::from(posted.is_empty());
+        self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
         let duty = Duty { producer: from, owed, address: at, bytes: body.len(), from: None };
         if self.land(posted, body, duty, None, links) {
             self.take_window(from, body.len(), links);
@@ -201,8 +208,8 @@ impl Router {
             }
             wanted.push(key);
         }
+        let mut posted = Posted { missed: missed.len(), ..Posted::default() };
         missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
-        let mut posted = Posted::default();
         for key in wanted {
             let Some(stored) = self.addresses[key].stored.as_mut() else { continue };
             let mut head = *head;
@@ -228,7 +235,7 @@ impl Router {
         removed: Option<(u32, &Item, bool)>,
         links: &mut impl Links,
     ) -> bool {
-        let Posted { disk, memory } = posted;
+        let Posted { disk, memory, .. } = posted;
         if !disk.is_empty() {
             let mut duty = Some(duty);
             let queues = disk.iter().map(|(at, log, admitted)| {

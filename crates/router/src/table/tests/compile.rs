@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::core::AddressKind;
-use crate::plan::{AddressType, Plan};
+use crate::plan::{AddressType, OnFull, Plan};
 use crate::table::Table;
 use crate::table::tests::{SECRET, plan, read, space, table};
 
@@ -196,5 +196,22 @@ fn a_topic_with_retention_is_a_stream_and_has_nothing_of_a_queue() {
     ] {
         let path = compile(members).unwrap_err().path;
         assert_eq!(path, format!("spaces[0].addresses[0].{member}"));
+    }
+}
+
+#[test]
+fn producers_have_no_more_credit_than_an_address_holds_that_makes_them_wait() {
+    for (kind, on_full, capacity) in [
+        (AddressType::Queue, None, 3),
+        (AddressType::Topic, Some(OnFull::Block), 3),
+        (AddressType::Queue, Some(OnFull::Reject), 1000),
+        (AddressType::Queue, Some(OnFull::DropOldest), 1000),
+    ] {
+        let mut space = space("shop", &[("orders", kind)]);
+        space.addresses[0].limits.messages = Some(3);
+        space.addresses[0].limits.on_full = on_full;
+        let table = table(&plan(1, [space]));
+        let entry = table.spaces().next().unwrap().addresses().next().unwrap();
+        assert_eq!(entry.link_capacity, capacity, "{kind:?} {on_full:?}");
     }
 }

@@ -196,6 +196,32 @@ fn what_has_expired_meanwhile_goes_to_a_dead_letter_that_is_there_after_its_queu
 }
 
 #[test]
+fn a_dead_letter_that_is_full_loses_none_in_silence() {
+    for (full, kept) in [(Full::Reject, 3), (Full::Block, 3), (Full::DropOldest, 1)] {
+        let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
+        let limits = Limits { messages: 1, ..Limits::default() };
+        house.router.reshelve(
+            DEAD,
+            Settings { limits, full, ..Settings::default() },
+            None,
+            None,
+            None,
+            &mut house.told,
+        );
+        house.consumer(QUEUE, 3);
+        for text in ["a", "b", "c"] {
+            house.send(text);
+        }
+        house.pump();
+        for got in house.got() {
+            house.answer(&got, &Outcome::Rejected(None));
+        }
+        house.consumer(DEAD, 10);
+        assert_eq!(house.texts(), ["a", "b", "c"][3 - kept..], "{full:?}");
+    }
+}
+
+#[test]
 fn attempts_end_in_the_dead_letter() {
     let redelivery = Redelivery { attempts_max: 3, ..Redelivery::default() };
     let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });

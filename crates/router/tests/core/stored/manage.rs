@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::Header;
-use enmasse_journal::queue::Redelivery;
+use enmasse_journal::queue::{Limits, Redelivery};
 use enmasse_router::core::{Failed, Operated, Operation, Work};
 
 use super::*;
@@ -54,6 +54,18 @@ fn what_was_moved_is_there_and_not_here_after_a_restart() {
     house.consumer(QUEUE, 10);
     house.pump();
     assert_eq!(house.texts(), ["d", "e"]);
+}
+
+#[test]
+fn what_finds_no_room_stays_where_producers_would_wait_too() {
+    let mut house = five(Settings::default());
+    let limits = Limits { messages: 2, ..Limits::default() };
+    house.router.reshelve(DEAD, Settings { limits, ..Settings::default() }, None, None, None, &mut house.told);
+    let done = house.operate(operation(Work::Move(DEAD)));
+    assert!(matches!((done.messages, &done.failed), (2, Some(Failed::Full(_)))), "{done:?}");
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["c", "d", "e"]);
 }
 
 #[test]

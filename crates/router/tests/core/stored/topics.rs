@@ -171,6 +171,32 @@ fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_mess
 }
 
 #[test]
+fn what_its_only_subscription_misses_is_counted_once() {
+    let mut house = undeclared();
+    house.subscriber(None, 0);
+    house.publish_all(0..BACKLOG_MESSAGES);
+    house.pass(STALL_MS);
+    house.publish_all(["missed"]);
+    assert_eq!(house.dropped(), 1);
+}
+
+#[test]
+fn one_that_is_about_a_large_message_is_waited_for_longer() {
+    let mut house = undeclared();
+    let slow = house.subscriber(None, 1);
+    let large = "x".repeat(10 << 20);
+    house.publish_all([&large; 2]);
+    assert_eq!((house.told.open, house.texts_of(slow).len()), (Some(false), 1));
+    house.pass(10 * STALL_MS);
+    assert_eq!((house.told.open, house.dropped()), (Some(false), 0), "the second has not had its time");
+    house.router.credit(slow, 2, false, &mut house.told);
+    assert_eq!((house.told.open, house.texts_of(slow).len()), (Some(true), 1));
+    house.publish_all([&large; 2]);
+    house.pass(11 * STALL_MS);
+    assert_eq!(house.told.open, Some(true), "nobody waits for it any more");
+}
+
+#[test]
 fn one_that_takes_a_little_is_waited_for() {
     let mut house = undeclared();
     let slow = house.subscriber(None, 0);
