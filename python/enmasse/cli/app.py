@@ -11,6 +11,7 @@ from enmasse.cli.commands import (
     apply,
     bench,
     connections,
+    crds,
     create,
     delete,
     get,
@@ -73,6 +74,7 @@ app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
+app.command(rich_help_panel=PLATFORM)(crds.crds)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINE)
 app.command(rich_help_panel=STORED)(operate.peek)
 app.command(rich_help_panel=STORED)(operate.purge)

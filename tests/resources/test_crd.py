@@ -1,0 +1,83 @@
+"""Definitions for a Kubernetes API server: whole, structural, and true to the kinds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from enmasse.resources import KINDS
+from enmasse.resources.crd import definitions
+from enmasse.resources.model import Declared
+
+DEFINITIONS = {one["metadata"]["name"]: one for one in definitions()}
+
+
+def versions() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, one in DEFINITIONS.items():
+        for version in one["spec"]["versions"]:
+            yield name, version
+
+
+def nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield schema
+    for inner in schema.get("properties", {}).values():
+        yield from nodes(inner)
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from nodes(schema[name])
+
+
+def test_every_declared_kind_has_one_in_each_of_its_groups() -> None:
+    wanted = {
+        f"{model.plural}.{version.partition('/')[0]}"
+        for model in KINDS.values()
+        if issubclass(model, Declared)
+        for version in model.api_versions
+    }
+    assert set(DEFINITIONS) == wanted | {"addressspaceschemas.enmasse.io"}
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_one_version_is_stored_and_all_are_served(name: str) -> None:
+    found = DEFINITIONS[name]["spec"]["versions"]
+    assert [one["storage"] for one in found] == [True, *(False for _ in found[1:])]
+    assert all(one["served"] for one in found)
+
+
+def test_plans_are_stored_in_the_newer_version() -> None:
+    found = DEFINITIONS["addressplans.admin.enmasse.io"]["spec"]
+    assert [one["name"] for one in found["versions"]] == ["v1beta2", "v1beta1"]
+    assert found["scope"] == "Namespaced"
+    assert DEFINITIONS["addressspaceschemas.enmasse.io"]["spec"]["scope"] == "Cluster"
+
+
+def test_T_AS_13_schemas_are_structural() -> None:
+    """By the rules of Kubernetes: a type everywhere, and none below `anyOf` but that of a number or
+    a text."""
+    count = 0
+    for name, version in versions():
+        for node in nodes(version["schema"]["openAPIV3Schema"]):
+            count += 1
+            assert "$ref" not in node, name
+            if node.get("x-kubernetes-int-or-string"):
+                assert node["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+                assert "type" not in node
+                continue
+            assert "anyOf" not in node, (name, node)
+            assert node.get("type"), (name, node)
+            assert not {"properties", "additionalProperties"} <= set(node), (name, node)
+            for bound in ("exclusiveMinimum", "exclusiveMaximum"):
+                assert node.get(bound, True) is True
+    assert count > 500
+
+
+def test_a_status_is_a_sub_resource_with_typed_conditions() -> None:
+    (version,) = DEFINITIONS["addresses.enmasse.io"]["spec"]["versions"]
+    assert version["subresources"] == {"status": {}}
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    assert status["observedGeneration"]["type"] == "integer"
+    condition = status["conditions"]["items"]
+    assert {"type", "status", "reason"} <= set(condition["required"])
+    columns = {one["name"]: one["jsonPath"] for one in version["additionalPrinterColumns"]}
+    assert columns["Phase"] == ".status.phase"
+    assert {"jsonPath": ".spec.address"} in version["selectableFields"]
