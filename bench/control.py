@@ -33,11 +33,13 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a resource of a name and a spec."""
     head = {"apiVersion": "enmasse.io/v1beta1", "kind": kind}
     return head | {"metadata": {"name": name}, "spec": spec}
 
 
 def address(space: str, number: int) -> dict[str, Any]:
+    """Return the address of a number; every fourth is a queue."""
     type_ = "queue" if number % 4 == 0 else "anycast"
     return document("Address", f"{space}.a{number}", {"type": type_, "address": f"a{number}"})
 
@@ -54,6 +56,7 @@ class Api:
         )
 
     async def create(self, plural: str, body: dict[str, Any]) -> str:
+        """Create a resource and return its version."""
         answer = await self.http.post(f"{BASE}/{plural}", json=body)
         answer.raise_for_status()
         return str(answer.json()["metadata"]["resourceVersion"])
@@ -74,6 +77,7 @@ class Api:
         return count
 
     async def until_active(self, name: str, version: str) -> None:
+        """Return once an address made at a version is Active."""
         parameters = {
             "watch": "true",
             "resourceVersion": version,
@@ -86,11 +90,13 @@ class Api:
 
 
 def cpu_s(pid: int) -> float:
+    """Return the processor time a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def memory_mib(pid: int) -> float:
+    """Return the memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
@@ -107,6 +113,7 @@ async def fill(api: Api, spaces: list[str], count: int, clients: int) -> None:
 
 
 async def measure(platform: Platform, arguments: argparse.Namespace) -> None:
+    """Fill a platform, and print what it cost."""
     api, pid = Api(platform), platform.process.pid
     before = await api.active()
     spaces = [f"s{number}" for number in range(arguments.spaces)]
@@ -137,6 +144,7 @@ async def measure(platform: Platform, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Measure by the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--addresses", type=int, default=10_000)
     parser.add_argument("--spaces", type=int, default=1)

@@ -20,6 +20,9 @@ from doubles import (
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
+from enmasse.control.manager import REST_TIMES
+from enmasse.engines import Proof
+from enmasse.plan import Plan
 from enmasse.resources import Declared, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
@@ -33,7 +36,7 @@ class Platform:
     """A store, an admission, an engine and a manager."""
 
     def __init__(self) -> None:
-        clock = TestClock()
+        self.clock = clock = TestClock()
         self.store = MemoryStore(clock)
         self.events = MemoryStore(clock)
         self.engine = FakeEngine()
@@ -163,6 +166,28 @@ async def test_a_bug_in_a_pass_does_not_end_the_loop(
         await platform.apply(address())
         assert len(calls) == 2
         assert platform.phase() == "Active"
+
+
+async def test_passes_leave_time_for_other_work(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, began = platform.engine.apply, []
+
+    async def slow(plan: Plan) -> Proof:
+        began.append(platform.clock.monotonic())
+        platform.clock.advance(0.05)
+        return await apply(plan)
+
+    monkeypatch.setattr(platform.engine, "apply", slow)
+    async with platform.running():
+        await platform.apply(space())
+        for number in range(3):
+            await platform.apply(address(f"default.a{number}"))
+        platform.clock.advance(10)
+        await platform.apply(address("default.late"))
+    first, *_, last, late = began
+    assert last - first == pytest.approx(3 * 0.05 * (1 + REST_TIMES))
+    assert late - last == pytest.approx(0.05 + 10), "what comes alone does not wait"
 
 
 async def test_active_follows_the_proof(platform: Platform) -> None:

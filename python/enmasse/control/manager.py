@@ -30,6 +30,13 @@ log = structlog.get_logger(__name__)
 _Identity = tuple[str | None, int | None]
 """uid and generation: what changes when more than a status or a label changes."""
 
+REST_TIMES = 3
+"""A pass begins no sooner after the one before than this many times as long as that one took: what
+comes thick and fast is taken together, and passes take a quarter of the time at most."""
+
+REST_MAX_S = 0.25
+"""Longest rest between two passes."""
+
 CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
     "Address": address.CHAIN,
@@ -113,9 +120,14 @@ class Manager:
 
     async def _work(self) -> None:
         failures = 0
+        rested = self._clock.monotonic()
         while True:
             await self._wait(failures)
+            if (rest_s := rested - self._clock.monotonic()) > 0:
+                await self._clock.sleep(rest_s)
+                self._due.clear()
             version = self._store.version
+            began = self._clock.monotonic()
             try:
                 await self._pass(version)
             except EnMasseError as error:
@@ -130,6 +142,8 @@ class Manager:
                 self._reached = version
                 self._passed.set()
                 self._passed = asyncio.Event()
+            ended = self._clock.monotonic()
+            rested = ended + min(REST_TIMES * (ended - began), REST_MAX_S)
 
     async def _wait(self, failures: int) -> None:
         """Wait until a pass is due: something is new, or a failed one may be tried again.
