@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -20,7 +21,7 @@ from doubles import (
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
-from enmasse.control.manager import REST_TIMES
+from enmasse.control.manager import FEW, REST_TIMES
 from enmasse.engines import Proof
 from enmasse.plan import Plan
 from enmasse.resources import Declared, Key, Resource
@@ -179,15 +180,19 @@ async def test_passes_leave_time_for_other_work(
         return await apply(plan)
 
     monkeypatch.setattr(platform.engine, "apply", slow)
+
+    def some(name: str, count: int) -> list[Resource]:
+        return [address(f"default.{name}{number}") for number in range(count)]
+
     async with platform.running():
         await platform.apply(space())
-        for number in range(3):
-            await platform.apply(address(f"default.a{number}"))
-        platform.clock.advance(10)
-        await platform.apply(address("default.late"))
-    first, *_, last, late = began
-    assert last - first == pytest.approx(3 * 0.05 * (1 + REST_TIMES))
-    assert late - last == pytest.approx(0.05 + 10), "what comes alone does not wait"
+        for name in "abc":
+            await platform.apply(*some(name, FEW + 1))
+        await platform.apply(*some("d", 1))
+        await platform.apply(*some("e", 1))
+    passes = [after - before for before, after in pairwise(began)]
+    alone, crowded = 0.05, 0.05 * (1 + REST_TIMES)
+    assert passes == pytest.approx([alone, crowded, crowded, crowded, alone])
 
 
 async def test_active_follows_the_proof(platform: Platform) -> None:

@@ -37,6 +37,10 @@ comes thick and fast is taken together, and passes take a quarter of the time at
 REST_MAX_S = 0.25
 """Longest rest between two passes."""
 
+FEW = 4
+"""Resources that a pass may have been about without a rest after it: who makes one after the other
+does not wait."""
+
 CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
     "Address": address.CHAIN,
@@ -71,6 +75,9 @@ class Manager:
 
         self._looked_at: dict[Key, _Identity] = {}
         self._by_uid: dict[str, Key] = {}
+        self._count = 0
+        """Resources that were new to the last pass."""
+
         self._owed: set[Key] = set()
         """What has to be decided again, because the engine refused."""
 
@@ -143,7 +150,8 @@ class Manager:
                 self._passed.set()
                 self._passed = asyncio.Event()
             ended = self._clock.monotonic()
-            rested = ended + min(REST_TIMES * (ended - began), REST_MAX_S)
+            if self._count > FEW:
+                rested = ended + min(REST_TIMES * (ended - began), REST_MAX_S)
 
     async def _wait(self, failures: int) -> None:
         """Wait until a pass is due: something is new, or a failed one may be tried again.
@@ -161,7 +169,9 @@ class Manager:
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
-        touched = self._take_in() | self._owed
+        changed = self._take_in()
+        self._count = len(changed)
+        touched = changed | self._owed
         touched |= self._compiler.refresh()
         await self._publish()
         spaces = self._compiler.spaces()
