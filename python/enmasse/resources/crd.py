@@ -23,8 +23,11 @@ _TEXT: Document = {"type": "string"}
 
 def definitions() -> list[Document]:
     """Return them all, in order of their names."""
-    models = [model for model in KINDS.values() if issubclass(model, Declared)]
-    found = [one for model in (*models, AddressSpaceSchema) for one in _of(model)]
+    models: list[type[Resource]] = [
+        *(model for model in KINDS.values() if issubclass(model, Declared)),
+        AddressSpaceSchema,
+    ]
+    found = [one for model in models for one in _of(model)]
     return sorted(found, key=lambda one: str(one["metadata"]["name"]))
 
 
