@@ -1,0 +1,122 @@
+"""Windows in a table: each batch is merged once, in Delta and in Parquet."""
+
+import random
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow
+import pytest
+from deltalake import DeltaTable
+
+from enmasse.pipeline import gold, gold_table
+from enmasse.pipeline.gold_table import GoldTable
+from measured import measured
+
+WINDOWS = [60_000, 3_600_000]
+APP = "p/s/query"
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def format(request: Any) -> Literal["delta", "parquet"]:
+    chosen: Literal["delta", "parquet"] = request.param
+    return chosen
+
+
+@pytest.fixture
+def table(tmp_path: Path, format: Literal["delta", "parquet"]) -> GoldTable:
+    return gold_table.table(str(tmp_path / "gold"), format)
+
+
+def some(seed: int, count: int = 40) -> list[dict[str, Any]]:
+    dice = random.Random(seed)
+    return [
+        {
+            "device": dice.choice("abc"),
+            "source": dice.choice("st"),
+            "value": dice.uniform(-5, 5),
+            "seconds": dice.uniform(-7200, 50_000),
+        }
+        for _ in range(count)
+    ]
+
+
+def alike(table: GoldTable, readings: pyarrow.Table) -> bool:
+    return gold.differences(table.read(), gold.partials(readings, WINDOWS)) == []
+
+
+def test_batches_become_the_windows_of_all_readings(table: GoldTable) -> None:
+    rows = some(1, 90)
+    assert len(table.read()) == 0
+    for number in range(3):
+        part = measured(*rows[number * 30 : number * 30 + 30], first=number * 30)
+        assert table.merge(gold.partials(part, WINDOWS), APP, number)
+    assert alike(table, measured(*rows))
+
+
+def test_a_repeated_batch_changes_nothing(table: GoldTable) -> None:
+    parts = gold.partials(measured(*some(2)), WINDOWS)
+    assert table.merge(parts, APP, 7)
+    before = table.read()
+    assert not table.merge(parts, APP, 7)
+    assert not table.merge(parts, APP, 6)
+    assert gold.differences(table.read(), before) == []
+    assert table.merge(parts, "p/t/query", 0)
+    assert sum(table.read()["count"].to_pylist()) == 2 * sum(before["count"].to_pylist())
+
+
+def test_a_batch_without_numbers_leaves_no_trace(table: GoldTable) -> None:
+    assert not table.merge(gold.partials(measured(), WINDOWS), APP, 0)
+    assert len(table.read()) == 0
+
+
+def test_all_windows_can_be_replaced_with_the_batches_in_them(table: GoldTable) -> None:
+    old, new = measured(*some(3)), measured(*some(4, 10))
+    table.merge(gold.partials(old, WINDOWS), APP, 0)
+    table.replace(gold.partials(new, WINDOWS), {APP: 5})
+    assert alike(table, new)
+    parts = gold.partials(old, WINDOWS)
+    assert not table.merge(parts, APP, 5)
+    assert alike(table, new)
+    assert table.merge(parts, APP, 6)
+
+
+def test_tidying_keeps_the_windows_and_the_batches(table: GoldTable) -> None:
+    rows = some(5, 60)
+    for number in range(6):
+        part = measured(*rows[number * 10 : number * 10 + 10], first=number * 10)
+        table.merge(gold.partials(part, WINDOWS), APP, number)
+    table.tidy(0)
+    assert alike(table, measured(*rows))
+    assert not table.merge(gold.partials(measured(*rows[50:], first=50), WINDOWS), APP, 5)
+
+
+def test_a_parquet_batch_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch: Any) -> None:
+    table = gold_table.table(str(tmp_path), "parquet")
+    parts = gold.partials(measured(*some(6)), WINDOWS)
+    written, whole = [], gold_table.pyarrow.parquet.write_table
+
+    def cut_off(*arguments: Any, **options: Any) -> None:
+        if len(written) == 3:
+            raise OSError("the disk is gone")
+        written.append(arguments)
+        whole(*arguments, **options)
+
+    monkeypatch.setattr(gold_table.pyarrow.parquet, "write_table", cut_off)
+    with pytest.raises(OSError, match="the disk is gone"):
+        table.merge(parts, APP, 0)
+    monkeypatch.undo()
+    assert 0 < len(table.read()) < len(parts)
+    assert table.merge(parts, APP, 0)
+    assert alike(table, measured(*some(6)))
+
+
+def test_earlier_versions_of_a_delta_table_can_be_read(tmp_path: Path) -> None:
+    table = gold_table.table(str(tmp_path), "delta")
+    first, both = some(7, 10), some(7, 10) + some(8, 10)
+    table.merge(gold.partials(measured(*first), WINDOWS), APP, 0)
+    version = DeltaTable(str(tmp_path)).version()
+    table.merge(gold.partials(measured(*both[10:], first=10), WINDOWS), APP, 1)
+    assert alike(table, measured(*both))
+    then = DeltaTable(str(tmp_path), version=version).to_pyarrow_table()
+    then = then.select(gold.SCHEMA.names).cast(gold.SCHEMA)
+    assert gold.differences(then, gold.partials(measured(*first), WINDOWS)) == []
