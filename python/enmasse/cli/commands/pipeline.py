@@ -1,16 +1,26 @@
 """`enmasse pipeline`: from the messages of streams to tables, live state and alerts."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from enmasse.cli.options import Output, OutputForm
 
+if TYPE_CHECKING:
+    from enmasse.pipeline.places import Places
+    from enmasse.resources import Pipeline
+
 File = Annotated[
     Path, typer.Option("--file", "-f", metavar="FILE", help="The document of the pipeline.")
 ]
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help="Where Spark runs: in this process, or spark://HOST:PORT."),
+]
 DOCUMENT = Path("pipeline.yaml")
+LOCAL = "local[*]"
+STOP_TIMEOUT_S = 60.0
 
 app = typer.Typer(
     no_args_is_help=True, help="Turn the messages of streams into tables, live state and alerts."
@@ -52,3 +62,196 @@ def init(
         raise Unavailable(Code.DATA_UNUSABLE, f"cannot write {file}: {error.strerror}") from None
     written = {"file": str(file), "schema": str(schema)}
     show(written, output, lambda: f"{file} is written; run it with: enmasse pipeline run -f {file}")
+
+
+@app.command()
+def run(
+    file: File = DOCUMENT,
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, and end.")] = False,
+    master: Master = LOCAL,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Read the sources and fill the tables, until Ctrl-C or `enmasse pipeline stop`.
+
+    With --output json, stdout has a line for the start and one for each batch.
+
+    Example: enmasse pipeline run -f pipeline.yaml
+    """
+    import signal
+    import threading
+    from contextlib import closing
+
+    pipeline, places = _opened(file)
+    _needs_java()
+
+    from enmasse.base.clock import SystemClock
+    from enmasse.pipeline import batches
+    from enmasse.pipeline.live import Live
+    from enmasse.pipeline.run import Run
+    from enmasse.pipeline.session import session
+
+    batches.steps_of(pipeline, places)
+    clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
+    name, spec = pipeline.metadata.name, pipeline.spec
+    with places.taken(), closing(Live(places.live_url, spec)) as live:
+        begun = clock.monotonic()
+        tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
+        with session(name, master, spec.memory, places.state) as spark:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: stop.set())
+            queries = Run(spark, pipeline, places, live, clock)
+            try:
+                queries.start(
+                    lambda batch: tell({"event": "batch"} | batch, _line(batch)), once=once
+                )
+                took_s = round(clock.monotonic() - begun, 1)
+                tell({"event": "running", "seconds": took_s}, f"{name}: runs after {took_s} s")
+                queries.watch(stop)
+            finally:
+                queries.stop()
+    tell({"event": "stopped"}, f"{name}: stopped")
+
+
+@app.command()
+def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
+    """Show how far the sources are read, what came of it, and who is there.
+
+    Example: enmasse pipeline status --output json
+    """
+    from enmasse.base.clock import SystemClock
+    from enmasse.cli.output import show
+
+    pipeline, places = _opened(file)
+    document = _status(pipeline, places, SystemClock().now().timestamp())
+    show(document, output, lambda: _status_text(document))
+
+
+@app.command()
+def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
+    """End the run of a pipeline after its batch, and return when it has ended.
+
+    Example: enmasse pipeline stop
+    """
+    import os
+    import signal
+    import time
+
+    from enmasse.base.clock import SystemClock
+    from enmasse.base.errors import Code, Unavailable
+    from enmasse.cli.output import show
+
+    pipeline, places = _opened(file)
+    clock, name = SystemClock(), pipeline.metadata.name
+    runner = places.runner()
+    if runner is not None:
+        os.kill(runner, signal.SIGTERM)
+        deadline = clock.monotonic() + STOP_TIMEOUT_S
+        while places.runner() == runner:
+            if clock.monotonic() > deadline:
+                raise Unavailable(
+                    Code.NOT_AVAILABLE, f"process {runner} does not end; kill it: kill -9 {runner}"
+                )
+            time.sleep(0.1)
+    said = f"{name}: stopped" if runner else f"{name}: does not run"
+    show({"pipeline": name, "stopped": runner is not None, "pid": runner}, output, lambda: said)
+
+
+def _opened(file: Path) -> "tuple[Pipeline, Places]":
+    """The pipeline of a file; all that works with tables needs Spark's package."""
+    from importlib.util import find_spec
+
+    from enmasse.base.errors import Code, Unavailable
+
+    if find_spec("pyspark") is None:
+        raise Unavailable(
+            Code.NOT_AVAILABLE, "Spark is not installed: pip install 'enmasse[spark]'"
+        )
+
+    from enmasse.pipeline.places import read
+
+    return read(file)
+
+
+def _needs_java() -> None:
+    import os
+    import shutil
+
+    from enmasse.base.errors import Code, Unavailable
+
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        raise Unavailable(
+            Code.NOT_AVAILABLE,
+            "Spark needs Java 17 or newer, and there is no `java`: install it"
+            " (Debian: apt-get install default-jre-headless), or set JAVA_HOME",
+        )
+
+
+def _teller(output: Output) -> Any:
+    """What tells of a run: lines of JSON on stdout, or text on stderr."""
+    import json
+    import sys
+
+    def tell(event: dict[str, Any], text: str) -> None:
+        if output is Output.JSON:
+            print(json.dumps(event), flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _line(batch: dict[str, Any]) -> str:
+    again = ", done before" if batch["again"] else ""
+    return (
+        f"{batch['source']}: batch {batch['batch']}: {batch['messages']:,} messages,"
+        f" {batch['readings']:,} readings, {batch['quarantined']:,} quarantined{again}"
+    )
+
+
+def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, Any]:
+    from contextlib import closing
+
+    from enmasse.pipeline.live import Live
+
+    found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
+    found |= {"openIncidents": 0, "unsentAlerts": 0}
+    if pipeline.spec.live.url or (places.state / "live.db").exists():
+        with closing(Live(places.live_url, pipeline.spec)) as live:
+            found = live.status()
+    runner = places.runner()
+    sources = []
+    for one in found.pop("sources"):
+        lag, known_to_us = one["lag_messages"], one["known_to_us"]
+        known = one["batch_id"] >= 0 and known_to_us > 0
+        lag_s = None if lag is None or not known else max(0.0, now_s - known_to_us / 1e6)
+        sources.append(
+            {
+                "source": one["source"],
+                "batch": one["batch_id"],
+                **{name: one[name] for name in ("messages", "readings", "quarantined", "late")},
+                "clamped": one["clamped"],
+                "lagMessages": lag,
+                "lagSeconds": 0.0 if lag == 0 else lag_s,
+                "batchMs": one["batch_ms"],
+            }
+        )
+    head = {"pipeline": pipeline.metadata.name, "running": runner is not None, "pid": runner}
+    return head | {"tables": places.tables, "sources": sources} | found
+
+
+def _status_text(document: dict[str, Any]) -> str:
+    from enmasse.cli.output import columns
+
+    running = f"runs as process {document['pid']}" if document["running"] else "does not run"
+    incidents = sum(document["incidents"].values())
+    lines = [
+        f"{document['pipeline']}: {running}; tables in {document['tables']}",
+        f"devices {document['devices']:,}, online {document['online']:,}; incidents"
+        f" {incidents:,}, open {document['openIncidents']:,}",
+    ]
+    if sources := document["sources"]:
+        names = list(sources[0])
+        rows = [list(one.values()) for one in sources]
+        lines.append(columns([name.upper() for name in names], rows))
+    return "\n".join(lines)

@@ -1,0 +1,92 @@
+"""What a document cannot say: functions from DataFrame to DataFrame in a file beside it.
+
+    from enmasse.pipeline.functions import step
+
+    @step
+    def celsius(frame):
+        return frame.withColumn("temperature", (frame.temperature - 32) / 1.8)
+
+A step gets the decoded records of a batch: whole messages (`docs/guide/spark.md`) with the fields
+that the source names. It may change, add and leave out rows, and has to keep the columns. Bronze
+has the messages as they came. Steps run in the order of the file.
+"""
+
+import runpy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, overload
+
+from pyspark.sql import DataFrame
+
+from enmasse.base.errors import Invalid, Missing
+
+Function = Callable[[DataFrame], DataFrame]
+F = TypeVar("F", bound=Function)
+MARK = "__enmasse_source__"
+ALL = ""
+"""Of a step for every source."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function, and the source it is for."""
+
+    name: str
+    source: str
+    function: Function
+
+
+@overload
+def step(function: F) -> F: ...
+
+
+@overload
+def step(*, source: str) -> Callable[[F], F]: ...
+
+
+def step(function: F | None = None, *, source: str = ALL) -> F | Callable[[F], F]:
+    """Make a function part of the pipeline: for every source, or for the one that is named."""
+
+    def mark(marked: F) -> F:
+        setattr(marked, MARK, source)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def load(path: Path, sources: Iterable[str]) -> list[Step]:
+    """Return the steps of a file, in their order.
+
+    Raises Missing if it is not there, Invalid if it cannot be run or names no source of these.
+    """
+    if not path.is_file():
+        raise Missing("E3000", f"spec.functions: there is no file {path}")
+    try:
+        names = runpy.run_path(str(path))
+    except Exception as error:
+        raise Invalid(
+            "E1003", f"spec.functions: {path}: {type(error).__name__}: {error}"
+        ) from error
+    steps = [
+        Step(name, getattr(value, MARK), value)
+        for name, value in names.items()
+        if hasattr(value, MARK)
+    ]
+    known = {ALL, *sources}
+    for one in steps:
+        if one.source not in known:
+            raise Invalid("E1003", f"{path}: {one.name}: no source is called {one.source!r}")
+    return steps
+
+
+def applied(frame: DataFrame, source: str, steps: Iterable[Step]) -> DataFrame:
+    """Return what the steps of a source make of records; raises Invalid if a column is lost."""
+    columns = frame.columns
+    for one in steps:
+        if one.source in (ALL, source):
+            frame = one.function(frame)
+            lost = [name for name in columns if name not in frame.columns]
+            if lost:
+                raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
+    return frame.select(*(f"`{name}`" for name in columns))

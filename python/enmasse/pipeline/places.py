@@ -1,0 +1,94 @@
+"""Where a pipeline keeps what it has, and who runs it: one process at a time."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from enmasse.base.errors import Code, Conflict, Invalid, Missing, Unavailable
+from enmasse.pipeline import live
+from enmasse.resources import Pipeline, load
+
+
+class Places:
+    """The folders and files of one pipeline."""
+
+    def __init__(self, document: Path, pipeline: Pipeline) -> None:
+        """Tables lie beside the document unless their path says otherwise."""
+        self.document = document
+        beside = document.resolve().parent
+        path = pipeline.spec.tables.path
+        is_local = "://" not in path
+        self.tables = str(beside / path) if is_local else path.rstrip("/")
+        # what is locked and written in place needs a file system of this machine
+        self.state = Path(self.tables) if is_local else beside / f"{pipeline.metadata.name}.state"
+        self.live_url = pipeline.spec.live.url or live.default_url(self.state)
+        self.lock = self.state / "run.lock"
+        functions = pipeline.spec.functions
+        self.functions = beside / functions if functions else None
+
+    def table(self, name: str) -> str:
+        """Return where a table lies."""
+        return f"{self.tables}/{name}"
+
+    def checkpoint(self, source: str) -> str:
+        """Return where Spark remembers how far a source was read."""
+        return f"{self.tables}/_checkpoints/{source}"
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Be the only process that writes; raises Conflict if another one is."""
+        try:
+            self.state.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise Unavailable(
+                Code.DATA_UNUSABLE, f"cannot use {self.state}: {error.strerror}"
+            ) from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Conflict(
+                    Code.DATA_LOCKED,
+                    f"{self.state} is in use by process {self.runner() or 'of another user'};"
+                    " stop it first: enmasse pipeline stop",
+                ) from None
+            os.ftruncate(lock, 0)
+            os.write(lock, json.dumps({"pid": os.getpid()}).encode())
+            yield
+        finally:
+            os.close(lock)
+
+    def runner(self) -> int | None:
+        """Return the process that runs the pipeline, if one does."""
+        with contextlib.suppress(FileNotFoundError), self.lock.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                found = file.read()
+                return int(json.loads(found)["pid"]) if found else None
+        return None
+
+
+def read(document: Path) -> tuple[Pipeline, Places]:
+    """Return the pipeline of a file and its places.
+
+    Raises Missing if there is no file, Invalid if it holds anything but one pipeline.
+    """
+    try:
+        text = document.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise Missing(
+            Code.NOT_FOUND, f"there is no {document}; write one: enmasse pipeline init"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"cannot read {document}: {error}") from None
+    found = load(text, str(document))
+    if len(found) != 1 or not isinstance(found[0], Pipeline):
+        kinds = ", ".join(one.kind for one in found) or "nothing"
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"{document} holds {kinds}; one Pipeline is wanted")
+    return found[0], Places(document, found[0])

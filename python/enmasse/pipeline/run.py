@@ -1,0 +1,126 @@
+"""The run: one streaming query for each source, and what has to happen while nothing comes in."""
+
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import KINDS, EnMasseError, Unavailable
+from enmasse.pipeline import batches, ranges
+from enmasse.pipeline.batches import Batches, Store
+from enmasse.pipeline.live import Live
+from enmasse.pipeline.places import Places
+from enmasse.resources import Pipeline
+
+log = logging.getLogger("enmasse.pipeline")
+
+LOOK_S = 1.0
+"""How often queries are looked at, and silent devices looked for."""
+STOP_S, STOP_LOOK_S = 20.0, 0.05
+"""How long a batch under way may take when the run is to end."""
+US_A_S = 1_000_000
+_OURS = re.compile(r"enmasse\.base\.errors\.(\w+): ([^\n]*)")
+
+Told = Callable[[dict[str, Any]], None]
+
+
+class Run:
+    """The queries of a pipeline."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, places: Places, live: Live, clock: Clock
+    ) -> None:
+        """Prepare; nothing is read yet."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._places = places
+        self._live = live
+        self._clock = clock
+        self._store = Store(pipeline, places)
+        self._queries: dict[str, StreamingQuery] = {}
+
+    def start(self, told: Told, *, once: bool) -> None:
+        """Start a query for each source; `told` hears of each batch.
+
+        `once`: read what is there and end. Raises Invalid for options or functions that are wrong.
+        """
+        steps = batches.steps_of(self._pipeline, self._places)
+        for source in self._pipeline.spec.sources:
+            options = batches.options(source, self._places)
+            put = Batches(self._pipeline, source, self._store, self._live, steps, told)
+            try:
+                writer = batches.stream(self._spark, options.items()).writeStream
+                writer = writer.queryName(f"{self._pipeline.metadata.name}-{source.name}")
+                writer = writer.option("checkpointLocation", self._places.checkpoint(source.name))
+                if once:
+                    writer = writer.trigger(availableNow=True)
+                else:
+                    every = f"{self._pipeline.spec.trigger} milliseconds"
+                    writer = writer.trigger(processingTime=every)
+                self._queries[source.name] = writer.foreachBatch(put).start()
+            except EnMasseError:
+                raise
+            except Exception as error:
+                raise _said(source.name, error) from error
+
+    def watch(self, stop: threading.Event) -> None:
+        """Return when all queries have ended, or `stop` is set; raises what ended one."""
+        while any(query.isActive for query in self._queries.values()) and not stop.is_set():
+            self._look()
+            stop.wait(LOOK_S)
+        self._look()
+
+    def stop(self) -> None:
+        """End the queries, after the batch that is under way if that ends soon; one that is cut
+        off is repeated at the next start."""
+        deadline = self._clock.monotonic() + STOP_S
+        pause = threading.Event()
+        for query in self._queries.values():
+            while query.isActive and query.status["isTriggerActive"]:
+                if self._clock.monotonic() > deadline:
+                    break
+                pause.wait(STOP_LOOK_S)
+            query.stop()
+
+    def _look(self) -> None:
+        for source, query in self._queries.items():
+            if (error := query.exception()) is not None:
+                raise _said(source, error)
+            progress = query.lastProgress
+            if progress is None:
+                continue
+            found: dict[str, Any] = json.loads(progress.json)
+            took_ms = found["durationMs"].get("triggerExecution") if found["numInputRows"] else None
+            self._live.measured(source, str(query.id), _lag(found), took_ms)
+            status = query.status
+            if query.isActive and not (status["isDataAvailable"] or status["isTriggerActive"]):
+                # what has come since the last trigger is not known yet
+                unknown_us = self._pipeline.spec.trigger * 1000 + US_A_S
+                now_us = int(self._clock.now().timestamp() * US_A_S)
+                self._live.tick(source, now_us - unknown_us)
+
+
+def _lag(progress: dict[str, Any]) -> int | None:
+    """Messages that are in the stream and in no batch."""
+    (source,) = progress["sources"]
+    end, latest = source.get("endOffset"), source.get("latestOffset")
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return None
+    read = ranges.numbers(end)
+    return sum(max(0, last - read.get(part, 0)) for part, last in ranges.numbers(latest).items())
+
+
+def _said(source: str, error: Exception) -> EnMasseError:
+    """What ended a query, in our words where it was an error of ours."""
+    found = _OURS.search(str(error))
+    if found and found[1] in KINDS:
+        code = f"E{list(KINDS).index(found[1]) + 1}000"
+        return KINDS[found[1]](code, f"source {source}: {found[2]}")
+    first = next((line for line in str(error).splitlines() if line.strip()), repr(error))
+    return Unavailable("E6000", f"source {source}: Spark ended the query: {first}")

@@ -1,0 +1,247 @@
+"""The pipeline in a real Spark, on streams of a real platform."""
+
+import json
+import os
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Conflict
+from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline import gold, live
+from enmasse.pipeline.batches import Store
+from enmasse.pipeline.live import Live
+from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.run import Run
+from enmasse.resources import Pipeline
+from publishing import Log
+from running import ENMASSE, Platform
+from spark_session import session
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture
+def stream(platform: Platform, request: Any) -> Log:
+    """A stream of two partitions for each test."""
+    name = request.node.name.partition("[")[0].replace("_", "-")[:40].strip("-")
+    options = ("--retention-age", "1d", "--partitions", "2")
+    platform.enmasse("create", "address", name, "--type", "topic", *options)
+    return Log(platform.url(), name)
+
+
+def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
+    """A reading of one of three devices; it has no time but that of its arrival."""
+    record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
+    data = json.dumps(record).encode() if body is None else body
+    return Message(
+        body=Data([data]),
+        properties=Properties(message_id=str(number), content_type="application/json"),
+    )
+
+
+def document(folder: Path, log: Log, source: Any = None, **spec: Any) -> Path:
+    """A pipeline of the stream, in a folder."""
+    first = {"name": "s", "url": log.url, "address": log.address, "time": "time"}
+    first |= {"metrics": ["temperature"], "value": "value", "metric": "metric"} | (source or {})
+    whole = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": {"sources": [first]} | spec,
+    }
+    folder.mkdir(exist_ok=True)
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(whole))
+    return file
+
+
+def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
+    """Read what is there; return what was told of each batch."""
+    pipeline, places = read(file)
+    told: list[dict[str, Any]] = []
+    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+        run = Run(spark, pipeline, places, db, SystemClock())
+        try:
+            run.start(told.append, once=True)
+            run.watch(threading.Event())
+        finally:
+            run.stop()
+    return told
+
+
+def rows(places: Places, name: str) -> pyarrow.Table:
+    return DeltaTable(places.table(name)).to_pyarrow_table()
+
+
+def opened(file: Path) -> tuple[Pipeline, Places, Live]:
+    pipeline, places = read(file)
+    return pipeline, places, Live(places.live_url, pipeline.spec)
+
+
+def judge(file: Path, sent: int) -> None:
+    """Every message is in bronze once, silver follows, and gold is what silver says."""
+    pipeline, places, db = opened(file)
+    bronze = rows(places, "bronze")
+    place = Counter(zip(bronze["partition"].to_pylist(), bronze["offset"].to_pylist(), strict=True))
+    assert (len(bronze), len(place)) == (sent, sent)
+    silver = rows(places, "silver")
+    held = Store(pipeline, places).gold.read()
+    assert gold.differences(held, gold.partials(silver, pipeline.spec.windows)) == []
+    with closing(db):
+        (usage,) = db.rows(live.USAGE)
+        (progress,) = db.rows(live.PROGRESS)
+    assert (usage["messages"], progress["messages"]) == (sent, sent)
+    assert (usage["readings"], progress["readings"]) == (len(silver), len(silver))
+
+
+def test_messages_become_tables_live_state_and_incidents(
+    spark: SparkSession, stream: Log, tmp_path: Path
+) -> None:
+    hot = {"name": "hot", "metric": "temperature", "threshold": {"above": 48.5}, "cooldown": 0}
+    file = document(tmp_path / "p", stream, {"maxRows": 200}, detectors=[hot])
+    sent = stream.publish(message(number) for number in range(450))
+    told = run_once(spark, file)
+    assert [one["messages"] for one in told] == [200, 200, 50]
+    judge(file, sent)
+    sent += stream.publish([message(450, b"{"), message(451, device=None), message(452)])
+    sent += stream.publish([message(453, time="2100-01-01T00:00:00Z"), message(454, time=1)])
+    sent += stream.publish([message(455, b'[{"device":"x","temperature":1},{"device":"y"}]')])
+    (told_last,) = run_once(spark, file)
+    assert (told_last["messages"], told_last["readings"], told_last["quarantined"]) == (6, 3, 4)
+    judge(file, sent)
+    pipeline, places, db = opened(file)
+    refused = rows(places, "quarantine")
+    reasons = sorted(reason.split(":")[0][:12] for reason in refused["reason"].to_pylist())
+    assert reasons == ["JSON", "holds no rea", "names no dev", "time 1970-01"]
+    clamped = rows(places, "silver").filter(rows(places, "silver")["clamped"])
+    assert len(clamped) == 1
+    with closing(db):
+        latest = {row["device"]: row["value"] for row in db.rows(live.LATEST)}
+        assert latest["x"] == 1.0
+        assert {row["device"] for row in db.rows(live.DEVICES)} == {"d0", "d1", "d2", "x"}
+        incidents = db.rows(live.ANOMALIES)
+        # 49 comes every 50 messages, each time of another device, and goes with its next
+        assert len(incidents) == 9
+        assert all(row["ended_us"] for row in incidents[:-1])
+        (progress,) = db.rows(live.PROGRESS)
+        assert (progress["quarantined"], progress["clamped"]) == (4, 1)
+        assert db.status()["sources"][0]["lag_messages"] == 0
+
+
+def test_a_batch_that_is_cut_off_anywhere_is_finished(
+    spark: SparkSession, stream: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = document(tmp_path / "p", stream, {"maxRows": 100})
+    sent = stream.publish(message(number) for number in range(100))
+    from enmasse.pipeline import batches
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise OSError("cut off here")
+
+    # before bronze, silver, gold and live state, and at the very end, before Spark remembers
+    places: list[tuple[Any, str]] = [
+        (batches.bronze, "append"),
+        (batches.tables, "append"),
+        (batches.gold, "partials"),
+        (batches.Live, "commit"),
+        (batches.Batches, "app_id"),
+    ]
+    for owner, name in places:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, cut)
+            with pytest.raises(Exception, match="cut off here"):
+                run_once(spark, file)
+
+    def cut_last(batch: dict[str, Any]) -> None:
+        raise OSError("cut off last")
+
+    pipeline, where = read(file)
+    with where.taken(), closing(Live(where.live_url, pipeline.spec)) as db:
+        run = Run(spark, pipeline, where, db, SystemClock())
+        run.start(cut_last, once=True)
+        with pytest.raises(Exception, match="cut off last"):
+            run.watch(threading.Event())
+    (again,) = run_once(spark, file)
+    assert again["again"]
+    judge(file, sent)
+
+
+def test_steps_change_records_and_a_lost_checkpoint_is_refused(
+    spark: SparkSession, stream: Log, tmp_path: Path
+) -> None:
+    folder = tmp_path / "p"
+    file = document(folder, stream, functions="functions.py")
+    (folder / "functions.py").write_text(
+        "from pyspark.sql import functions as F\n"
+        "from enmasse.pipeline.functions import step\n"
+        "@step\n"
+        "def warmer(frame):\n"
+        "    return frame.where('device != \"d0\"').withColumn(\n"
+        "        'temperature', F.col('temperature') + 100)\n"
+        "@step(source='s')\n"
+        "def same(frame):\n"
+        "    return frame\n"
+    )
+    stream.publish(message(number) for number in range(30))
+    run_once(spark, file)
+    _, places = read(file)
+    assert len(rows(places, "bronze")) == 30
+    silver = rows(places, "silver")
+    assert set(silver["device"].to_pylist()) == {"d1", "d2"}
+    assert min(silver["value"].to_pylist()) == 101.0
+    os.rename(places.checkpoint("s"), tmp_path / "lost")
+    with pytest.raises(Conflict, match="its checkpoint is another than that of the tables"):
+        run_once(spark, file)
+    assert len(rows(places, "bronze")) == 30
+
+
+def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ENMASSE, "pipeline", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    made = enmasse("init", "-f", file, "--url", stream.url, "--address", stream.address)
+    assert made.returncode == 0, made.stderr
+    assert json.loads(enmasse("status", "-f", file, "--output", "json").stdout)["sources"] == []
+    sent = stream.publish(message(number) for number in range(60))
+    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        messages = 0
+        for line in process.stdout:
+            messages += json.loads(line).get("messages", 0)
+            if messages == sent:
+                break
+        status = json.loads(enmasse("status", "-f", file, "--output", "json").stdout)
+        assert (status["running"], status["pid"]) == (True, process.pid)
+        assert status["sources"][0]["readings"] == sent
+        assert (status["devices"], status["online"]) == (3, 3)
+        second = enmasse("run", "-f", file, "--once")
+        assert second.returncode == 5
+        assert f"in use by process {process.pid}" in second.stderr
+        stopped = json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)
+        assert stopped == {"pipeline": "readings", "stopped": True, "pid": process.pid}
+        assert process.wait(60) == 0
+    assert json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)["stopped"] is False
+    judge(file, sent)
