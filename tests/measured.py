@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow
 
 from enmasse.pipeline import silver
+from enmasse.resources.pipeline import Source
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SCHEMA = pyarrow.schema([field for field in silver.SCHEMA if field.name != "reason"])
@@ -36,3 +37,38 @@ def measured(*rows: Mapping[str, Any], first: int = 0) -> pyarrow.Table:
         times = {"event_time": at(seconds), "enqueued_time": at(given.pop("came", seconds))}
         full.append(known | {"offset": offset} | times | given)
     return pyarrow.Table.from_pylist(full, SCHEMA)
+
+
+ENVELOPE = pyarrow.schema(
+    {
+        **dict.fromkeys(silver.TEXT_COLUMNS, pyarrow.string()),
+        **{"partition": pyarrow.int32(), "offset": pyarrow.int64(), "enqueued_time": silver.TIME},
+        **{"durable": pyarrow.bool_(), "priority": pyarrow.int32(), "ttl": pyarrow.int64()},
+        **{"delivery_count": pyarrow.int64(), "body": pyarrow.binary()},
+        "application_properties": pyarrow.map_(pyarrow.string(), pyarrow.string()),
+        "annotations": pyarrow.map_(pyarrow.string(), pyarrow.string()),
+        **{"_index": pyarrow.int32(), "_error": pyarrow.string()},
+    }
+)
+TYPES = {
+    "string": pyarrow.string(),
+    "double": pyarrow.float64(),
+    "boolean": pyarrow.bool_(),
+    "timestamp": silver.TIME,
+}
+
+
+def decoded(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow.Table:
+    """Records as the format `enmasse` gives them for a source: a message each, unless they say
+    otherwise. `seconds` is when it came."""
+    schema = ENVELOPE
+    for name, kind in silver._fields(of):
+        if name not in schema.names:
+            schema = schema.append(pyarrow.field(name, TYPES[kind]))
+    known = {"space": "sp", "address": of.address, "partition": 0, "_index": 0, "body": b"12345"}
+    rows = []
+    for offset, record in enumerate(records, first):
+        given = dict(record)
+        came = at(given.pop("seconds", 0.0))
+        rows.append(known | {"offset": offset, "enqueued_time": came} | given)
+    return pyarrow.Table.from_pylist(rows, schema)

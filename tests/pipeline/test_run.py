@@ -146,44 +146,6 @@ def test_messages_become_tables_live_state_and_incidents(
         assert db.status()["sources"][0]["lag_messages"] == 0
 
 
-def test_a_batch_that_is_cut_off_anywhere_is_finished(
-    spark: SparkSession, stream: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = document(tmp_path / "p", stream, {"maxRows": 100})
-    sent = stream.publish(message(number) for number in range(100))
-    from enmasse.pipeline import batches
-
-    def cut(*_: Any, **__: Any) -> None:
-        raise OSError("cut off here")
-
-    # before bronze, silver, gold and live state, and at the very end, before Spark remembers
-    places: list[tuple[Any, str]] = [
-        (batches.bronze, "append"),
-        (batches.tables, "append"),
-        (batches.gold, "partials"),
-        (batches.Live, "commit"),
-        (batches.Batches, "app_id"),
-    ]
-    for owner, name in places:
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, cut)
-            with pytest.raises(Exception, match="cut off here"):
-                run_once(spark, file)
-
-    def cut_last(batch: dict[str, Any]) -> None:
-        raise OSError("cut off last")
-
-    pipeline, where = read(file)
-    with where.taken(), closing(Live(where.live_url, pipeline.spec)) as db:
-        run = Run(spark, pipeline, where, db, SystemClock())
-        run.start(cut_last, once=True)
-        with pytest.raises(Exception, match="cut off last"):
-            run.watch(threading.Event())
-    (again,) = run_once(spark, file)
-    assert again["again"]
-    judge(file, sent)
-
-
 def test_steps_change_records_and_a_lost_checkpoint_is_refused(
     spark: SparkSession, stream: Log, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,14 +11,9 @@ from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline import silver
 from enmasse.resources.pipeline import Source
+from measured import BEGIN, decoded
 
-NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-TYPES = {
-    "string": pyarrow.string(),
-    "double": pyarrow.float64(),
-    "boolean": pyarrow.bool_(),
-    "timestamp": silver.TIME,
-}
+NOW = BEGIN
 
 
 def source(**fields: Any) -> Source:
@@ -27,27 +21,8 @@ def source(**fields: Any) -> Source:
     return Source.model_validate(chosen | fields, by_alias=True)
 
 
-def frame(of: Source, *records: dict[str, Any]) -> pyarrow.Table:
-    """Records as the format `enmasse` gives them."""
-    rows = len(records)
-    known = {
-        "space": pyarrow.array(["sp"] * rows, pyarrow.string()),
-        "address": pyarrow.array([of.address] * rows, pyarrow.string()),
-        "subject": pyarrow.array([one.get("subject") for one in records], pyarrow.string()),
-        "partition": pyarrow.array([0] * rows, pyarrow.int32()),
-        "offset": pyarrow.array(range(rows), pyarrow.int64()),
-        "_index": pyarrow.array([0] * rows, pyarrow.int32()),
-        "enqueued_time": pyarrow.array([one.get("came", NOW) for one in records], silver.TIME),
-        "_error": pyarrow.array([one.get("_error") for one in records], pyarrow.string()),
-    }
-    for name, kind in silver._fields(of):
-        if name not in known:
-            known[name] = pyarrow.array([one.get(name) for one in records], TYPES[kind])
-    return pyarrow.table(known)
-
-
 def parsed(of: Source, *records: dict[str, Any]) -> list[dict[str, Any]]:
-    found = silver.parse(frame(of, *records), of)
+    found = silver.parse(decoded(of, *records), of)
     assert found.schema == silver.SCHEMA
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
@@ -141,7 +116,7 @@ REFUSED = [
     ({"device": "d"}, "holds no reading: none of value is there"),
     ({"device": "d", "value": float("nan")}, "value is not finite"),
     ({"device": "d", "value": float("inf")}, "value is not finite"),
-    ({"device": "d", "value": 1.0, "came": None}, "has no time, nor has its message"),
+    ({"device": "d", "value": 1.0, "enqueued_time": None}, "has no time, nor has its message"),
 ]
 
 

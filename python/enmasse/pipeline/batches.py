@@ -5,16 +5,13 @@ last batch of a query, so what is done is passed over and the rest is done.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import bronze, detect, functions, gold, gold_table, silver, tables
@@ -44,6 +41,28 @@ class Store:
         # queries of several sources write the same tables
         self.one = threading.Lock()
 
+    def append(
+        self, spark: SparkSession, rows: pyarrow.Table, table: Table, app_id: str, batch_id: int
+    ) -> None:
+        """Append the rows of a batch, unless it is in the table already."""
+        if not len(rows):
+            return
+        if table.format == "parquet":
+            tables.append(spark.createDataFrame(rows), table, app_id, batch_id)
+            return
+        known = DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
+        version = known.transaction_version(app_id) if known else None
+        if version is None or version < batch_id:
+            remembered = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
+            write_deltalake(
+                table.path,
+                rows,
+                mode="append",
+                schema_mode="merge",
+                partition_by=list(table.partition_by),
+                commit_properties=remembered,
+            )
+
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones and delete those that were kept long enough."""
         with self.one:
@@ -72,113 +91,91 @@ class Batches:
         self._source = source
         self._store = store
         self._live = live
-        self._steps = steps
+        self._steps = [one for one in steps if one.source in (functions.ALL, source.name)]
         self._told = told
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Put a batch in, unless it is in already."""
-        spark = frame.sparkSession
-        query_id = spark.sparkContext.getLocalProperty(QUERY_ID) or ""
+        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         self._live.claim(self._source.name, query_id)
-        frame.persist()
-        try:
-            self._put(frame, query_id, batch_id)
-        finally:
-            frame.unpersist()
+        self._put(frame, query_id, batch_id)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.tidy(self._pipeline.spec.tables.keep)
 
     def _put(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
-        source, store = self._source, self._store
-        app_id = self.app_id(query_id)
-        messages = first_rows(frame)
-        bronze.append(messages, store.bronze, app_id, batch_id)
-        parsed = self.parsed(frame).persist()
-        try:
-            rows = parsed.toArrow().cast(silver.SCHEMA)
-            good = F.col("reason").isNull()
-            silver_rows = parsed.where(good).select(*silver.READING)
-            tables.append(silver_rows, store.silver, app_id, batch_id)
-            if rows["reason"].null_count < len(rows):
-                refused = parsed.where(~good).select(*silver.QUARANTINE)
-                tables.append(refused, store.quarantine, app_id, batch_id)
-        finally:
-            parsed.unpersist()
+        source, store, spark = self._source, self._store, frame.sparkSession
+        name = app_id(self._pipeline, source.name, query_id)
+        records = frame.toArrow()
+        messages = whole_messages(records)
+        store.append(spark, messages, store.bronze, name, batch_id)
+        if self._steps:
+            stepped = functions.applied(spark.createDataFrame(records), self._steps)
+            records = stepped.toArrow()
+        rows = silver.parse(records, source)
         is_good = pc.is_null(rows["reason"])
         readings = rows.filter(is_good).select(silver.READING)
+        refused = rows.filter(pc.invert(is_good)).select(silver.QUARANTINE)
+        store.append(spark, readings, store.silver, name, batch_id)
+        store.append(spark, refused, store.quarantine, name, batch_id)
         with store.one:
             parts = gold.partials(readings, self._pipeline.spec.windows)
-            store.gold.merge(parts, app_id, batch_id)
-        usage, known_to_us = _usage(messages, rows)
+            store.gold.merge(parts, name, batch_id)
+        usage = _usage(messages, rows)
+        known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
         is_new = self._live.commit(batch)
         self._told(
             {
                 "source": source.name,
                 "batch": batch_id,
-                "messages": sum(one["messages"] for one in usage),
+                "messages": len(messages),
                 "readings": len(readings),
-                "quarantined": len(rows) - len(readings),
+                "quarantined": len(refused),
                 "again": not is_new,
             }
         )
 
-    def app_id(self, query_id: str) -> str:
-        """Return the name under which tables know a query of this source."""
-        return f"{self._pipeline.metadata.name}/{self._source.name}/{query_id}"
 
-    def parsed(self, frame: DataFrame) -> DataFrame:
-        """Return the readings of records, and what is none, as `silver.SCHEMA` says."""
-        stepped = functions.applied(frame, self._source.name, self._steps)
-        parse = partial(silver.parse_batches, source=self._source)
-        return stepped.mapInArrow(parse, silver.SPARK_SCHEMA)
+def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
+    """Return the name under which tables know a query."""
+    return f"{pipeline.metadata.name}/{source}/{query_id}"
 
 
-def first_rows(frame: DataFrame) -> DataFrame:
-    """Return whole messages out of decoded records, of which the first has the body."""
-    return frame.where(F.col("_index") == 0).select(*silver.ENVELOPE)
+def whole_messages(records: pyarrow.Table) -> pyarrow.Table:
+    """Return bronze's rows out of decoded records, of which the first has the body."""
+    messages = records.filter(pc.equal(records["_index"], 0)).select(silver.ENVELOPE)
+    return messages.append_column("date", pc.cast(messages["enqueued_time"], pyarrow.date32()))
 
 
-def _usage(messages: DataFrame, rows: pyarrow.Table) -> tuple[list[dict[str, Any]], int]:
-    """What came in by tenant, address and day, and up to when all is known, in microseconds."""
-    day = F.date_format("enqueued_time", "yyyy-MM-dd").alias("date")
-    counted = messages.groupBy("space", "address", "partition", day).agg(
-        F.count("*").alias("messages"),
-        F.coalesce(F.sum(F.length("body")), F.lit(0)).alias("bytes"),
-        F.unix_micros(F.max("enqueued_time")).alias("newest_us"),
-    )
-    found = counted.collect()
+def _usage(messages: pyarrow.Table, rows: pyarrow.Table) -> list[dict[str, Any]]:
+    """What came in and what became of it, by tenant, address and day of arrival."""
+    key = ["space", "address", "date"]
+    sized = messages.select(key).append_column("bytes", pc.binary_length(messages["body"]))
+    came = sized.group_by(key).aggregate([([], "count_all"), ("bytes", "sum")])
+    day = pc.cast(rows["enqueued_time"], pyarrow.date32())
+    judged = rows.select(["space", "address"]).append_column("date", day)
+    judged = judged.append_column("is_good", pc.is_null(rows["reason"]))
+    became = judged.group_by([*key, "is_good"]).aggregate([([], "count_all")])
     usage: dict[tuple[str, str, str], dict[str, Any]] = {}
-    newest: dict[int, int] = {}
-    for row in found:
-        key = (row.space or "", row.address, row.date or "")
-        names = dict(zip(("space", "address", "date"), key, strict=True))
-        entry = usage.setdefault(
-            key, names | {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
-        )
-        entry["messages"] += row.messages
-        entry["bytes"] += row.bytes
-        if row.newest_us is not None:
-            newest[row.partition] = max(newest.get(row.partition, row.newest_us), row.newest_us)
-    for key, what in _days(rows).items():
-        if key in usage:
-            usage[key] |= what
+    for one in [*came.to_pylist(), *became.to_pylist()]:
+        names = {name: str(one[name] or "") for name in key}
+        zero = names | {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
+        entry = usage.setdefault((names["space"], names["address"], names["date"]), zero)
+        if "is_good" in one:
+            entry["readings" if one["is_good"] else "quarantined"] += one["count_all"]
+        else:
+            entry["messages"] += one["count_all"]
+            entry["bytes"] += one["bytes_sum"] or 0
+    return list(usage.values())
+
+
+def _known_to(messages: pyarrow.Table) -> int:
+    """Up to when all that came is known, in microseconds since 1970."""
+    newest = messages.group_by("partition").aggregate([("enqueued_time", "max")])
+    times = [time for time in newest["enqueued_time_max"].cast(pyarrow.int64()).to_pylist() if time]
     # a partition that has less to read is read to its end, the others as far as the slowest
-    return list(usage.values()), min(newest.values(), default=detect.NEVER_US)
-
-
-def _days(rows: pyarrow.Table) -> dict[tuple[str, str, str], dict[str, int]]:
-    """Readings and what was quarantined, by tenant, address and day."""
-    day = pc.strftime(rows["enqueued_time"], "%Y-%m-%d")
-    fields = (rows["space"].to_pylist(), rows["address"].to_pylist(), day.to_pylist())
-    good = pc.is_null(rows["reason"]).to_pylist()
-    counts = Counter(zip(*fields, good, strict=True))
-    found: dict[tuple[str, str, str], dict[str, int]] = {}
-    for (space, address, date, is_good), count in counts.items():
-        entry = found.setdefault((space or "", address, date or ""), {})
-        entry["readings" if is_good else "quarantined"] = count
-    return found
+    return min(times, default=detect.NEVER_US)
 
 
 def options(source: Source, places: Places) -> dict[str, str]:
@@ -194,6 +191,7 @@ def options(source: Source, places: Places) -> dict[str, str]:
         "timeUnit": source.time_unit,
         "start": source.start,
         "maxRowsPerTrigger": str(source.max_rows),
+        "maxBytesPerTrigger": str(source.max_bytes),
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
     }
     if source.format == "csv":

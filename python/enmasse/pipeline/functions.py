@@ -80,13 +80,12 @@ def load(path: Path, sources: Iterable[str]) -> list[Step]:
     return steps
 
 
-def applied(frame: DataFrame, source: str, steps: Iterable[Step]) -> DataFrame:
-    """Return what the steps of a source make of records; raises Invalid if a column is lost."""
+def applied(frame: DataFrame, steps: Iterable[Step]) -> DataFrame:
+    """Return what steps make of records; raises Invalid if a column is lost."""
     columns = frame.columns
     for one in steps:
-        if one.source in (ALL, source):
-            frame = one.function(frame)
-            lost = [name for name in columns if name not in frame.columns]
-            if lost:
-                raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
+        frame = one.function(frame)
+        lost = [name for name in columns if name not in frame.columns]
+        if lost:
+            raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
     return frame.select(*(f"`{name}`" for name in columns))

@@ -51,11 +51,6 @@ SCHEMA = pyarrow.schema(
 )
 """What `parse` gives: a row is a reading, or, if it has a reason, something that is none."""
 
-SPARK_SCHEMA = (
-    "source string, space string, address string, partition int, offset bigint, index int, "
-    "device string, metric string, value double, text string, unit string, event_time timestamp, "
-    "enqueued_time timestamp, clamped boolean, date date, reason string"
-)
 READING = [name for name in SCHEMA.names if name != "reason"]
 """Columns of the silver table."""
 QUARANTINE = [
@@ -135,14 +130,6 @@ def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
     reason = pyarrow.repeat(f"holds no reading: none of {_wanted(source)} is there", len(batch))
     parts.append(records.refused(reason, nothing))
     return pyarrow.concat_tables(parts).combine_chunks()
-
-
-def parse_batches(
-    batches: Iterable[pyarrow.RecordBatch], source: Source
-) -> Iterator[pyarrow.RecordBatch]:
-    """The same for `DataFrame.mapInArrow`."""
-    for batch in batches:
-        yield from parse(pyarrow.Table.from_batches([batch]), source).to_batches()
 
 
 class _Records:

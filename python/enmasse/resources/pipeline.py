@@ -53,7 +53,7 @@ def _live_url(value: str) -> str:
 
 def _options(value: dict[str, str]) -> dict[str, str]:
     own = {"url", "address", "password", "columns", "decode", "start", "failondataloss"}
-    own |= {"maxrowspertrigger", "timeunit", "csvheader", "csvdelimiter"}
+    own |= {"maxrowspertrigger", "maxbytespertrigger", "timeunit", "csvheader", "csvdelimiter"}
     for name in value:
         if name.lower() == "password":
             raise ValueError("password is not kept in documents: name its file in `passwordFile`")
@@ -161,6 +161,9 @@ class Source(Model):
 
     max_rows: Count = 100_000
     """The most messages of one batch."""
+
+    max_bytes: Size = 64 << 20
+    """The same in bytes, by the size of the messages where the batch begins."""
 
     fail_on_data_loss: bool = True
     """Messages no longer kept, or a stream made anew, end the run; else they are counted."""

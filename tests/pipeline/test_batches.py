@@ -1,0 +1,274 @@
+"""A batch goes into each table once, wherever it is cut off. Spark is played by frames of rows."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from enmasse.base.errors import Conflict, Invalid
+from enmasse.pipeline import batches, functions, gold, live, recompute
+from enmasse.pipeline.batches import Batches, Store
+from enmasse.pipeline.live import Live
+from enmasse.pipeline.places import Places, read
+from enmasse.resources import Pipeline
+from measured import decoded, us
+
+pytestmark = pytest.mark.timeout(120)
+HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 0}
+
+
+def frame(records: pyarrow.Table, query_id: str = "q") -> DataFrame:
+    """Rows that say which query they are of, which is all that is asked of Spark."""
+    context = SimpleNamespace(getLocalProperty=lambda name: query_id)
+    spark = SimpleNamespace(sparkContext=context)
+    return cast(DataFrame, SimpleNamespace(toArrow=lambda: records, sparkSession=spark))
+
+
+class Filling:
+    """A pipeline of one source, and what its batches told."""
+
+    def __init__(self, folder: Path, **spec: Any) -> None:
+        source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+        document = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": "p"},
+            "spec": {"sources": [source], "detectors": [HOT]} | spec,
+        }
+        file = folder / "pipeline.yaml"
+        file.write_text(yaml.safe_dump(document))
+        self.pipeline: Pipeline
+        self.places: Places
+        self.pipeline, self.places = read(file)
+        self.places.state.mkdir(exist_ok=True)
+        self.source = self.pipeline.spec.sources[0]
+        self.store = Store(self.pipeline, self.places)
+        self.db = Live(self.places.live_url, self.pipeline.spec)
+        self.told: list[dict[str, Any]] = []
+
+    def put(
+        self,
+        batch_id: int,
+        *records: Mapping[str, Any],
+        first: int = 0,
+        query_id: str = "q",
+        told: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        put = Batches(self.pipeline, self.source, self.store, self.db, [], told or self.told.append)
+        put(frame(decoded(self.source, *records, first=first), query_id), batch_id)
+
+    def rows(self, name: str) -> pyarrow.Table:
+        return DeltaTable(self.places.table(name)).to_pyarrow_table()
+
+    def everything(self) -> dict[str, Any]:
+        """All that the tables and live state hold, in an order of its own."""
+        found: dict[str, Any] = {
+            name: sorted(map(repr, self.rows(name).to_pylist()))
+            for name in ("bronze", "silver", "quarantine")
+        }
+        found["gold"] = sorted(map(repr, self.store.gold.read().to_pylist()))
+        tables = (live.LATEST, live.DEVICES, live.USAGE, live.ANOMALIES, live.PROGRESS)
+        return found | {table.name: self.db.rows(table) for table in tables}
+
+
+@pytest.fixture
+def fill(tmp_path: Path) -> Iterator[Callable[..., Filling]]:
+    made: list[Filling] = []
+
+    def make(name: str = "p", **spec: Any) -> Filling:
+        folder = tmp_path / name
+        folder.mkdir()
+        made.append(Filling(folder, **spec))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.db.close()
+
+
+def some(seed: int, count: int) -> list[dict[str, Any]]:
+    """Messages of three devices, some of them no readings."""
+    dice = random.Random(seed)
+    return [
+        {"device": dice.choice("abc"), "value": float(dice.randrange(10)), "seconds": float(number)}
+        | dice.choice([{}, {}, {"partition": 1}, {"value": None, "_error": "JSON: no"}])
+        for number in range(count)
+    ]
+
+
+def test_a_batch_fills_every_table(fill: Callable[..., Filling]) -> None:
+    filling = fill()
+    filling.put(
+        0,
+        {"device": "a", "value": 9.0, "seconds": 1},
+        {"device": "a", "value": 1.0, "seconds": 2, "_index": 1, "offset": 0, "body": None},
+        {"_error": "JSON: no", "seconds": 3},
+        {"device": "b", "value": 2.0, "seconds": 86_400.0, "partition": 1},
+    )
+    assert filling.told == [
+        {"source": "s", "batch": 0, "messages": 3, "readings": 3, "quarantined": 1, "again": False}
+    ]
+    bronze = filling.rows("bronze")
+    assert sorted(bronze["offset"].to_pylist()) == [0, 2, 3]
+    assert bronze["body"].to_pylist() == [b"12345"] * 3
+    assert {str(day) for day in bronze["date"].to_pylist()} == {"2026-01-31", "2026-02-01"}
+    assert filling.rows("quarantine")["reason"].to_pylist() == ["JSON: no"]
+    usage = filling.db.rows(live.USAGE)
+    figures = ("date", "messages", "bytes", "readings", "quarantined")
+    assert [tuple(row[name] for name in figures) for row in usage] == [
+        ("2026-01-31", 2, 10, 2, 1),
+        ("2026-02-01", 1, 5, 1, 0),
+    ]
+    # partition 0 is known up to its last message only
+    assert filling.db.rows(live.PROGRESS)[0]["known_to_us"] == us(3)
+    assert len(filling.db.rows(live.ANOMALIES)) == 1
+
+
+def last(batch: dict[str, Any]) -> None:
+    raise OSError("cut off here")
+
+
+CUTS: list[tuple[Any, str, int]] = [
+    *((batches.Store, "append", after) for after in range(3)),
+    (batches.silver, "parse", 0),
+    (batches.gold, "partials", 0),
+    (batches.gold_table.gold, "merged", 1),
+    (batches.Live, "commit", 0),
+    (live.Live, "_silences", 0),
+]
+"""Functions and calls of them: before and between tables, and in the midst of live state."""
+
+
+def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which fails at its call number `after`."""
+    calls = iter(range(after + 1))
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == after:
+            raise OSError("cut off here")
+        return of(*arguments, **options)
+
+    return call
+
+
+def test_a_batch_that_is_cut_off_anywhere_is_finished_and_counts_once(
+    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = some(1, 30)
+    whole, cut = fill("whole"), fill("cut")
+    for filling in (whole, cut):
+        filling.put(0, *rows[:20])
+    whole.put(1, *rows[20:], first=20)
+    for owner, name, after in CUTS:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, cutting(after, getattr(owner, name)))
+            with pytest.raises(OSError, match="cut off here"):
+                cut.put(1, *rows[20:], first=20)
+    with pytest.raises(OSError, match="cut off here"):
+        cut.put(1, *rows[20:], first=20, told=last)
+    cut.put(1, *rows[20:], first=20)
+    assert cut.told[-1]["again"]
+    assert cut.everything() == whole.everything()
+
+
+def test_the_same_batch_twice_changes_nothing(fill: Callable[..., Filling]) -> None:
+    filling = fill()
+    for batch_id in range(3):
+        filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
+    before = filling.everything()
+    filling.put(2, *some(2, 10), first=20)
+    assert filling.everything() == before
+
+
+def test_batches_of_any_size_give_the_same_tables(fill: Callable[..., Filling]) -> None:
+    rows = some(3, 40)
+    found = []
+    for name, sizes in (("one", [40]), ("many", [1, 9, 15, 15])):
+        filling = fill(name)
+        first = 0
+        for batch_id, size in enumerate(sizes):
+            filling.put(batch_id, *rows[first : first + size], first=first)
+            first += size
+        everything = filling.everything()
+        held = filling.store.gold.read()
+        found.append((everything["bronze"], everything["silver"], everything["devices"]))
+        wanted = gold.partials(filling.rows("silver"), filling.pipeline.spec.windows)
+        assert gold.differences(held, wanted) == []
+    assert found[0] == found[1]
+
+
+def test_tables_are_tidied_and_stay_the_same(fill: Callable[..., Filling]) -> None:
+    filling = fill(tables={"compactEvery": 3, "keep": 1})
+    for batch_id in range(6):
+        filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
+    assert len(DeltaTable(filling.places.table("bronze")).file_uris()) == 1
+    assert len(filling.rows("bronze")) == 60
+    filling.put(5, *some(5, 10), first=50)
+    assert len(filling.rows("bronze")) == 60
+
+
+def test_a_query_of_another_checkpoint_is_refused(fill: Callable[..., Filling]) -> None:
+    filling = fill()
+    filling.put(0, *some(1, 5))
+    with pytest.raises(Conflict, match="its checkpoint is another"):
+        filling.put(0, *some(1, 5), query_id="other")
+    assert len(filling.rows("bronze")) == 5
+
+
+def test_options_come_from_the_document_and_the_password_from_its_file(
+    fill: Callable[..., Filling], tmp_path: Path
+) -> None:
+    source = {"name": "s", "url": "amqp://h", "address": "x", "value": "v", "passwordFile": "p.txt"}
+    source |= {"options": {"user": "u"}, "format": "csv", "csvHeader": True}
+    filling = fill(sources=[source], detectors=[])
+    with pytest.raises(Invalid, match="passwordFile: cannot read"):
+        batches.options(filling.source, filling.places)
+    (tmp_path / "p" / "p.txt").write_text("secret\n")
+    chosen = batches.options(filling.source, filling.places)
+    assert (chosen["user"], chosen["password"]) == ("u", "secret")
+    assert (chosen["decode"], chosen["csvHeader"]) == ("csv", "true")
+
+
+def test_steps_are_found_in_their_file(tmp_path: Path) -> None:
+    file = tmp_path / "functions.py"
+    file.write_text(
+        "from enmasse.pipeline.functions import step\n"
+        "def no_step(frame): ...\n"
+        "@step\n"
+        "def first(frame): return frame\n"
+        "@step(source='s')\n"
+        "def second(frame): return frame\n"
+    )
+    found = functions.load(file, ["s"])
+    assert [(one.name, one.source) for one in found] == [("first", ""), ("second", "s")]
+    with pytest.raises(Invalid, match="second: no source is called 's'"):
+        functions.load(file, ["t"])
+    file.write_text("1 / 0")
+    with pytest.raises(Invalid, match="ZeroDivisionError"):
+        functions.load(file, [])
+
+
+def test_gold_is_compared_with_silver_and_made_anew(fill: Callable[..., Filling]) -> None:
+    filling = fill()
+    windows = filling.pipeline.spec.windows
+    assert recompute.compare(filling.store, windows) == recompute.Compared(0, [])
+    for batch_id in range(2):
+        filling.put(batch_id, *some(batch_id, 15), first=15 * batch_id)
+    held = filling.store.gold.read()
+    assert recompute.compare(filling.store, windows) == recompute.Compared(len(held), [])
+    filling.store.gold.replace(held.slice(1), {})
+    (missing,) = recompute.compare(filling.store, windows).differences
+    assert missing["differs"] == ["missing"]
+    # other windows, and the batches that are in them
+    count = recompute.rebuild(filling.store, [300_000], ["p/s/q"])
+    assert recompute.compare(filling.store, [300_000]) == recompute.Compared(count, [])
+    parts = gold.partials(filling.rows("silver"), [300_000])
+    assert not filling.store.gold.merge(parts, "p/s/q", 1)
+    assert filling.store.gold.merge(parts, "p/s/q", 2)
