@@ -109,7 +109,8 @@ class Run:
 def _lag(progress: dict[str, Any]) -> int | None:
     """Messages that are in the stream and in no batch."""
     (source,) = progress["sources"]
-    end, latest = source.get("endOffset"), source.get("latestOffset")
+    places = [source.get(name) for name in ("endOffset", "latestOffset")]
+    end, latest = (json.loads(one) if isinstance(one, str) else one for one in places)
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     read = ranges.numbers(end)
