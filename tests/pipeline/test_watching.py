@@ -1,0 +1,169 @@
+"""A run that watches its queries, which are played: lag, silence, errors, the end."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from doubles import TestClock
+from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
+from enmasse.pipeline import live
+from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.run import Run
+from measured import measured, us
+
+SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}}
+
+
+class Query:
+    """A query that says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.id = "q"
+        self.isActive = True
+        self.error: Exception | None = None
+        self.status = {"isDataAvailable": False, "isTriggerActive": False}
+        self.lastProgress: Any = None
+
+    def progress(self, end: Any, latest: Any, rows: int = 1) -> None:
+        found = {
+            "durationMs": {"triggerExecution": 250},
+            "numInputRows": rows,
+            "sources": [{"endOffset": end, "latestOffset": latest}],
+        }
+        self.lastProgress = SimpleNamespace(json=json.dumps(found))
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Watched:
+    """A run of one such query."""
+
+    def __init__(self, folder: Path) -> None:
+        source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+        document = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Pipeline",
+            "metadata": {"name": "p"},
+            "spec": {"sources": [source], "detectors": [SILENT], "trigger": "1s"},
+        }
+        (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
+        pipeline, places = read(folder / "pipeline.yaml")
+        places.state.mkdir()
+        self.db = Live(places.live_url, pipeline.spec)
+        self.db.claim("s", "q")
+        self.clock = TestClock()
+        self.run = Run(cast(Any, None), pipeline, places, self.db, self.clock)
+        self.query = Query()
+        self.run._queries["s"] = cast(Any, self.query)
+
+    def look(self) -> None:
+        self.run._look()
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        return self.db.rows(live.PROGRESS)[0]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    made = Watched(tmp_path)
+    yield made
+    made.db.close()
+
+
+def test_lag_is_what_is_in_no_batch(watched: Watched) -> None:
+    watched.look()
+    assert watched.figures["lag_messages"] is None
+    watched.query.progress({"uid": "u", "0": 5, "1": 7}, {"uid": "u", "0": 9, "1": 7, "2": 3})
+    watched.look()
+    assert (watched.figures["lag_messages"], watched.figures["batch_ms"]) == (7, 250)
+    # a trigger without rows says nothing of how long a batch takes
+    watched.query.progress('{"0": 9}', '{"0": 9}', rows=0)
+    watched.query.status["isTriggerActive"] = True
+    watched.look()
+    assert (watched.figures["lag_messages"], watched.figures["batch_ms"]) == (0, 250)
+    watched.query.progress(None, None)
+    watched.look()
+    assert watched.figures["lag_messages"] == 0
+
+
+def test_silence_is_judged_only_when_all_that_came_is_read(watched: Watched) -> None:
+    now_us = int(watched.clock.now().timestamp() * 1e6)
+    came = (now_us - us(0)) / 1e6 - 61.5
+    watched.db.commit(Batch("s", "q", 0, measured({"seconds": came}), [], us(came)))
+    watched.query.progress({"0": 1}, {"0": 1})
+    for busy in ("isDataAvailable", "isTriggerActive"):
+        watched.query.status = {"isDataAvailable": False, "isTriggerActive": False, busy: True}
+        watched.look()
+        assert watched.db.rows(live.ANOMALIES) == []
+    watched.query.status = {"isDataAvailable": False, "isTriggerActive": False}
+    # what came since the last trigger, a second ago and one more, is not known
+    watched.look()
+    assert watched.db.rows(live.ANOMALIES) == []
+    watched.clock.advance(1)
+    watched.look()
+    (incident,) = watched.db.rows(live.ANOMALIES)
+    assert incident["began_us"] == us(came + 60)
+
+
+def test_what_ends_a_query_is_said_in_our_words(watched: Watched) -> None:
+    watched.query.error = RuntimeError(
+        "[STREAM_FAILED] Query ended\nTraceback\n  File x\n"
+        "enmasse.base.errors.Conflict: 3 messages are no longer kept\n at org.apache"
+    )
+    with pytest.raises(Conflict, match="^source s: 3 messages are no longer kept$"):
+        watched.run.watch(threading.Event())
+    watched.query.error = RuntimeError("\nout of memory\n at org.apache")
+    with pytest.raises(Unavailable, match="^source s: Spark ended the query: out of memory$"):
+        watched.look()
+
+
+def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> None:
+    stop = threading.Event()
+    stop.set()
+    watched.run.watch(stop)
+    watched.run.stop()
+    assert not watched.query.isActive
+    watched.run.watch(threading.Event())
+
+
+def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:
+    Watched(tmp_path).db.close()
+    _, places = read(tmp_path / "pipeline.yaml")
+    assert places.runner() is None
+    with places.taken():
+        assert places.runner() is not None
+        with pytest.raises(Conflict, match="in use by process"), places.taken():
+            pass
+    assert places.runner() is None
+
+
+def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    with pytest.raises(Missing, match="write one: enmasse pipeline init"):
+        read(file)
+    file.write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
+    with pytest.raises(Invalid, match="holds Namespace; one Pipeline is wanted"):
+        read(file)
+
+
+def test_tables_lie_beside_the_document_or_where_it_says(tmp_path: Path) -> None:
+    Watched(tmp_path).db.close()
+    pipeline, places = read(tmp_path / "pipeline.yaml")
+    assert places.table("gold") == str(tmp_path / "tables" / "gold")
+    tables = pipeline.spec.tables.model_copy(update={"path": "s3://bucket/p/"})
+    spec = pipeline.spec.model_copy(update={"tables": tables})
+    far = Places(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
+    assert far.table("gold") == "s3://bucket/p/gold"
+    assert far.live_url == f"sqlite:///{tmp_path / 'p.state' / 'live.db'}"
