@@ -48,12 +48,15 @@ def stream(platform: Platform, request: Any) -> Log:
 
 
 def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
-    """A reading of one of three devices; it has no time but that of its arrival."""
+    """A reading of one of three devices, each of which keeps to a partition; it has no time but that
+    of its arrival."""
     record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
     data = json.dumps(record).encode() if body is None else body
     return Message(
         body=Data([data]),
-        properties=Properties(message_id=str(number), content_type="application/json"),
+        properties=Properties(
+            message_id=str(number), content_type="application/json", group_id=f"d{number % 3}"
+        ),
     )
 
 
