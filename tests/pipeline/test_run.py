@@ -29,7 +29,7 @@ from publishing import Log
 from running import ENMASSE, Platform
 from spark_session import session
 
-pytestmark = pytest.mark.timeout(2800)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def stream(platform: Platform, request: Any) -> Log:
 
 
 def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
-    """A reading of one of three devices, each of which keeps to a partition; it has no time but that
-    of its arrival."""
+    """A reading of one of three devices, each of which keeps to a partition; its time is that of its
+    arrival."""
     record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
     data = json.dumps(record).encode() if body is None else body
     return Message(
