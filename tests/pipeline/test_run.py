@@ -48,8 +48,7 @@ def stream(platform: Platform, request: Any) -> Log:
 
 
 def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
-    """A reading of one of three devices, each of which keeps to a partition; its time is that of its
-    arrival."""
+    """A reading of one of three devices, each in one partition, measured when it arrives."""
     record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
     data = json.dumps(record).encode() if body is None else body
     return Message(

@@ -15,14 +15,13 @@ import runpy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from enmasse.base.errors import Invalid, Missing
 
 Function = Callable[[DataFrame], DataFrame]
-F = TypeVar("F", bound=Function)
 MARK = "__enmasse_source__"
 ALL = ""
 """Of a step for every source."""
@@ -37,18 +36,10 @@ class Step:
     function: Function
 
 
-@overload
-def step(function: F) -> F: ...
-
-
-@overload
-def step(*, source: str) -> Callable[[F], F]: ...
-
-
-def step(function: F | None = None, *, source: str = ALL) -> F | Callable[[F], F]:
+def step(function: Function | None = None, *, source: str = ALL) -> Any:
     """Make a function part of the pipeline: for every source, or for the one that is named."""
 
-    def mark(marked: F) -> F:
+    def mark(marked: Function) -> Function:
         setattr(marked, MARK, source)
         return marked
 
