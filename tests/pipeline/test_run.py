@@ -29,7 +29,7 @@ from publishing import Log
 from running import ENMASSE, Platform
 from spark_session import session
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
