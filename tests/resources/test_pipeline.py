@@ -76,6 +76,11 @@ REFUSED = [
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),
+    (
+        {"detector": {"heartbeat": {"timeout": "5m"}, "alertAddress": "a"}},
+        "spec.detectors[0].alertAddress",
+        "is not served",
+    ),
     ({"detector": {"metric": "m"}}, "spec.detectors[0]", "has 0 of threshold"),
     ({"detector": {"threshold": ABOVE}}, "spec.detectors[0].metric", "is required"),
     (

@@ -61,13 +61,12 @@ spec:
     # url: postgresql://user@host/database
     offlineAfter: 5m
 
-  # What is looked for. With alertAddress a message goes there for each incident.
+  # What is looked for; incidents are rows of `anomalies` in live state
   detectors:
     - name: too-hot
       metric: temperature
       threshold: {{above: 60, clear: 55}}
       cooldown: 10m
-      # alertAddress: alerts
     - name: jump
       metric: temperature
       rate: {{above: 20, per: 1m}}

@@ -282,6 +282,13 @@ class Detector(Model):
             found.append(
                 Fault(f"{path}.source", f"no source is called {self.source!r}; name one of them")
             )
+        if self.alert_address is not None:
+            found.append(
+                Fault(
+                    f"{path}.alertAddress",
+                    "is not served: incidents are rows of `anomalies`; leave it out",
+                )
+            )
         limit = self.threshold
         if limit and (limit.above is None) == (limit.below is None):
             found.append(Fault(f"{path}.threshold", "give one of above and below"))
