@@ -21,7 +21,7 @@ from doubles import (
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
-from enmasse.control.manager import FEW, REST_TIMES
+from enmasse.control.manager import AT_A_TIME, FEW, REST_TIMES
 from enmasse.engines import Proof
 from enmasse.plan import Plan
 from enmasse.resources import Declared, Key, Resource
@@ -291,3 +291,15 @@ async def test_changes_that_come_together_are_one_plan(platform: Platform) -> No
         )
         await platform.manager.reached(platform.store.version)
         assert len(platform.engine.applied) - count < 25
+
+
+async def test_a_long_pass_gives_others_their_turn(platform: Platform) -> None:
+    many = [address(f"default.a{number}") for number in range(4 * AT_A_TIME)]
+    await platform.admission.apply([space(), *many])
+    passing = asyncio.ensure_future(platform.manager.catch_up())
+    turns = 0
+    while not passing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 8
+    assert {resource.status.phase for resource in platform.store.list()} == {"Active"}

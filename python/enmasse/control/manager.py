@@ -9,7 +9,8 @@ in the next one.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import structlog
 
@@ -36,6 +37,9 @@ comes thick and fast is taken together, and passes take a quarter of the time at
 
 REST_MAX_S = 0.25
 """Longest rest between two passes."""
+
+AT_A_TIME = 256
+"""Resources that a pass looks at before whatever else waits has its turn."""
 
 FEW = 4
 """Resources that a pass may have been about without a rest after it: who makes one after the other
@@ -169,7 +173,7 @@ class Manager:
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
-        changed = self._take_in()
+        changed = await self._take_in()
         self._count = len(changed)
         touched = changed | self._owed
         touched |= self._compiler.refresh()
@@ -191,7 +195,7 @@ class Manager:
         if refusal is not None:
             raise refusal
 
-    def _take_in(self) -> set[Key]:
+    async def _take_in(self) -> set[Key]:
         """Give the compiler what is new in the store; return the keys of it."""
         keys: Iterable[Key]
         try:
@@ -204,7 +208,11 @@ class Manager:
                 raise
             keys = {*self._looked_at, *(one.key for one in self._store.list())}
         self._taken_in = self._store.version
-        return {key for key in keys if self._look_at(key)}
+        changed: set[Key] = set()
+        for some in _portions(keys):
+            changed.update(key for key in some if self._look_at(key))
+            await asyncio.sleep(0)
+        return changed
 
     def _look_at(self, key: Key) -> bool:
         """Give the compiler a resource, if it is not as it was; say whether that is so."""
@@ -235,7 +243,14 @@ class Manager:
     async def _write_statuses(
         self, keys: Iterable[Key], version: int, refusal: EnMasseError | None
     ) -> None:
-        resources = [self._store.get(key) for key in sorted(keys)]
+        for some in _portions(sorted(keys)):
+            await self._write_some(some, version, refusal)
+            await asyncio.sleep(0)
+
+    async def _write_some(
+        self, keys: list[Key], version: int, refusal: EnMasseError | None
+    ) -> None:
+        resources = [self._store.get(key) for key in keys]
         ordered = [one for one in resources if isinstance(one, Declared)]
         outcomes = {one.key: self._compiler.outcome(one.key) for one in ordered}
         seen = Seen(
@@ -256,6 +271,12 @@ class Manager:
         await self._store.put_status(decided)
         news = [happened(before, after) for before, after in zip(ordered, decided, strict=True)]
         await self._events.record(one for one in news if one is not None)
+
+
+def _portions(keys: Iterable[Key]) -> Iterator[list[Key]]:
+    rest = iter(keys)
+    while some := list(islice(rest, AT_A_TIME)):
+        yield some
 
 
 def _identity(resource: Resource) -> _Identity:
