@@ -78,6 +78,8 @@ pub(super) struct Stored {
     touched: bool,
     /// counts choices of consumers
     turn: u32,
+    /// counts those that were chosen
+    given: u32,
     /// consumers whose drain is not done
     draining: Vec<Key>,
     /// the earliest time that the router is to look after the queue
@@ -136,6 +138,7 @@ impl Stored {
             awaits: false,
             touched: false,
             turn: 0,
+            given: 0,
             draining: Vec::new(),
             armed_ms: None,
             open: true,

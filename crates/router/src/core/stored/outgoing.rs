@@ -60,7 +60,8 @@ impl Router {
     }
 
     /// Whose turn it is of those the queue names. Those that may find something of their own take turns with the
-    /// others, of whom it is the one that holds the fewest deliveries.
+    /// others, of whom it is the one that holds the fewest deliveries; of equals each in turn, so that consumers which
+    /// settle at once share messages and groups as well.
     fn choose(&mut self, at: Key) -> Option<(ConsumerId, Key)> {
         let stored = self.addresses[at].stored.as_mut()?;
         stored.turn = stored.turn.wrapping_add(1);
@@ -83,12 +84,15 @@ impl Router {
         };
         let of_common = || {
             if count <= SCAN_MAX {
-                return common.iter().filter_map(free).min_by_key(fewest);
+                let (before, after) = common.split_at(stored.given as usize % count.max(1));
+                return after.iter().chain(before).filter_map(free).min_by_key(fewest);
             }
             let two = chance.iter().filter_map(|at| free(&common[*at]));
             two.min_by_key(fewest).or_else(|| common.iter().find_map(free))
         };
-        if turn & 1 == 0 { of_own().or_else(of_common) } else { of_common().or_else(of_own) }
+        let chosen = if turn & 1 == 0 { of_own().or_else(of_common) } else { of_common().or_else(of_own) };
+        stored.given = stored.given.wrapping_add(u32::from(chosen.is_some()));
+        chosen
     }
 
     /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.

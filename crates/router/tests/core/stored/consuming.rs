@@ -313,3 +313,20 @@ fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
         assert_eq!(numbers(&mut house), [0, 1, 2]);
     }
 }
+
+#[test]
+fn consumers_that_settle_at_once_take_turns() {
+    let mut house = House::new(Settings::default());
+    let ports = [house.consumer(QUEUE, 100), house.consumer(QUEUE, 100)];
+    let mut shares = [0; 2];
+    for n in 0..40 {
+        house.send_message(&message(n, 10));
+        house.pump();
+        for got in house.got() {
+            shares[usize::from(got.port == ports[1])] += 1;
+            house.answer(&got, &Outcome::Accepted);
+        }
+        house.pump();
+    }
+    assert_eq!(shares, [20, 20]);
+}
