@@ -20,7 +20,7 @@ from exchanging import (
     shared,
     take,
 )
-from interop.clients import CLIENTS, Client, parameters, place
+from interop.clients import CLIENTS, Client, place, prepared
 from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
@@ -54,26 +54,10 @@ def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
     return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES, USER))
 
 
-@pytest.fixture(scope="module", params=parameters(CLIENTS.values()))
-def client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
-
-
-@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.queues))
-def queue_client(request: pytest.FixtureRequest) -> Client:
-    """A client with the scenarios of queues."""
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
-
-
-@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.websocket))
-def websocket_client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
+client = prepared(CLIENTS.values())
+queue_client = prepared(c for c in CLIENTS.values() if c.queues)
+"""A client with the scenarios of queues."""
+websocket_client = prepared(c for c in CLIENTS.values() if c.websocket)
 
 
 def test_T_CL_1_ten_messages(client: Client, platform: Platform) -> None:

@@ -1,46 +1,29 @@
 """The management node of a real process, as clients of the AMQP Management draft ask it."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from proton import Message, Terminus
 from proton.reactor import ReceiverOption
-from proton.utils import BlockingConnection, SendException
+from proton.utils import SendException
 
+from exchanging import address, connected, document, numbered, send
 from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 
-DECLARED = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.parts}
-spec: {address: parts, type: topic, retention: {bytes: 1GiB}, partitions: 3}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.orders}
-spec: {address: orders, type: queue}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.direct}
-spec: {address: direct, type: anycast}
-"""
+ADDRESSES = (
+    address("parts", "topic", retention="{bytes: 1GiB}", partitions=3),
+    address("orders"),
+    address("direct", "anycast"),
+)
 
 
 @pytest.fixture(scope="module")
 def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    path = tmp_path_factory.mktemp("documents") / "declared.yaml"
-    path.write_text(DECLARED)
-    return start_platform("-f", path)
+    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
 
 
 class TargetAddress(ReceiverOption):  # type: ignore[misc]
@@ -57,7 +40,7 @@ class TargetAddress(ReceiverOption):  # type: ignore[misc]
 @contextmanager
 def asking(platform: Platform, own: str | None) -> Iterator[Any]:
     """Ask over links of one connection; answers come by a dynamic node or by the node itself."""
-    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
+    with connected(platform) as connection:
         if own is None:
             replies = connection.create_receiver(None, dynamic=True, credit=10)
             reply_to = replies.link.remote_source.address
@@ -78,13 +61,6 @@ def asking(platform: Platform, own: str | None) -> Iterator[Any]:
         yield ask
 
 
-def sent(platform: Platform, address: str, count: int) -> None:
-    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
-        sender = connection.create_sender(address)
-        for number in range(count):
-            sender.send(Message(body=number))
-
-
 @pytest.mark.parametrize("own", [None, "my answers"])
 def test_addresses_say_what_they_are_and_have(platform: Platform, own: str | None) -> None:
     with asking(platform, own) as ask:
@@ -93,8 +69,8 @@ def test_addresses_say_what_they_are_and_have(platform: Platform, own: str | Non
             return ask(operation="READ", type="enmasse.address", name=name)
 
         before = read("orders").body["depth"]
-        sent(platform, "parts", 6)
-        sent(platform, "orders", 4)
+        send(platform, "parts", *numbered(0, 6))
+        send(platform, "orders", *numbered(0, 4))
         stream = read("parts")
         assert stream.properties == {"statusCode": 200, "statusDescription": "OK"}
         partitions = stream.body["partitions"]
@@ -117,7 +93,7 @@ def test_addresses_say_what_they_are_and_have(platform: Platform, own: str | Non
 
 
 def test_a_request_without_a_way_back_is_rejected(platform: Platform) -> None:
-    with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
+    with connected(platform) as connection:
         requests = connection.create_sender("$management")
         with pytest.raises(SendException):
             requests.send(Message(properties={"operation": "QUERY"}))

@@ -166,6 +166,18 @@ def parameters(clients: Iterable[Client]) -> list[Any]:
     ]
 
 
+def prepared(clients: Iterable[Client]) -> Any:
+    """A fixture of a module: each of the clients in turn, built."""
+
+    @pytest.fixture(scope="module", params=parameters(clients))
+    def client(request: pytest.FixtureRequest) -> Client:
+        chosen: Client = request.param
+        chosen.prepare()
+        return chosen
+
+    return client
+
+
 def place(platform: Platform, listener: str = "amqp") -> dict[str, Any]:
     """The options that lead a client to this listener."""
     # By name: proton checks a certificate against host names only, never against addresses.

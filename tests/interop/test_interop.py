@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from interop.clients import CLIENTS, STORE_PASSWORD, Client, parameters, place
+from interop.clients import CLIENTS, STORE_PASSWORD, Client, place, prepared
 from running import Platform, Start
 
 VERY_LARGE_BYTES = 64 * 1024 * 1024
@@ -54,25 +54,9 @@ spec: {type: standard}
 """
 
 
-@pytest.fixture(scope="module", params=parameters(CLIENTS.values()))
-def client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
-
-
-@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.virtual_host))
-def naming_client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
-
-
-@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.websocket))
-def websocket_client(request: pytest.FixtureRequest) -> Client:
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
+client = prepared(CLIENTS.values())
+naming_client = prepared(c for c in CLIENTS.values() if c.virtual_host)
+websocket_client = prepared(c for c in CLIENTS.values() if c.websocket)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interop.clients import CLIENTS, Client, parameters, place
+from interop.clients import CLIENTS, Client, place, prepared
 from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(120)
@@ -39,20 +39,10 @@ def queues(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
     return start_platform("-f", documents)
 
 
-@pytest.fixture(scope="module", params=parameters(c for c in CLIENTS.values() if c.queues))
-def client(request: pytest.FixtureRequest) -> Client:
-    """A client with the scenarios of queues."""
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
-
-
-@pytest.fixture(scope="module", params=parameters([CLIENTS["java"]]))
-def jms(request: pytest.FixtureRequest) -> Client:
-    """The client that speaks JMS."""
-    chosen: Client = request.param
-    chosen.prepare()
-    return chosen
+client = prepared(c for c in CLIENTS.values() if c.queues)
+"""A client with the scenarios of queues."""
+jms = prepared([CLIENTS["java"]])
+"""The client that speaks JMS."""
 
 
 def test_a_queue_keeps_messages_until_a_consumer_comes(client: Client, queues: Platform) -> None:
