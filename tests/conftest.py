@@ -5,8 +5,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from running import Platform, Start, running
+
+# what passed once passes again; `make check-all` looks further, with other examples each time
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("exploring", derandomize=False)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="module")

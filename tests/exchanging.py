@@ -1,5 +1,6 @@
 """Messages in and out of a running platform, with qpid-proton."""
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +22,9 @@ spec: {type: standard}
 """
 """The document of the space `default`."""
 
+PASSWORD = "wonderland"
+"""Of all users of tests."""
+
 TIMEOUT_S = 20.0
 QUIET_S = 0.3
 
@@ -31,6 +35,21 @@ def address(name: str, kind: str = "queue", **spec: Any) -> str:
     resource = name.lower().replace("_", "-")
     head = f"apiVersion: enmasse.io/v1beta1\nkind: Address\nmetadata: {{name: default.{resource}}}"
     return "\n".join([f"{head}\nspec:\n  address: {name}\n  type: {kind}", *lines, ""])
+
+
+def user(name: str, *addresses: str) -> str:
+    """The document of a user with `PASSWORD`, who may send to and receive from the addresses."""
+    rights = f"[{{addresses: {json.dumps(addresses)}, operations: [send, recv]}}]"
+    secret = base64.b64encode(PASSWORD.encode()).decode()
+    return f"""
+apiVersion: enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {{name: default.{name}}}
+spec:
+  username: {name}
+  authentication: {{type: password, password: {secret}}}
+  authorization: {rights if addresses else []}
+"""
 
 
 def document(folder: Path, *addresses: str) -> Path:

@@ -9,6 +9,7 @@ from proton.reactor import Copy, Selector
 from proton.utils import LinkDetached
 
 from exchanging import (
+    PASSWORD,
     address,
     connected,
     document,
@@ -19,6 +20,7 @@ from exchanging import (
     send,
     shared,
     take,
+    user,
 )
 from interop.clients import CLIENTS, Client, place, prepared
 from running import Platform, Start
@@ -31,16 +33,8 @@ ADDRESSES = (
     address("news", "topic"),
     address("private", "topic"),
 )
-USER = """
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: password, password: d29uZGVybGFuZA==}
-  authorization: [{addresses: [orders, news], operations: [send, recv]}]
-"""
-ALICE = {"user": "alice", "password": "wonderland"}
+ALLOWED = user("alice", "orders", "news")
+ALICE = {"user": "alice", "password": PASSWORD}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +45,7 @@ def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
     """A platform whose user has a right to `orders` and `news` only."""
-    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES, USER))
+    return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES, ALLOWED))
 
 
 client = prepared(CLIENTS.values())

@@ -10,21 +10,13 @@ import httpx2
 import pytest
 from proton import ConnectionException
 
-from exchanging import connected, document, numbered, send, take
+from exchanging import PASSWORD, connected, document, numbered, send, take, user
 from running import Platform, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CUSTOMERS, QUEUES, USERS, MESSAGES = 10, 10, 5, 43
 GIVEN = "/apis/enmasse.io/v1beta1/namespaces/default"
-PASSWORD = "wonderland"
-KEEPER = """
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.keeper}
-spec: {username: keeper, authentication: {type: password, password: d29uZGVybGFuZA==}}
-"""
-"""One who stays: a space that names no service opens with its last user."""
 
 
 class Customer:
@@ -91,7 +83,8 @@ def login(user: str) -> dict[str, Any]:
 
 
 def test_T_ST_6_customers_at_once(tmp_path: Path) -> None:
-    with running(tmp_path / "data", "-f", str(document(tmp_path, KEEPER))) as platform:
+    keeper = user("keeper")  # a space that names no service opens with its last user
+    with running(tmp_path / "data", "-f", str(document(tmp_path, keeper))) as platform:
         customers = [Customer(platform, number) for number in range(CUSTOMERS)]
         with ThreadPoolExecutor(CUSTOMERS) as threads:
             list(threads.map(Customer.run, customers))

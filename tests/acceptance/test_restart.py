@@ -11,6 +11,7 @@ from proton import Delivery, Message
 from proton.reactor import Container
 
 from exchanging import (
+    PASSWORD,
     SPACE,
     Pumping,
     Taking,
@@ -22,29 +23,21 @@ from exchanging import (
     received,
     send,
     take,
+    user,
 )
 from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(300)
 
 QUEUES = tuple(f"queue-{number}" for number in range(10))
-USER = """
-apiVersion: enmasse.io/v1beta1
-kind: MessagingUser
-metadata: {name: default.alice}
-spec:
-  username: alice
-  authentication: {type: password, password: d29uZGVybGFuZA==}
-  authorization: [{addresses: ["*"], operations: [send, recv]}]
-"""
-ALICE: dict[str, Any] = {"user": "alice", "password": "wonderland", "allowed_mechs": "PLAIN"}
+ALICE: dict[str, Any] = {"user": "alice", "password": PASSWORD, "allowed_mechs": "PLAIN"}
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["SIGTERM", "SIGKILL"])
 def test_T_RS_1_and_2_a_restart_keeps_spaces_users_addresses_and_messages(
     tmp_path: Path, killed: bool
 ) -> None:
-    declared = document(tmp_path, *map(address, QUEUES), USER)
+    declared = document(tmp_path, *map(address, QUEUES), user("alice", "*"))
     with running(tmp_path / "data", "-f", str(declared)) as up:
         with connected(up, **ALICE) as connection:
             for name in QUEUES:

@@ -14,21 +14,11 @@ import pytest
 from proton import Data, Described, Message, symbol, ubyte, uint, ulong
 from proton.utils import BlockingConnection
 
+from exchanging import address, document
 from running import Platform, running
 
 pytestmark = pytest.mark.timeout(300)
 
-DECLARED = """
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {name: default}
-spec: {type: standard}
----
-apiVersion: enmasse.io/v1beta1
-kind: Address
-metadata: {name: default.orders}
-spec: {address: orders, type: queue}
-"""
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = range(0x10, 0x16)
 SOURCE, TARGET = 0x28, 0x29
@@ -162,9 +152,7 @@ class Peer:
 
 
 def start(folder: Path) -> tuple[Path, str, str]:
-    path = folder / "declared.yaml"
-    path.write_text(DECLARED)
-    return folder / "data", "-f", str(path)
+    return folder / "data", "-f", str(document(folder, address("orders")))
 
 
 def take_all(platform: Platform, count: int) -> list[str]:

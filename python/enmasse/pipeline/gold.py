@@ -53,18 +53,21 @@ SCHEMA = pyarrow.schema(
         "last_offset": pyarrow.int64(),
         "last_index": pyarrow.int32(),
         "sum_rest": pyarrow.float64(),
-        "squares": pyarrow.float64(),
+        "spread": pyarrow.float64(),
         "sample": pyarrow.list_(pyarrow.float64()),
         "sample_keys": pyarrow.list_(pyarrow.int64()),
     }
 )
 """A row of gold. What follows `last_time` is there to merge: where the last reading stood, what the
-sum lost by rounding, the sum of squared deviations, and the sample with its hashes."""
+sum lost by rounding, the root of the sum of squared deviations (the sum itself leaves the range of
+numbers), and the sample with its hashes."""
 
 EXACT = ("count", "min", "max", "last", "last_time", "p50", "p95", "unit")
 CLOSE = ("sum", "mean", "stddev")
 TOLERANCE = 1e-9
 """Relative to the largest magnitude of the window."""
+LEAST = float(numpy.finfo(numpy.float64).tiny)
+"""Numbers below it have fewer digits than the tolerance asks for."""
 
 
 def partials(readings: pyarrow.Table, windows_ms: Sequence[int]) -> pyarrow.Table:
@@ -88,7 +91,7 @@ def _alone(readings: pyarrow.Table, window_ms: int) -> pyarrow.Table:
         "count": numpy.ones(rows, numpy.int64),
         "last_time": readings["event_time"],
         "sum_rest": zero,
-        "squares": zero,
+        "spread": zero,
         "stddev": pyarrow.nulls(rows, pyarrow.float64()),
         "sample": pyarrow.ListArray.from_arrays(one, value),
         "sample_keys": pyarrow.ListArray.from_arrays(one, _hashes(*places)),
@@ -127,7 +130,8 @@ def _figures(rows: pyarrow.Table, order: Numbers, starts: Numbers) -> dict[str, 
     mean = total / count
     sizes = numpy.diff(numpy.append(starts, len(rows)))
     away = sum_each / count_each - numpy.repeat(mean, sizes)
-    squares = numpy.add.reduceat(column("squares") + count_each * away * away, starts)
+    spread = column("spread").astype(numpy.longdouble)
+    squares = numpy.add.reduceat(spread * spread + count_each * away * away, starts)
     rounded = total.astype(numpy.float64)
     with numpy.errstate(invalid="ignore", divide="ignore"):
         stddev = numpy.sqrt(squares / (count - 1)).astype(numpy.float64)
@@ -138,7 +142,7 @@ def _figures(rows: pyarrow.Table, order: Numbers, starts: Numbers) -> dict[str, 
         "sum": rounded,
         "sum_rest": (total - rounded).astype(numpy.float64),
         "mean": mean.astype(numpy.float64),
-        "squares": squares.astype(numpy.float64),
+        "spread": numpy.sqrt(squares).astype(numpy.float64),
         "stddev": pyarrow.array(stddev, mask=count < 2),
     }
 
@@ -210,4 +214,4 @@ def _close(here: dict[str, Any], there: dict[str, Any], name: str) -> bool:
         return one is other
     scale = max(abs(there["min"]), abs(there["max"]))
     bound = scale * (there["count"] if name == "sum" else 1)
-    return bool(abs(one - other) <= TOLERANCE * max(abs(other), bound))
+    return bool(abs(one - other) <= TOLERANCE * max(abs(other), bound) + LEAST)

@@ -8,5 +8,6 @@ mod model;
 mod multicast;
 mod parts;
 mod places;
+mod seeds;
 mod stored;
 mod stream;

@@ -1,8 +1,6 @@
 //! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of power: what a producer
 //! was told is stored is there until a consumer has said that it is done, in one place, once; and so in every
 //! subscription. A transaction is there as a whole or not at all.
-//!
-//! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +9,8 @@ use enmasse_amqp::types::{Outcome, condition};
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Redelivery, Settings};
 use enmasse_router::core::TransactionId;
+
+use crate::seeds::each_seed;
 
 use super::subscriptions::shared;
 use super::{DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, PortId, QUEUE, Value, failed};
@@ -163,15 +163,7 @@ impl History {
 
 #[test]
 fn what_was_stored_is_there_once_until_it_is_done_after_any_crash() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
-    let first: u64 = number("ENMASSE_CRASH_SEED").unwrap_or(1);
-    for seed in first..first + runs {
-        if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
-            eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(RUNS, live);
 }
 
 fn live(seed: u64) {

@@ -9,11 +9,13 @@ use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Redelivery, Settings};
 use enmasse_router::core::{Consuming, PortId, PortRole, Resume, Unsettled};
 
+use crate::seeds::each_seed;
+
 use super::{DEAD, Got, House, QUEUE, declared, failed};
 
 const LINK: u64 = 77;
 const KEEP_S: u32 = 60;
-/// Seeded lives; `ENMASSE_CRASH_RUNS` and `ENMASSE_CRASH_SEED` as in `crash`.
+/// Seeded lives, as `seeds` counts them.
 const RUNS: u64 = 300;
 
 fn resume(unsettled: Option<Unsettled>) -> Resume {
@@ -440,15 +442,7 @@ impl Clients {
 
 #[test]
 fn both_ends_have_every_message_exactly_once_after_any_crash() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
-    let first: u64 = number("ENMASSE_CRASH_SEED").unwrap_or(1);
-    for seed in first..first + runs {
-        if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
-            eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(RUNS, live);
 }
 
 fn live(seed: u64) {

@@ -1,7 +1,5 @@
 //! Seeded lives with losses of power: what a producer was told is stored is there, offsets are dense, and none that
 //! anybody has seen is used again.
-//!
-//! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +8,8 @@ use enmasse_amqp::types::Outcome;
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::Start;
+
+use crate::seeds::each_seed;
 
 use super::transactions::to;
 use super::{PRODUCER, Site};
@@ -89,15 +89,7 @@ impl History {
 
 #[test]
 fn what_was_stored_is_there_under_its_offset_after_any_crash() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
-    let first: u64 = number("ENMASSE_CRASH_SEED").unwrap_or(1);
-    for seed in first..first + runs {
-        if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
-            eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    each_seed(RUNS, live);
 }
 
 fn live(seed: u64) {
