@@ -79,7 +79,8 @@ environment() {
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   [ -x $uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
   local what=(-r pyproject.toml "maturin>=1.16,<2")
-  [ "$level" = run ] || what=(-r pyproject.toml --extra dev)
+  # Spark gives a Python worker 10 s to start: the first one is not to compile what it imports
+  [ "$level" = run ] || what=(-r pyproject.toml --extra dev --compile-bytecode)
   $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
 }
 

@@ -11,6 +11,7 @@ __all__ = [
     "Client",
     "NativeError",
     "Node",
+    "Outbox",
     "Rows",
     "Stream",
     "bench",
@@ -292,6 +293,52 @@ class Rows:
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Return the capsules of schema and array."""
+
+@final
+class Outbox:
+    """Rows on their way to addresses; no object for a row is made.
+
+    Calls wait for the server and let other threads run; no two may run at a time.
+    """
+
+    def __new__(cls, options_json: str) -> Outbox:
+        """Check the options; connect to nothing yet.
+
+        `options_json`: `urls`, `client`, `silenceMs` as of `Stream`, `address` (null: each row
+        names its own), `space` (null, or what `Rows` of rejected messages are to hold), `producer`
+        (null, or the name under which messages are numbered, `docs/contracts.md` 8).
+
+        Raises NativeError: Invalid for options or files that cannot be used.
+        """
+
+    def __len__(self) -> int:
+        """Return the number of rows that wait."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages that wait."""
+
+    def add(self, batch: object) -> None:
+        """Put in the rows of a record batch (whatever has `__arrow_c_array__`).
+
+        Columns are those of the envelope (`docs/guide/spark.md`). A row that no message can be made
+        of counts as rejected. Raises NativeError: Invalid for a column that is no part of a message
+        or of another type; then no row of the batch is in.
+        """
+
+    def sort(self) -> None:
+        """Put the rows into an order that nothing but their addresses and bytes decides."""
+
+    def send(self, first: int) -> tuple[bool, list[tuple[int, str, str]], Rows]:
+        """Send what waits, numbered `first`, `first` + 1, .. in the order of the rows.
+
+        Returns whether it is done, of rejected rows the row (as it was put in), condition and
+        description, and the same messages with the columns of the envelope. Numbered rows are not
+        done as soon as some are rejected: keep those, then call it again with the same number. None
+        later is stored before, and a rejected one counts as stored after that. Once it is done
+        nothing waits. Raises NativeError: Unavailable if the server is away or stores nothing: call
+        it again with the same number; else what the server says.
+        """
 
 def declare_columns(columns_json: str) -> str:
     """Check a declaration of columns and return it in SQL, with every name and type.

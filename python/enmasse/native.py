@@ -226,6 +226,41 @@ class Stream:
         return self._stream.marked()
 
 
+class Outbox:
+    """Rows on their way to addresses. See `_native.pyi`; `send` waits for the server."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Check the options, those of `_native.pyi`; connect to nothing yet."""
+        with translated():
+            self._outbox = _native.Outbox(json.dumps(dict(options)))
+
+    def __len__(self) -> int:
+        """Return how many rows wait."""
+        return len(self._outbox)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages that wait."""
+        return self._outbox.size
+
+    def add(self, batch: object) -> None:
+        """Put in the rows of a record batch; raises Invalid for columns that fit no message."""
+        with translated():
+            self._outbox.add(batch)
+
+    def sort(self) -> None:
+        """Put the rows into an order that only their addresses and bytes decide."""
+        self._outbox.sort()
+
+    def send(self, first: int) -> "tuple[bool, list[tuple[int, str, str]], _native.Rows]":
+        """Send what waits, numbered from `first` on; return rejected rows and their causes.
+
+        The first of the three is False where rejected rows are to be kept before it goes on.
+        """
+        with translated():
+            return self._outbox.send(first)
+
+
 def declare_columns(columns: Mapping[str, Any]) -> str:
     """Check a declaration of columns and return it in SQL; raises Invalid."""
     with translated():

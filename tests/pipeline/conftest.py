@@ -1,21 +1,45 @@
-"""Streams for the tests of the format."""
+"""One Spark and one platform for all tests of the pipeline, and streams of their own for each."""
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
+from pyspark.sql import SparkSession
 
 from publishing import Log
-from stream_server import StreamServer
+from running import Platform, running
+from spark_session import session
+from stream_documents import SPACE, address, stream
+
+STREAMS = 40
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[StreamServer]:
-    running = StreamServer()
-    yield running
-    running.close()
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests here: to start one takes longer than most of them."""
+    with session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """A platform with streams, a queue, a topic, and `short` and `short2`, which forget early."""
+    folder = tmp_path_factory.mktemp("streams")
+    documents = [SPACE, *(stream(f"s{number}") for number in range(STREAMS))]
+    documents += [stream(name, "{bytes: 64KiB}") for name in ("short", "short2")]
+    documents += [address("q0", type="queue"), address("live", type="topic")]
+    path = folder / "streams.yaml"
+    path.write_text("---\n".join(documents))
+    with running(folder / "data", "-f", str(path)) as platform:
+        yield platform
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Iterator[int]:
+    return count()
 
 
 @pytest.fixture
-def log(server: StreamServer) -> Log:
+def log(streams: Platform, numbers: Iterator[int]) -> Log:
     """A stream of its own for each test."""
-    return Log(server.url, f"s{len(server.streams)}")
+    return Log(streams.url(), f"s{next(numbers)}")

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from enmasse.base.errors import Invalid
-from enmasse.pipeline.options import OPTIONS, nearest, read
+from enmasse.pipeline.options import (
+    CONNECTION,
+    KNOWN_WRITING,
+    READING,
+    WRITING,
+    nearest,
+    read,
+    write,
+)
 
 NEEDED = {"url": "amqp://h1, amqps://h2:5671", "address": "readings"}
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "spark.md"
@@ -71,10 +79,38 @@ def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str)
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"start": "latest"}, "did you mean"),
+        ({"adress": "x"}, "did you mean address"),
+        ({"order": "random"}, "content or input"),
+        ({"batch": "-1"}, "a number from 0 on"),
+        ({"numbered": "no"}, "true or false"),
+        ({"url": ""}, "option url is missing"),
+    ],
+)
+def test_a_wrong_option_of_a_write_is_named_with_the_mend(wrong: dict[str, str], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        write({"url": "amqp://h"} | wrong)
+
+
+def test_what_a_write_takes_by_default() -> None:
+    writing = write({"url": "amqp://h", "user": "u", "password": "secret"})
+    assert (writing.address, writing.numbered, writing.by_content) == (None, True, True)
+    assert (writing.producer, writing.batch, writing.dead_letter) == (None, None, None)
+    assert writing.outbox("q/1")["producer"] == "q/1"
+    assert "secret" not in repr(writing)
+    assert write({"url": "amqp://h", "producer": "p", "BATCH": "7"}).batch == 7
+
+
 def test_the_guide_shows_every_option_as_it_is() -> None:
     lines = GUIDE.read_text().splitlines()
-    for option in OPTIONS:
+    for option in CONNECTION + READING + WRITING:
         default = f"`{option.default}`" if option.default else ""
         row = f"| `{option.name}` | {default} | {option.unit} | {option.meaning} |"
         assert row in lines, row
+    for option in CONNECTION + READING:
         assert nearest(option.name.upper()) == option.name
+    for option in CONNECTION + WRITING:
+        assert nearest(option.name.upper(), KNOWN_WRITING) == option.name

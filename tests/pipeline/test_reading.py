@@ -1,6 +1,7 @@
 """Reads of a stream beneath Spark: kept connections, servers that go, messages that are gone."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +17,19 @@ from stream_server import StreamServer
 
 LARGE = 10_000
 """Bytes of a message of which a batch has some 1,600."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StreamServer]:
+    running = StreamServer()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def log(server: StreamServer) -> Log:
+    """A stream of its own for each test."""
+    return Log(server.url, f"s{len(server.streams)}")
 
 
 def options_of(log: Log, **chosen: str) -> Options:

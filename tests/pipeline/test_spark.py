@@ -1,12 +1,9 @@
-"""The format in a real Spark."""
+"""The format in a real Spark, reading streams of a real platform."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +12,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from enmasse.messaging import Data, Message
 from publishing import Log, readings
-from spark_session import session
-from stream_server import StreamServer
+from running import Platform
+from stream_documents import stream
 
 pytestmark = pytest.mark.timeout(400)
-TYPED = {"decode": "json", "columns": "offset, device string, value double, _index"}
-JOB = Path(__file__).with_name("job.py")
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session(tmp_path_factory.mktemp("spark")) as running:
-        yield running
+TYPED = {"decode": "json", "columns": "partition, offset, device string, value double, _index"}
 
 
 def source(spark: SparkSession, log: Log, *, streaming: bool = False, **options: str) -> DataFrame:
@@ -36,103 +27,140 @@ def source(spark: SparkSession, log: Log, *, streaming: bool = False, **options:
     return reader.format("enmasse").options(**chosen).load()
 
 
+def run_once(frame: DataFrame, folder: Path) -> list[int]:
+    """Append what there is to a table; return the rows of each batch."""
+    writer = frame.writeStream.format("parquet").option("path", str(folder / "table"))
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [progress.numInputRows for progress in query.recentProgress]
+
+
+def values(spark: SparkSession, folder: Path) -> list[int]:
+    return sorted(
+        int(row.value)
+        for row in spark.read.parquet(str(folder / "table")).select("value").collect()
+    )
+
+
 def test_what_is_there_is_read_once_in_bounded_batches(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
-    begin = log.publish(readings(0, 1000))
-    sizes: list[int] = []
-
-    def run() -> list[int]:
-        frame = source(
-            spark, log, streaming=True, maxRowsPerTrigger="300", rowsPerTask="100", **TYPED
-        )
-        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        sizes.extend(progress.numInputRows for progress in query.recentProgress)
-        rows = spark.read.parquet(str(tmp_path / "table")).select("value").collect()
-        return sorted(int(row.value) for row in rows)
-
-    assert run() == list(range(begin))
-    assert sizes == [300, 300, 300, 100]
+    log.publish(readings(0, 1000))
+    frame = source(spark, log, streaming=True, maxRowsPerTrigger="300", rowsPerTask="100", **TYPED)
+    assert run_once(frame, tmp_path) == [300, 300, 300, 100]
+    assert values(spark, tmp_path) == list(range(1000))
     log.publish(readings(1000, 50))
-    assert run() == list(range(1050))
-    assert sizes[4:] == [50]
+    assert run_once(frame, tmp_path) == [50]
+    assert values(spark, tmp_path) == list(range(1050))
+    placed = spark.read.parquet(str(tmp_path / "table")).groupBy("partition")
+    ends = placed.agg(F.min("offset"), F.max("offset"), F.count("*"), F.countDistinct("offset"))
+    rows = sorted(tuple(row) for row in ends.collect())
+    # both partitions have messages, each offset once
+    assert [row[0] for row in rows] == [0, 1]
+    assert all(row[1] == 0 and row[2] + 1 == row[3] == row[4] for row in rows)
 
 
 def test_bodies_are_typed_columns_and_what_is_none_is_marked(spark: SparkSession, log: Log) -> None:
-    log.publish(readings(0, 9))
-    log.publish(
-        [message.__class__(body=message.body.__class__([b"{"])) for message in readings(9, 1)]
-    )
-    rows = source(spark, log, **TYPED).orderBy("offset").collect()
-    assert [(row.offset, row.device, row.value) for row in rows[:9]] == [
-        (number, f"d{number % 3}", float(number)) for number in range(9)
-    ]
-    assert all(row["_error"] is None for row in rows[:9])
-    assert rows[9].value is None and rows[9]["_error"].startswith("JSON: ")
+    log.publish([*readings(0, 9), Message(body=Data([b"{"]))])
+    rows = source(spark, log, **TYPED).collect()
+    good = sorted((row.value, row.device) for row in rows if row["_error"] is None)
+    assert good == [(float(number), f"d{number % 3}") for number in range(9)]
+    (bad,) = [row for row in rows if row["_error"] is not None]
+    assert bad.value is None and bad["_error"].startswith("JSON: ")
 
 
 def test_every_column_of_the_envelope_arrives(spark: SparkSession, log: Log) -> None:
-    log.publish(readings(0, 3))
-    frame = source(spark, log, space="default")
-    assert len(frame.columns) == 20
-    row = frame.orderBy("offset").first()
-    assert row is not None
-    assert (row.space, row.address, row.partition, row.offset) == ("default", log.address, 0, 0)
+    log.publish(readings(0, 1))
+    (row,) = source(spark, log, space="default").collect()
+    assert len(row) == 20
+    assert (row.space, row.address, row.offset) == ("default", log.address, 0)
     assert (row.message_id, row.content_type, row.body_kind) == ("0", "application/json", "data")
     assert json.loads(bytes(row.body)) == {"device": "d0", "value": 0}
     assert row.annotations["x-stream-offset"] == "0"
-    by_schema = spark.read.format("enmasse").options(
-        url=log.url, address=log.address, decode="json"
-    )
-    assert by_schema.schema("value double, offset bigint").load().orderBy("offset").collect()[
-        2
-    ] == (2.0, 2)
+    assert row.enqueued_time is not None
+    reader = spark.read.format("enmasse").options(url=log.url, address=log.address, decode="json")
+    assert reader.schema("value double, offset bigint").load().collect()[0] == (0.0, 0)
 
 
-def test_filters_and_places_bound_what_is_read(spark: SparkSession, log: Log) -> None:
-    log.publish(readings(0, 100))
-    frame = source(spark, log, columns="offset, partition")
-
-    def offsets(frame: DataFrame) -> list[int]:
-        return sorted(row.offset for row in frame.collect())
-
-    assert offsets(frame.where((F.col("offset") >= 90) & (F.col("offset") < 95))) == [
-        *range(90, 95)
+def test_filters_places_and_selectors_bound_what_is_read(spark: SparkSession, log: Log) -> None:
+    messages = [
+        replace(one, application_properties={"n": n}) for n, one in enumerate(readings(0, 100))
     ]
-    assert offsets(frame.where("offset = 7 and partition = 0")) == [7]
-    assert offsets(frame.where("partition = 3")) == []
-    assert offsets(source(spark, log, columns="offset", start='{"0": 40}', end='{"0": 42}')) == [
-        40,
-        41,
+    log.publish(messages)
+    typed = {"decode": "json", "columns": "partition, offset, enqueued_time, value double"}
+    everything = source(spark, log, **typed).orderBy("partition", "offset").collect()
+    assert len(everything) == 100
+    ends = Counter(row.partition for row in everything)
+
+    def found(frame: DataFrame) -> list[tuple[int, int]]:
+        return sorted((row.partition, row.offset) for row in frame.collect())
+
+    frame = source(spark, log, **typed)
+    assert found(frame.where((F.col("offset") >= 10) & (F.col("offset") < 12))) == [
+        (0, 10),
+        (0, 11),
+        (1, 10),
+        (1, 11),
     ]
-    assert offsets(source(spark, log, columns="offset", start="latest")) == []
-    assert offsets(source(spark, log, columns="offset", start="2020-01-01T00:00:00Z")) == [
-        *range(100)
+    assert found(frame.where("offset = 7 and partition = 1")) == [(1, 7)]
+    places = json.dumps({"0": ends[0] - 2, "1": ends[1]})
+    assert found(source(spark, log, start=places, rowsPerTask="1", **typed)) == [
+        (0, ends[0] - 2),
+        (0, ends[0] - 1),
     ]
-    # a batch of many tasks has all of them, too
-    assert offsets(source(spark, log, columns="offset", rowsPerTask="7")) == [*range(100)]
+    assert found(source(spark, log, start="latest", **typed)) == []
+    middle = everything[len(everything) // 2].enqueued_time
+    moment = middle.astimezone(UTC).isoformat()
+    later = [(row.partition, row.offset) for row in everything if row.enqueued_time >= middle]
+    assert found(source(spark, log, start=moment, **typed)) == later
+    selected = source(spark, log, selector="n >= 95", **typed).collect()
+    assert sorted(row.value for row in selected) == [95, 96, 97, 98, 99]
 
 
 def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
-    spark: SparkSession, server: StreamServer, log: Log, tmp_path: Path
+    spark: SparkSession, streams: Platform, tmp_path: Path
 ) -> None:
-    def run(**options: str) -> list[int]:
-        frame = source(spark, log, streaming=True, columns="offset", **options)
-        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
-        return sorted(row.offset for row in spark.read.parquet(str(tmp_path / "table")).collect())
-
+    log = Log(streams.url(), "short")
     log.publish(readings(0, 20))
-    assert run() == [*range(20)]
-    log.publish(readings(20, 20))
-    server.forget(log.address, 30)
-    with pytest.raises(StreamingQueryException, match="10 messages that were not read yet"):
+
+    def run(**options: str) -> int:
+        typed = {"decode": "json", "columns": "offset, value double"} | options
+        return sum(run_once(source(spark, log, streaming=True, **typed), tmp_path))
+
+    assert run() == 20
+    large = [
+        Message(body=Data([json.dumps({"value": n, "more": "x" * 4000}).encode()]))
+        for n in range(20, 120)
+    ]
+    log.publish(large)
+    with pytest.raises(StreamingQueryException, match="messages that were not read yet are no"):
         run()
-    assert run(failOnDataLoss="false") == [*range(20), *range(30, 40)]
+    left = run(failOnDataLoss="false")
+    got = values(spark, tmp_path)
+    assert 0 < left < 100 and len(got) == len(set(got)) == 20 + left
+    # the last of each partition are kept
+    assert got[-1] == 119
+
+
+def test_a_stream_that_was_made_anew_is_another_one(
+    spark: SparkSession, streams: Platform, log: Log, tmp_path: Path
+) -> None:
+    log.publish(readings(0, 10))
+
+    def run(**options: str) -> int:
+        typed = {"decode": "json", "columns": "offset, value double"} | options
+        return sum(run_once(source(spark, log, streaming=True, **typed), tmp_path))
+
+    assert run() == 10
+    streams.enmasse("delete", "address", log.address, "--force")
+    (tmp_path / "again.yaml").write_text(stream(log.address))
+    streams.enmasse("apply", "-f", str(tmp_path / "again.yaml"))
+    log.publish(readings(10, 5))
+    with pytest.raises(StreamingQueryException, match="the stream was made anew: its uid was"):
+        run()
+    assert run(failOnDataLoss="false") == 5
+    assert values(spark, tmp_path) == list(range(15))
 
 
 def test_a_wrong_option_is_named_with_the_nearest(spark: SparkSession, log: Log) -> None:
@@ -140,44 +168,3 @@ def test_a_wrong_option_is_named_with_the_nearest(spark: SparkSession, log: Log)
         source(spark, log, adress="x")
     with pytest.raises(Exception, match="devise has no type"):
         source(spark, log, decode="json", columns="devise")
-
-
-def run_job(folder: Path, log: Log, once: str) -> subprocess.Popen[str]:
-    """The query of `job.py` in a process group of its own."""
-    options = json.dumps(TYPED)
-    return subprocess.Popen(
-        [sys.executable, JOB, folder, log.url, log.address, options, once],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(JOB.parents[1])},
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kills", [3])
-def test_a_driver_that_is_killed_loses_and_doubles_nothing(
-    spark: SparkSession, log: Log, tmp_path: Path, kills: int
-) -> None:
-    sent = 0
-    for batches in range(2, 2 + kills):
-        sent += log.publish(readings(sent, 1500))
-        job = run_job(tmp_path, log, "on")
-        assert job.stdout is not None
-        try:
-            for line in job.stdout:
-                batches -= line.startswith("batch ")
-                if not batches:
-                    break
-            assert not batches, "the query ended by itself"
-        finally:
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
-            job.stdout.close()
-    last = run_job(tmp_path, log, "once")
-    assert last.communicate()[0].strip() == "done"
-    rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
-    doubled = [value for value, count in Counter(row.value for row in rows).items() if count > 1]
-    assert (len(rows), doubled) == (sent, [])
-    assert {row.offset for row in rows} == set(range(sent))

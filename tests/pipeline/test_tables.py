@@ -1,6 +1,5 @@
 """Tables that take each batch once: both formats, cut off half-way, grown by columns."""
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -13,18 +12,11 @@ from pyspark.sql import functions as F
 from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.pipeline import bronze, tables
 from enmasse.pipeline.tables import Appended, Table
-from spark_session import session
 
 pytestmark = pytest.mark.timeout(400)
 Format = Literal["delta", "parquet"]
 FORMATS: list[Format] = ["delta", "parquet"]
 AT = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session(tmp_path_factory.mktemp("spark")) as running:
-        yield running
 
 
 def messages(spark: SparkSession, first: int, count: int, address: str = "a/b c") -> DataFrame:

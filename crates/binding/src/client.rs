@@ -108,6 +108,7 @@ impl Link {
             capabilities: link.capabilities,
             selector: link.selector,
             stream: link.stream.as_ref().map(Reading::filter),
+            producer: None,
             max_message_size: link.max_message_size,
         })
     }

@@ -141,13 +141,13 @@ impl Stream {
 /// A record batch that other libraries take over by the Arrow C data interface.
 #[pyclass(frozen, module = "enmasse._native")]
 pub(crate) struct Rows {
-    batch: RecordBatch,
-    next_offset: u64,
-    size: usize,
+    pub(crate) batch: RecordBatch,
+    pub(crate) next_offset: u64,
+    pub(crate) size: usize,
 }
 
-const ARRAY: &CStr = c"arrow_array";
-const SCHEMA: &CStr = c"arrow_schema";
+pub(crate) const ARRAY: &CStr = c"arrow_array";
+pub(crate) const SCHEMA: &CStr = c"arrow_schema";
 
 #[pymethods]
 impl Rows {
@@ -191,6 +191,6 @@ fn declared(columns_json: &str) -> PyResult<Declared> {
     Declared::new(&columns).map_err(|error| invalid(error.to_string()))
 }
 
-fn parse<'de, T: Deserialize<'de>>(what: &str, json: &'de str) -> PyResult<T> {
+pub(crate) fn parse<'de, T: Deserialize<'de>>(what: &str, json: &'de str) -> PyResult<T> {
     serde_json::from_str(json).map_err(|error| invalid(format!("{what}: {error}")))
 }

@@ -1,10 +1,12 @@
 //! The client side of EnMasse: a client of any AMQP 1.0 server, and a load tool that measures one.
 
+mod blocking;
 mod client;
 mod error;
 pub mod load;
 mod login;
 mod poller;
+mod publish;
 mod stream;
 #[cfg(test)]
 mod testing;
@@ -17,5 +19,6 @@ pub use client::{
     StreamState,
 };
 pub use error::{Error, ErrorKind};
+pub use publish::{Cause, Post, Publisher, PublisherOptions};
 pub use stream::{Range, Stream, StreamOptions};
 pub use transport::TlsOptions;

@@ -3,13 +3,13 @@
 //! A range ends where its end says and gives the same messages each time. What the server no longer keeps of it is an
 //! error, or is counted, never passed over in silence.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use enmasse_amqp::codec::scan::{Elements, Scalar, head};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::blocking::{connect, said, wait};
 use crate::client::{
-    Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, Reason, SELECTOR_FILTER, StreamFilter,
+    Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, SELECTOR_FILTER, StreamFilter,
     StreamOffset, StreamState,
 };
 use crate::error::{Error, ErrorKind};
@@ -20,8 +20,6 @@ const AHEAD_MAX: u32 = 8192;
 const AHEAD_FIRST: u32 = 256;
 /// Bytes that are to wait here at most, by the size of the messages so far.
 const AHEAD_SIZE: u64 = 16 << 20;
-/// Events taken at once.
-const EVENTS: usize = 1024;
 
 /// Which stream, and how it is read.
 #[derive(Clone, Debug)]
@@ -79,16 +77,8 @@ impl Stream {
     /// # Errors
     /// That of the last server that was tried; `Invalid` if none is named.
     pub fn connect(options: StreamOptions) -> Result<Self, Error> {
-        let mut last = Error::invalid("servers: none is named");
-        for server in &options.servers {
-            match open(server) {
-                Ok(client) => return Ok(Self { client, options, reading: None, missing: 0 }),
-                // who is refused by one server is not let in by the next
-                Err(error) if error.kind == ErrorKind::Denied => return Err(error),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let client = connect(&options.servers)?;
+        Ok(Self { client, options, reading: None, missing: 0 })
     }
 
     /// What the stream has now. Of a server that does not say, one partition is looked at.
@@ -363,46 +353,6 @@ impl Reading {
         );
         Err(Error { kind: ErrorKind::Conflict, message: what })
     }
-}
-
-fn open(server: &ClientOptions) -> Result<Client, Error> {
-    let client = Client::connect(server)?;
-    // the client gives up by itself within its own time
-    let patience = server.connect_time_out + Duration::from_secs(5);
-    for event in wait(&client, patience)? {
-        if let Event::Closed { reason } = event {
-            return Err(said(&server.url.server(), reason));
-        }
-    }
-    Ok(client)
-}
-
-fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Error> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let events = client.poll(EVENTS);
-        if !events.is_empty() {
-            return Ok(events);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let what = format!("the server said nothing for {} s", patience.as_secs());
-            return Err(Error::unavailable(what));
-        }
-        let time =
-            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::from_borrowed_fd(client.event_fd(), PollFlags::IN)], Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Error::io("poll", &error.into())),
-        }
-    }
-}
-
-fn said(what: &str, reason: Option<Reason>) -> Error {
-    let Some(Reason { condition, description }) = reason else {
-        return Error::unavailable(format!("{what}: closed by the server, which gave no reason"));
-    };
-    Error { kind: ErrorKind::of(&condition), message: format!("{what}: {condition}: {description}") }
 }
 
 fn no_stream(address: &str) -> Error {

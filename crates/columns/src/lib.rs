@@ -1,4 +1,4 @@
-//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out.
+//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out; `outgoing` is the way back.
 //!
 //! `declare` says which columns there are, `column` keeps their values while a batch grows, `envelope` fills those that
 //! every message has, `body` those that are decoded from JSON, SenML, CBOR or CSV, and `batch` joins them. What cannot be
@@ -13,12 +13,14 @@ mod body;
 mod column;
 mod declare;
 mod envelope;
+mod outgoing;
 mod text;
 mod time;
 
 pub use batch::{Batch, Origin};
 pub use column::Type;
 pub use declare::{COLUMNS_MAX, Declared, Error, Format, Options, TimeUnit};
+pub use outgoing::{Outgoing, number_message};
 
 /// Rows that one message can become.
 pub const RECORDS_MAX: usize = 65_536;

@@ -24,14 +24,13 @@ class Option:
     meaning: str
 
 
-OPTIONS = [
+CONNECTION = [
     Option(
         "url",
         None,
         "URLs, by commas",
         "`amqp[s]|ws[s]://[user:password@]host[:port]`; the first that answers is used",
     ),
-    Option("address", None, "name", "the stream to read"),
     Option(
         "space",
         None,
@@ -50,6 +49,14 @@ OPTIONS = [
     Option("tlsCertificate", None, "PEM file", "the client's certificate"),
     Option("tlsKey", None, "PEM file", "the key of that certificate"),
     Option("tlsInsecure", "false", "boolean", "take any certificate: for tests only"),
+    Option(
+        "timeout", "60", "seconds", "how long a server may be silent or away before the query fails"
+    ),
+]
+"""How a server is reached, the same for reading and writing."""
+
+READING = [
+    Option("address", None, "name", "the stream to read"),
     Option(
         "selector", None, "SQL", "only messages that it selects, where the server applies selectors"
     ),
@@ -106,16 +113,45 @@ OPTIONS = [
         "boolean",
         "messages no longer kept, or a stream made anew, end the query; else they are counted",
     ),
+]
+"""What is read, and how much at a time."""
+
+WRITING = [
+    Option("address", None, "name", "where rows go; without it the column `address` of each says"),
     Option(
-        "timeout", "60", "seconds", "how long a server may be silent or away before the query fails"
+        "numbered",
+        "true",
+        "boolean",
+        "a repeated batch is stored once; false for topics and direct addresses, without numbers",
+    ),
+    Option(
+        "producer",
+        None,
+        "name",
+        "what rows are numbered under, for ever: by default the id of the streaming query",
+    ),
+    Option("batch", None, "number", "with `producer` and `df.write`: which batch of it this is"),
+    Option(
+        "order",
+        "content",
+        "content or input",
+        "rows of a task go out by their bytes, or as they come: only if they come alike each time",
+    ),
+    Option(
+        "deadLetter",
+        None,
+        "folder or URI",
+        "a Delta table of rows that are rejected, with the cause; without it one ends the query",
     ),
 ]
-"""All of them, in the order in which the guide shows them."""
+"""What is written, and how."""
 
-REQUIRED = ("url", "address")
 TASKS_MAX = 64
 """Tasks of one batch."""
-KNOWN = {option.name.lower(): option for option in OPTIONS}
+KNOWN_READING = {option.name.lower(): option for option in CONNECTION + READING}
+KNOWN_WRITING = {option.name.lower(): option for option in CONNECTION + WRITING}
+Known = Mapping[str, Option]
+Values = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -148,24 +184,43 @@ class Options:
         }
 
 
+@dataclass(frozen=True)
+class Writing:
+    """Options of a write that are checked. They travel to executors, and show no password."""
+
+    address: str | None
+    space: str | None
+    urls: list[str] = field(repr=False)
+    client: dict[str, Any] = field(repr=False)
+    numbered: bool
+    producer: str | None
+    batch: int | None
+    by_content: bool
+    dead_letter: str | None
+    timeout_s: int
+
+    def outbox(self, producer: str | None) -> dict[str, Any]:
+        """What `enmasse.native.Outbox` is made from."""
+        return {
+            "urls": self.urls,
+            "client": self.client,
+            "address": self.address,
+            "space": self.space,
+            "producer": producer,
+            "silenceMs": self.timeout_s * 1000,
+        }
+
+
 def read(given: Mapping[str, str]) -> Options:
     """Check the options of a query; names count whatever their case.
 
     Raises Invalid that names the option and the mend.
     """
-    values = {option.name: option.default for option in OPTIONS}
-    for name, value in given.items():
-        option = KNOWN.get(name.lower())
-        if option is None:
-            raise Invalid("E1003", f"option {name} is not known: did you mean {nearest(name)}?")
-        values[option.name] = value
-    for name in REQUIRED:
-        if not values[name]:
-            raise Invalid("E1003", f"option {name} is missing: {KNOWN[name].meaning}")
+    values = _values(given, KNOWN_READING, ("url", "address"))
     return Options(
         address=str(values["address"]),
         space=values["space"],
-        urls=[_with_login(url.strip(), values) for url in str(values["url"]).split(",")],
+        urls=_urls(values),
         client=_client(values),
         selector=values["selector"],
         columns=_columns(values),
@@ -179,12 +234,50 @@ def read(given: Mapping[str, str]) -> Options:
     )
 
 
-def nearest(name: str) -> str:
+def write(given: Mapping[str, str]) -> Writing:
+    """Check the options of a write as `read` does those of a query."""
+    values = _values(given, KNOWN_WRITING, ("url",))
+    if values["order"] not in ("content", "input"):
+        raise Invalid("E1003", f"option order is {values['order']!r}: it is content or input")
+    batch = values["batch"]
+    if batch is not None and not batch.isdecimal():
+        raise Invalid("E1003", f"option batch is {batch!r}: it is a number from 0 on")
+    return Writing(
+        address=values["address"],
+        space=values["space"],
+        urls=_urls(values),
+        client=_client(values),
+        numbered=_flag("numbered", values),
+        producer=values["producer"],
+        batch=None if batch is None else int(batch),
+        by_content=values["order"] == "content",
+        dead_letter=values["deadLetter"],
+        timeout_s=_whole("timeout", values),
+    )
+
+
+def _values(given: Mapping[str, str], known: Known, required: tuple[str, ...]) -> Values:
+    values = {option.name: option.default for option in known.values()}
+    for name, value in given.items():
+        option = known.get(name.lower())
+        if option is None:
+            raise Invalid(
+                "E1003", f"option {name} is not known: did you mean {nearest(name, known)}?"
+            )
+        values[option.name] = value
+    for name in required:
+        if not values[name]:
+            raise Invalid("E1003", f"option {name} is missing: {known[name].meaning}")
+    return values
+
+
+def nearest(name: str, known: Known = KNOWN_READING) -> str:
     """Return the known option whose name is most like another."""
-    return KNOWN[difflib.get_close_matches(name.lower(), KNOWN, n=1, cutoff=0.0)[0]].name
+    return known[difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]].name
 
 
-Values = Mapping[str, str | None]
+def _urls(values: Values) -> list[str]:
+    return [_with_login(url.strip(), values) for url in str(values["url"]).split(",")]
 
 
 def _with_login(url: str, values: Values) -> str:
@@ -236,7 +329,7 @@ def _flag(name: str, values: Values) -> bool:
 def _whole(name: str, values: Values) -> int:
     text = str(values[name]).strip()
     if not text.isdecimal() or int(text) == 0:
-        unit = KNOWN[name.lower()].unit
+        unit = KNOWN_READING[name.lower()].unit
         raise Invalid(
             "E1003", f"option {name} is {values[name]!r}: it is a number of {unit} from 1 on"
         )

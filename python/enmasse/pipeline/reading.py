@@ -67,18 +67,18 @@ class Patience:
         self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
 
 
-def asked(options: Options, question: Callable[[Stream], T], patience: Patience | None = None) -> T:
+def asked(options: Options, question: Callable[[Stream], T], waits: Patience | None = None) -> T:
     """Return the answer of a server, asked again while it is away.
 
     Raises Unavailable after the time-out, and what the server says.
     """
-    patience = patience or _patience(options)
+    waits = waits or patience(options.timeout_s)
     while True:
         try:
             stream = take(options)
             answer = question(stream)
         except Unavailable as error:
-            patience.wait(error)
+            waits.wait(error)
             continue
         keep(options, stream)
         return answer
@@ -118,13 +118,13 @@ def _wanted(part: Slice, start: int, *, tolerant: bool) -> dict[str, object]:
 
 
 def batches(
-    options: Options, part: Slice, patience: Patience | None = None
+    options: Options, part: Slice, waits: Patience | None = None
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a slice, going on where it was when a server comes back.
 
     Raises Conflict for messages that are no longer kept, unless that is only counted.
     """
-    patience = patience or _patience(options)
+    waits = waits or patience(options.timeout_s)
     position, missing = part.start, 0
     while position < part.end:
         try:
@@ -133,11 +133,11 @@ def batches(
                 _wanted(part, position, tolerant=not options.fails_on_loss), options.columns
             )
             while (rows := stream.next_batch()) is not None:
-                patience.renew()
+                waits.renew()
                 position = rows.next_offset
                 yield pyarrow.record_batch(rows)
         except Unavailable as error:
-            patience.wait(error)
+            waits.wait(error)
             continue
         missing += stream.missing()
         keep(options, stream)
@@ -153,5 +153,6 @@ def batches(
         )
 
 
-def _patience(options: Options) -> Patience:
-    return Patience(options.timeout_s, SystemClock(), time.sleep)
+def patience(limit_s: float) -> Patience:
+    """Return patience with a server for so many seconds."""
+    return Patience(limit_s, SystemClock(), time.sleep)

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline import options as option_table
-from enmasse.pipeline import ranges, reading
+from enmasse.pipeline import ranges, reading, sink
 from enmasse.pipeline.options import Options, Start
 from enmasse.pipeline.ranges import Offsets, Slice, State
 
@@ -56,7 +56,7 @@ def task_rows(options: Options, task: InputPartition) -> Iterator[pyarrow.Record
 
 
 class Source(DataSource):
-    """`spark.readStream.format("enmasse")` and `spark.read.format("enmasse")`."""
+    """`readStream`, `read`, `writeStream` and `write` with `.format("enmasse")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -74,6 +74,20 @@ class Source(DataSource):
     def streamReader(self, schema: StructType) -> "StreamReader":
         """Return what reads on and on."""
         return StreamReader(self._declared(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
+        """Return what writes rows once; raises Invalid for mode overwrite."""
+        if overwrite:
+            raise Invalid("E1003", "messages are not overwritten: use mode append")
+        options = option_table.write(self.options)
+        sink.check(options, schema)
+        return sink.BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamWriter:
+        """Return what writes batch after batch."""
+        options = option_table.write(self.options)
+        sink.check(options, schema)
+        return sink.StreamWriter(options)
 
     def _declared(self, schema: StructType) -> Options:
         """The options with the columns of a schema, which is the user's own where there is one."""

@@ -18,7 +18,14 @@ from urllib.parse import quote, unquote
 import pyarrow
 import pyarrow.fs
 import pyarrow.parquet
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -95,6 +102,22 @@ def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Append
     return Appended(sum(file.footer.num_rows for file in files), len(files_with_rows))
 
 
+def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) -> Appended:
+    """Append rows that are few, as `append` does those of a frame, to a Delta table."""
+    known = DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
+    version = known.transaction_version(app_id) if known else None
+    if version is not None and version >= batch_id:
+        return Appended(0, 0, again=True)
+    write_deltalake(
+        table.path,
+        rows,
+        mode="append",
+        partition_by=list(table.partition_by) or None,
+        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
+    )
+    return Appended(len(rows), 1)
+
+
 def read(spark: SparkSession, table: Table) -> DataFrame:
     """Return the table as it is now, without any jar; raises Missing if there is none."""
     keeper = _keeper(table)
@@ -121,17 +144,23 @@ def vacuum(table: Table, keep_days: int) -> int:
     return len(gone)
 
 
+def place(path: str) -> tuple[Any, str]:
+    """Return the file system of a folder or URI, and the folder there."""
+    if "://" not in path:
+        return pyarrow.fs.LocalFileSystem(), str(Path(path).resolve())
+    files, root = pyarrow.fs.FileSystem.from_uri(path)
+    return files, root.rstrip("/")
+
+
 class _Keeper:
     """What both kinds of tables share: where they lie."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        if "://" in table.path:
-            self.files, self.root = pyarrow.fs.FileSystem.from_uri(table.path)
-            self.prefix = table.path[: len(table.path.rstrip("/")) - len(self.root)]
-        else:
-            self.files, self.root = pyarrow.fs.LocalFileSystem(), str(Path(table.path).resolve())
-            self.prefix = ""
+        self.files, self.root = place(table.path)
+        path = table.path.rstrip("/")
+        # what of a URI names the file system
+        self.prefix = path[: len(path) - len(self.root)] if "://" in path else ""
 
     def exists(self, place: str) -> bool:
         return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)

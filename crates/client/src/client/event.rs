@@ -158,6 +158,8 @@ pub struct LinkOptions {
     pub selector: Option<String>,
     /// receiver: what of a stream is read
     pub stream: Option<StreamFilter>,
+    /// sender: what it calls itself where its messages are numbered (`enmasse:producer`)
+    pub producer: Option<String>,
     /// receiver: bytes of the largest message taken; `None`: 64 MiB
     pub max_message_size: Option<u64>,
 }

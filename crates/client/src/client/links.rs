@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use enmasse_amqp::connection::{Connection, Incoming, LinkId, Outgoing, SendError};
-use enmasse_amqp::types::{Attach, Fields, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Value};
+use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Value};
 
 use super::event::{Event, Handle, LinkOptions, Outcome, StreamFilter, StreamOffset};
 use super::mailbox::Mailbox;
@@ -14,6 +14,9 @@ const MESSAGE_SIZE_MAX: u64 = 64 << 20;
 const SELECTOR: (&str, u64) = (SELECTOR_FILTER, 0x0000_468c_0000_0004);
 /// Name of the selector filter.
 pub(crate) const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
+
+/// Property of a link whose messages are numbered.
+const PRODUCER: Symbol = Symbol::constant("enmasse:producer");
 
 /// A sending link.
 #[derive(Default)]
@@ -253,7 +256,7 @@ pub(super) fn attach(name: String, role: Role, address: Option<String>, options:
         max_message_size: (!sends).then_some(options.max_message_size.unwrap_or(MESSAGE_SIZE_MAX)),
         offered_capabilities: Vec::new(),
         desired_capabilities: Vec::new(),
-        properties: Fields::new(),
+        properties: options.producer.iter().map(|name| (PRODUCER, Value::String(name.clone()))).collect(),
     }
 }
 

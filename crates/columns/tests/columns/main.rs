@@ -3,6 +3,7 @@
 mod bodies;
 mod envelope;
 mod fuzz;
+mod outgoing;
 mod properties;
 
 use std::sync::Arc;

@@ -84,6 +84,9 @@ pub(super) struct Producer {
     pub(super) producer_name: Option<Arc<str>>,
     /// at a topic: where its messages come from
     pub(super) origin: Option<Arc<Origin>>,
+    /// its messages are numbered and one of them was rejected: what comes after it is released, so that no higher number
+    /// is stored before its owner has decided about that one
+    pub(super) halted: bool,
     /// digest of its link, if that can be resumed
     pub(super) resumed: Option<u64>,
     /// digest of the tag of its next delivery then
@@ -301,6 +304,7 @@ impl Producer {
             counted: false,
             producer_name: None,
             origin: None,
+            halted: false,
             resumed: None,
             tag: None,
         }

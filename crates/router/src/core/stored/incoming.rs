@@ -180,19 +180,28 @@ impl Router {
         owed
     }
 
-    /// A message is not taken. A transaction that it was to be part of, without anybody being told, fails.
+    /// A message is not taken, and none of a numbered producer's after it, until its link is attached anew. A transaction
+    /// that it was to be part of, without anybody being told, fails.
     pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
-        let at = self.producers[from].address;
+        let producer = &mut self.producers[from];
+        let at = producer.address;
+        let was_halted = producer.halted;
+        producer.halted |= producer.producer_name.is_some();
         if arriving.owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
             self.spoil(arriving.transaction, &error);
         }
-        self.answer(arriving.owed, at, &Outcome::Rejected(Some(Box::new(error))), links);
+        let outcome = if was_halted { Outcome::Released } else { Outcome::Rejected(Some(Box::new(error))) };
+        self.answer(arriving.owed, at, &outcome, links);
         self.taken(from, 1);
     }
 
     /// A whole message for its producer's address.
     fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+        if self.producers[from].halted {
+            let what = "a message of this numbered producer was rejected before: attach the link anew";
+            return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
+        }
         if self.keep_plain(from, arriving, body, links) {
             return;
         }

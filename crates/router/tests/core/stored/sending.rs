@@ -94,6 +94,31 @@ fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
     assert_eq!(house.texts(), ["1", "2", "5", "6", "1"]);
 }
 
+#[test]
+fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_it_attaches_anew() {
+    let mut house = House::new(Settings::default());
+    let port = numbered(&mut house, "p");
+    let mut broken = number(2);
+    broken.message_annotations.push((Symbol::from("x-opt-delivery-delay"), Value::String("soon".to_owned())));
+    house.send_from(port, &number(1));
+    house.send_from(port, &broken);
+    house.send_from(port, &number(3));
+    house.send_from(port, &broken);
+    house.pump();
+    let outcomes: Vec<_> = house.told.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Released).count(), 2, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Rejected(Some(_)))).count(), 1);
+    house.router.detach(port, &mut house.told);
+    let port = numbered(&mut house, "p");
+    for n in [2, 3] {
+        house.send_from(port, &number(n));
+    }
+    house.pump();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["1", "2", "3"]);
+}
+
 fn keyed(key: Value, text: &str) -> Message {
     let application_properties = vec![("other".to_owned(), Value::Uint(1)), (KEY.to_owned(), key)];
     Message { application_properties, body: Body::Data(vec![text.into()]), ..Message::default() }

@@ -366,6 +366,33 @@ fn a_numbered_producer_s_messages_are_stored_once_also_after_a_restart() {
 }
 
 #[test]
+fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attaches_anew() {
+    let numbered = |number: u64, partition: u32| Message {
+        message_annotations: vec![
+            (Symbol::from("x-opt-producer-sequence"), Value::Ulong(number)),
+            (Symbol::from("x-opt-partition"), Value::Uint(partition)),
+        ],
+        body: Body::Data(vec![number.to_string().into_bytes()]),
+        ..Message::default()
+    };
+    let port = PortId { index: 900, ..PRODUCER };
+    let mut site = Site::new(1, Settings::default());
+    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    site.send_from(port, &numbered(1, 0));
+    site.send_from(port, &numbered(2, 7));
+    site.send_from(port, &numbered(3, 0));
+    site.pump();
+    assert_eq!(site.accepted().len(), 1);
+    site.router.detach(port, &mut site.told);
+    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    site.send_from(port, &numbered(2, 0));
+    site.send_from(port, &numbered(3, 0));
+    site.pump();
+    let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["1", "2", "3"]);
+}
+
+#[test]
 fn a_selector_lets_through_what_it_selects() {
     let mut site = Site::new(1, Settings::default());
     for n in 0..10_000_i32 {

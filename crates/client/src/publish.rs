@@ -1,0 +1,394 @@
+//! Publishes messages in their order, waiting for the server: for threads that have nothing else to do.
+//!
+//! A [`Post`] holds messages and what became of each; it outlives a connection. Where messages are numbered
+//! (`docs/contracts.md` 8) it can be published again and again: what was stored is stored once.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::blocking::{connect, said, wait};
+use crate::client::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
+use crate::error::{Error, ErrorKind};
+
+/// Links that one connection has at a time; messages to further addresses wait until one has nothing left to send.
+const LINKS_MAX: usize = 64;
+/// Before messages that were handed back go out again, if nothing was taken in between.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where and how messages are published.
+#[derive(Clone, Debug)]
+pub struct PublisherOptions {
+    /// the servers to try, in this order
+    pub servers: Vec<ClientOptions>,
+    /// what the messages are numbered under; `None`: they are not
+    pub producer: Option<String>,
+    /// how long the server may be silent, or take nothing
+    pub silence: Duration,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// a condition of the standard, or of the server
+    pub condition: String,
+    /// what happened and what would mend it
+    pub description: String,
+}
+
+/// One message of a post.
+#[derive(Clone, Debug)]
+struct Letter {
+    address: u32,
+    start: usize,
+    end: usize,
+    /// as it was put in
+    number: usize,
+    /// `None`: not known yet
+    outcome: Option<Result<(), Cause>>,
+    /// the outcome is the server's word on this very message
+    answered: bool,
+    /// its rejection was handed out
+    told: bool,
+}
+
+/// Encoded messages in the order in which they go out.
+#[derive(Debug, Default)]
+pub struct Post {
+    bytes: Vec<u8>,
+    letters: Vec<Letter>,
+    addresses: Vec<String>,
+    known: HashMap<String, u32>,
+}
+
+impl Post {
+    /// Messages in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.letters.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+
+    /// Bytes of all messages.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Puts in one message for an address, which `encode` appends; with a cause it is never sent.
+    pub fn put(&mut self, address: &str, cause: Option<Cause>, encode: impl FnOnce(&mut Vec<u8>)) {
+        let known = self.known.get(address).copied();
+        let address = known.unwrap_or_else(|| {
+            let number = self.addresses.len() as u32;
+            self.addresses.push(address.to_owned());
+            self.known.insert(address.to_owned(), number);
+            number
+        });
+        let start = self.bytes.len();
+        encode(&mut self.bytes);
+        let (end, number) = (self.bytes.len(), self.letters.len());
+        self.letters.push(Letter {
+            address,
+            start,
+            end,
+            number,
+            outcome: cause.map(Err),
+            answered: false,
+            told: false,
+        });
+    }
+
+    /// Puts the messages into an order that nothing but their addresses and bytes decides.
+    pub fn sort(&mut self) {
+        let Self { bytes, letters, addresses, .. } = self;
+        letters.sort_by(|one, other| {
+            let key = |letter: &Letter| (&addresses[letter.address as usize], &bytes[letter.start..letter.end]);
+            key(one).cmp(&key(other))
+        });
+    }
+
+    /// Each message in the order of sending, to be changed without becoming longer or shorter.
+    pub fn each(&mut self, mut change: impl FnMut(usize, &mut [u8])) {
+        for (place, letter) in self.letters.iter().enumerate() {
+            change(place, &mut self.bytes[letter.start..letter.end]);
+        }
+    }
+
+    /// Hands out messages that were not taken, each once: its number as it was put in, address, bytes, and why. `answered`:
+    /// only those that reached the server.
+    pub fn take_rejected(&mut self, answered: bool, mut take: impl FnMut(usize, &str, &[u8], &Cause)) {
+        for letter in &mut self.letters {
+            if let Some(Err(cause)) = &letter.outcome
+                && !letter.told
+                && (letter.answered || !answered)
+            {
+                letter.told = true;
+                let address = &self.addresses[letter.address as usize];
+                take(letter.number, address, &self.bytes[letter.start..letter.end], cause);
+            }
+        }
+    }
+
+    fn message(&self, letter: usize) -> &[u8] {
+        let Letter { start, end, .. } = self.letters[letter];
+        &self.bytes[start..end]
+    }
+
+    /// The messages without an outcome, by address, in the order of the first of each.
+    fn waiting(&self) -> Vec<Vec<usize>> {
+        let mut by_address: Vec<Vec<usize>> = vec![Vec::new(); self.addresses.len()];
+        for (at, letter) in self.letters.iter().enumerate() {
+            if letter.outcome.is_none() {
+                by_address[letter.address as usize].push(at);
+            }
+        }
+        by_address.retain(|letters| !letters.is_empty());
+        by_address.sort_by_key(|letters| letters[0]);
+        by_address
+    }
+}
+
+/// A link and what is to go by it.
+struct Lane {
+    address: String,
+    link: Handle,
+    /// letters without an outcome, in their order
+    letters: Vec<usize>,
+    /// how many of them are under way
+    sent: usize,
+    /// those that went by this link, by the number that the client gives them; emptied when all have an outcome
+    taken: Vec<usize>,
+    /// the client's number of the first of them
+    first: u64,
+    /// of those taken, how many have an outcome
+    settled: usize,
+    /// some were handed back
+    again: bool,
+    /// since messages went out last, the server has taken or refused one
+    progress: bool,
+}
+
+impl Lane {
+    /// All that was sent has an outcome, and what is left is for later.
+    fn rest(&mut self) {
+        if !self.again {
+            self.first += self.taken.len() as u64;
+            self.taken.clear();
+            (self.sent, self.settled) = (0, 0);
+        }
+        self.letters.clear();
+    }
+}
+
+/// One connection that publishes.
+pub struct Publisher {
+    client: Client,
+    options: PublisherOptions,
+    lanes: Vec<Lane>,
+    /// a message of a numbered producer was rejected
+    halted: bool,
+}
+
+impl Publisher {
+    /// Connects to the first server that answers.
+    ///
+    /// # Errors
+    /// That of the last server that was tried; `Invalid` if none is named.
+    pub fn connect(options: PublisherOptions) -> Result<Self, Error> {
+        let client = connect(&options.servers)?;
+        Ok(Self { client, options, lanes: Vec::new(), halted: false })
+    }
+
+    /// Sends the messages that have no outcome yet, those of one address in their order, until each has one: `true`. Where
+    /// messages are numbered it ends as soon as some are rejected, before a later one is stored, with `false`: what is
+    /// rejected has to be kept somewhere before the post is published further, because it counts as stored from then on.
+    ///
+    /// # Errors
+    /// `Unavailable` if the server goes, takes nothing for too long, or cannot store: publish the post again with another
+    /// publisher. What else the server says of a link ends the publisher too. The post knows what was taken until then.
+    pub fn publish(&mut self, post: &mut Post) -> Result<bool, Error> {
+        let mut waiting: Vec<_> = post.waiting().into_iter().rev().collect();
+        let mut since = Instant::now();
+        loop {
+            if self.halted {
+                if self.lanes.iter().all(|lane| lane.settled == lane.taken.len()) {
+                    self.halted = false;
+                    self.lanes.iter_mut().for_each(Lane::rest);
+                    return Ok(false);
+                }
+            } else {
+                self.open_lanes(post, &mut waiting)?;
+                for at in 0..self.lanes.len() {
+                    self.send(at, post)?;
+                }
+                if waiting.is_empty() && self.lanes.iter().all(|lane| lane.letters.is_empty()) {
+                    return Ok(true);
+                }
+            }
+            let mut progress = false;
+            for event in wait(&self.client, self.options.silence)? {
+                progress |= self.handle(event, post)?;
+            }
+            if progress {
+                since = Instant::now();
+            } else if since.elapsed() > self.options.silence {
+                let what = format!("the server took no message for {} s", self.options.silence.as_secs());
+                return Err(Error::unavailable(what));
+            }
+        }
+    }
+
+    /// Gives addresses that wait a link of their own, as far as there may be more.
+    fn open_lanes(&mut self, post: &Post, waiting: &mut Vec<Vec<usize>>) -> Result<(), Error> {
+        while let Some(letters) = waiting.pop() {
+            let address = &post.addresses[post.letters[letters[0]].address as usize];
+            if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.address == *address) {
+                lane.letters = letters;
+                continue;
+            }
+            if self.lanes.len() >= LINKS_MAX {
+                let Some(idle) = self.lanes.iter().position(|lane| lane.letters.is_empty()) else {
+                    waiting.push(letters);
+                    return Ok(());
+                };
+                self.client.detach(self.lanes.swap_remove(idle).link);
+            }
+            let link = self.attach(address)?;
+            self.lanes.push(Lane {
+                address: address.clone(),
+                link,
+                letters,
+                sent: 0,
+                taken: Vec::new(),
+                first: 0,
+                settled: 0,
+                again: false,
+                progress: true,
+            });
+        }
+        Ok(())
+    }
+
+    fn attach(&self, address: &str) -> Result<Handle, Error> {
+        let options = LinkOptions { producer: self.options.producer.clone(), ..LinkOptions::default() };
+        self.client.attach_sender(Some(address.to_owned()), options)
+    }
+
+    /// Sends as much of a lane as there is credit for.
+    fn send(&mut self, at: usize, post: &Post) -> Result<(), Error> {
+        if self.lanes[at].again {
+            if self.lanes[at].settled < self.lanes[at].taken.len() {
+                return Ok(());
+            }
+            self.begin_again(at, post)?;
+        }
+        let lane = &mut self.lanes[at];
+        let rest = &lane.letters[lane.sent..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let taken = self.client.send(lane.link, &mut rest.iter().map(|letter| post.message(*letter)), false);
+        let Ok(taken) = taken else {
+            // it is gone: the event that says why is under way
+            return Ok(());
+        };
+        lane.taken.extend_from_slice(&rest[..taken as usize]);
+        lane.sent += taken as usize;
+        Ok(())
+    }
+
+    /// What was handed back goes out again, in the old order. A numbered producer's link takes nothing more once a
+    /// message of it was rejected: it is another one from here on.
+    fn begin_again(&mut self, at: usize, post: &Post) -> Result<(), Error> {
+        if !self.lanes[at].progress {
+            std::thread::sleep(PAUSE);
+        }
+        if self.options.producer.is_some() {
+            self.client.detach(self.lanes[at].link);
+            self.lanes[at].link = self.attach(&self.lanes[at].address)?;
+            self.lanes[at].first = 0;
+        } else {
+            self.lanes[at].first += self.lanes[at].taken.len() as u64;
+        }
+        let lane = &mut self.lanes[at];
+        lane.letters.retain(|letter| post.letters[*letter].outcome.is_none());
+        lane.taken.clear();
+        (lane.sent, lane.settled) = (0, 0);
+        (lane.again, lane.progress) = (false, false);
+        Ok(())
+    }
+
+    /// Returns whether the server took or refused a message.
+    fn handle(&mut self, event: Event, post: &mut Post) -> Result<bool, Error> {
+        match event {
+            Event::Settled { link, first, last, outcome } => self.settle(link, (first, last), &outcome, post),
+            Event::Refused { link, reason } => {
+                let Some(at) = self.lanes.iter().position(|lane| lane.link == link) else { return Ok(false) };
+                let error = said(&self.lanes[at].address, reason.clone());
+                if error.kind == ErrorKind::Unavailable {
+                    return Err(error);
+                }
+                let cause = cause(reason);
+                for letter in self.lanes.swap_remove(at).letters {
+                    post.letters[letter].outcome.get_or_insert_with(|| Err(cause.clone()));
+                }
+                Ok(true)
+            }
+            Event::Detached { link, reason } => match self.lanes.iter().find(|lane| lane.link == link) {
+                Some(lane) => Err(said(&lane.address, reason)),
+                None => Ok(false),
+            },
+            Event::Closed { reason } => Err(said("the connection", reason)),
+            _ => Ok(false),
+        }
+    }
+
+    fn settle(&mut self, link: Handle, of: (u64, u64), outcome: &Outcome, post: &mut Post) -> Result<bool, Error> {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.link == link) else { return Ok(false) };
+        let (first, last) = ((of.0 - lane.first) as usize, (of.1 - lane.first) as usize);
+        lane.settled += last + 1 - first;
+        let result = match outcome {
+            Outcome::Accepted => Ok(()),
+            Outcome::Released | Outcome::Modified { .. } => {
+                lane.again = true;
+                return Ok(false);
+            }
+            Outcome::Rejected { error } => {
+                let (condition, description) = error.clone().unwrap_or_default();
+                if condition == "amqp:internal-error" {
+                    // not the message's fault: it is not stored, or may be
+                    return Err(Error::unavailable(format!("{condition}: {}", description.unwrap_or_default())));
+                }
+                lane.again |= self.options.producer.is_some();
+                self.halted |= self.options.producer.is_some();
+                Err(Cause { condition, description: description.unwrap_or_default() })
+            }
+        };
+        lane.progress = true;
+        for letter in &lane.taken[first..=last] {
+            post.letters[*letter].outcome = Some(result.clone());
+            post.letters[*letter].answered = true;
+        }
+        if lane.settled == lane.taken.len() && lane.sent == lane.letters.len() && !lane.again {
+            lane.rest();
+        }
+        Ok(true)
+    }
+}
+
+fn cause(reason: Option<Reason>) -> Cause {
+    match reason {
+        Some(Reason { condition, description }) => Cause { condition, description },
+        None => Cause {
+            condition: "amqp:not-found".to_owned(),
+            description: "the server refused the link and gave no reason".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;
