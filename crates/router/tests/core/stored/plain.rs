@@ -1,6 +1,6 @@
 //! Queues in memory, where most messages go the short way of plain ones: nobody can tell which way one went.
 
-use enmasse_amqp::types::Header;
+use enmasse_amqp::types::{Header, Symbol};
 use enmasse_journal::queue::Duplicates;
 use proptest::prelude::*;
 
@@ -147,6 +147,26 @@ fn what_finds_no_room_waits_at_its_place() {
     memory.run(&Command::Turn);
     let came: Vec<&str> = memory.came.iter().map(|(_, text, _)| text.as_str()).collect();
     assert_eq!(came, ["0", "1", "2"]);
+}
+
+#[test]
+fn a_plain_message_does_not_slip_by_a_rejected_one_of_its_numbered_producer() {
+    let mut memory = Memory::new(Settings::default());
+    memory.run(&Command::Attach(false));
+    let port = PortId { shard: 0, generation: 0, index: 900 };
+    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
+    memory.house.router.attach(port, declared(MEMORY), role, &mut memory.house.told);
+    let mut broken = Message { body: Body::Data(vec!["broken".into()]), ..Message::default() };
+    broken.message_annotations.push((Symbol::from("x-opt-delivery-delay"), Value::String("soon".to_owned())));
+    let plain = Message { body: Body::Data(vec!["plain".into()]), ..Message::default() };
+    let [before, rejected, after] = [&plain, &broken, &plain].map(|message| memory.house.send_from(port, message));
+    memory.run(&Command::Turn);
+    let settled = &memory.house.told.settled;
+    assert_eq!(settled[0], (before, Outcome::Accepted));
+    assert!(matches!(&settled[1], (id, Outcome::Rejected(Some(_))) if *id == rejected), "{settled:?}");
+    assert_eq!(settled[2..], [(after, Outcome::Released)]);
+    let came: Vec<&str> = memory.came.iter().map(|(_, text, _)| text.as_str()).collect();
+    assert_eq!(came, ["plain"]);
 }
 
 #[test]
