@@ -98,6 +98,7 @@ def cases(spark: SparkSession, url: str, folder: Path, count: int) -> dict[str, 
 
 
 def main() -> None:
+    """Run the cases in turns and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
