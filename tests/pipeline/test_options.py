@@ -104,6 +104,11 @@ def test_what_a_write_takes_by_default() -> None:
     assert write({"url": "amqp://h", "producer": "p", "BATCH": "7"}).batch == 7
 
 
+def test_what_spark_hands_on_of_its_own_is_passed_over() -> None:
+    own = {"checkpointLocation": "/checkpoint", "queryName": "alerts"}
+    assert write({"url": "amqp://h"} | own) == write({"url": "amqp://h"})
+
+
 def test_the_guide_shows_every_option_as_it_is() -> None:
     lines = GUIDE.read_text().splitlines()
     for option in CONNECTION + READING + WRITING:

@@ -28,6 +28,9 @@ struct Target {
     silence_ms: u64,
 }
 
+/// Of rejected rows: the row, the condition and its description.
+type Causes = Vec<(usize, String, String)>;
+
 /// Rows on their way to addresses.
 #[pyclass(module = "enmasse._native")]
 pub(crate) struct Outbox {
@@ -77,7 +80,7 @@ impl Outbox {
         py.detach(|| self.post.sort());
     }
 
-    fn send(&mut self, py: Python<'_>, first: u64) -> PyResult<(bool, Vec<(usize, String, String)>, Rows)> {
+    fn send(&mut self, py: Python<'_>, first: u64) -> PyResult<(bool, Causes, Rows)> {
         let done = py.detach(|| self.publish(first)).map_err(|error| client_error(&error))?;
         let (causes, rows) = py.detach(|| self.rejected(done));
         if done {
@@ -120,7 +123,7 @@ impl Outbox {
     }
 
     /// What was not taken and not told yet, on the way only by the server: row and cause, and the messages as rows.
-    fn rejected(&mut self, done: bool) -> (Vec<(usize, String, String)>, Rows) {
+    fn rejected(&mut self, done: bool) -> (Causes, Rows) {
         let declared = Declared::new(&Columns::default()).expect("the whole envelope");
         let mut batch = Batch::new(Arc::new(declared));
         let mut causes = Vec::new();

@@ -293,19 +293,19 @@ fn number(column: Option<&Int64Array>, row: usize, name: &str, most: u64) -> Res
 fn entries(column: &ArrayRef) -> Option<MapArray> {
     let map = column.as_map_opt()?;
     map.keys().as_string_opt::<i32>()?;
-    let fits = match map.values().data_type() {
+    let fits = matches!(
+        map.values().data_type(),
         DataType::Utf8
-        | DataType::Binary
-        | DataType::Boolean
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::Float32
-        | DataType::Float64 => true,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => true,
-        _ => false,
-    };
+            | DataType::Binary
+            | DataType::Boolean
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Timestamp(TimeUnit::Microsecond, _)
+    );
     fits.then(|| map.clone())
 }
 

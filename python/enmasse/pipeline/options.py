@@ -234,9 +234,14 @@ def read(given: Mapping[str, str]) -> Options:
     )
 
 
+OF_SPARK = {"checkpointlocation", "queryname"}
+"""Options of a streaming write that are for Spark, which hands them on to the sink."""
+
+
 def write(given: Mapping[str, str]) -> Writing:
     """Check the options of a write as `read` does those of a query."""
-    values = _values(given, KNOWN_WRITING, ("url",))
+    own = {name: value for name, value in given.items() if name.lower() not in OF_SPARK}
+    values = _values(own, KNOWN_WRITING, ("url",))
     if values["order"] not in ("content", "input"):
         raise Invalid("E1003", f"option order is {values['order']!r}: it is content or input")
     batch = values["batch"]
