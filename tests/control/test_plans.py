@@ -1,5 +1,6 @@
 """Plans and quotas as tenants and service administrators meet them: the original's cases."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +17,7 @@ from doubles import (
     space_plan,
     topic,
 )
-from enmasse.base.errors import Code, Conflict, Invalid
+from enmasse.base.errors import Code, Conflict, Exhausted, Invalid
 from enmasse.control import Manager
 from enmasse.control.shipped import shipped
 from enmasse.resources import Address, AddressPlan, AddressSpace, Declared, Key, Resource, parse
@@ -201,34 +202,127 @@ async def test_T_PL_10_a_plan_that_does_not_fit_is_refused(
     assert says in refusal.value.message
 
 
-async def test_T_PL_2_and_3_what_finds_no_room_waits_until_there_is_some(
-    platform: Platform,
-) -> None:
+async def declared_elsewhere(platform: Platform, *resources: Resource) -> None:
+    """Declare without being asked whether there is room, as a store that others write does."""
+    await platform.store.put(resources)
+    await platform.manager.reached(platform.store.version)
+
+
+async def refused(platform: Platform, resource: Resource) -> Exhausted:
+    """Declare what there is no room for."""
+    with pytest.raises(Exhausted) as refusal:
+        await platform.apply(resource)
+    assert refusal.value.code == Code.QUOTA_EXCEEDED
+    assert [fault.field for fault in refusal.value.faults] == ["spec.plan"]
+    return refusal.value
+
+
+async def test_T_PL_2_and_3_what_finds_no_room_is_refused_at_once(platform: Platform) -> None:
     tiny = [address(f"default.t{n}", "anycast", spec={"plan": "tiny"}) for n in range(4)]
-    await platform.apply(*tiny)
-    assert [platform.phase(one.key) for one in tiny] == ["Active"] * 3 + ["Pending"]
-    phase, reason, message = said(platform, tiny[3].key)
-    assert (phase, reason) == ("Pending", "QuotaExceeded")
-    assert "router 2 of 1 that plan p allows" in message
-    assert of(platform, tiny[3].key).document()["status"].get("planStatus") is None
+    await platform.apply(*tiny[:3])
+    assert [platform.phase(one.key) for one in tiny[:3]] == ["Active"] * 3
+    refusal = await refused(platform, tiny[3])
+    assert refusal.message == (
+        "Address default.t3 is forbidden: spec.plan: exceeded quota: address space 'default' would"
+        " need router 2 of 1 that its plan p allows; delete addresses, choose a smaller plan, or"
+        " give the address space a larger one"
+    )
+    assert platform.store.get(tiny[3].key) is None
     assert of(platform, tiny[0].key).document()["status"]["planStatus"] == {
         "name": "tiny", "partitions": 1, "resources": {"router": 0.3},
     }  # fmt: skip
-    assert len(platform.planned()["default"]) == 3
     await platform.admission.delete(tiny[0].key)
-    await platform.manager.reached(platform.store.version)
+    await platform.apply(tiny[3])
     assert platform.phase(tiny[3].key) == "Active"
 
 
+@pytest.mark.parametrize(
+    ("type_", "plan", "fit", "quota"),
+    [
+        ("anycast", "tiny", 3, (1, 2, 2)),
+        ("queue", "mid", 2, (1, 2, 3)),
+        ("topic", "topic", 2, (1, 2, 2)),
+        ("queue", "large", 2, (2, 2, 3)),
+        ("topic", "own", 2, (2, 2, 3)),
+    ],
+)
+async def test_T_PL_2_and_3_by_type(
+    platform: Platform, type_: str, plan: str, fit: int, quota: tuple[float, float, float]
+) -> None:
+    mid = address_plan("mid", "queue", router=0.2, broker=0.6)
+    own = address_plan("own", "topic", router=0.2, broker=1)
+    await platform.apply(mid, own, space_plan("p", [*PLANS, mid, own], quota))
+    made = [address(f"default.a{n}", type_, spec={"plan": plan}) for n in range(fit + 1)]
+    await platform.apply(*made[:fit])
+    with pytest.raises(Exhausted):
+        await platform.admission.create(made[-1], dry_run=True)
+    await refused(platform, made[-1])
+    assert len(platform.planned()["default"]) == fit
+
+
+async def test_T_PL_2_the_aggregate_is_a_limit_of_its_own(platform: Platform) -> None:
+    await platform.apply(space_plan("p", PLANS, (1, 2, 2)))
+    await platform.apply(a_queue("a", "large"))
+    assert "aggregate 3 of 2" in (await refused(platform, a_queue("b", "large"))).message
+
+
+async def test_of_requests_at_once_no_more_are_let_in_than_there_is_room(
+    platform: Platform,
+) -> None:
+    answers = await asyncio.gather(
+        *(platform.admission.create(a_queue(f"q{n}")) for n in range(8)), return_exceptions=True
+    )
+    assert sum(isinstance(one, Exhausted) for one in answers) == 6
+    await platform.manager.reached(platform.store.version)
+    stored = platform.store.list("Address")
+    assert [platform.phase(one.key) for one in stored] == ["Active", "Active"]
+
+
+async def test_a_file_that_has_no_room_changes_nothing(platform: Platform) -> None:
+    with pytest.raises(Exhausted, match=r"default\.q2 is forbidden.*broker 3 of 2"):
+        await platform.apply(*(a_queue(f"q{n}") for n in range(3)))
+    assert platform.store.list("Address") == []
+    await platform.apply(space(plan="wider"), *(a_queue(f"q{n}") for n in range(3)))
+    assert len(platform.planned()["default"]) == 3
+
+
+async def test_what_is_over_a_quota_already_keeps_out_only_what_needs_more(
+    platform: Platform,
+) -> None:
+    await platform.apply(a_queue("a"), a_queue("b"))
+    await platform.apply(space_plan("p", PLANS, (1, 1, 2)))
+    assert platform.phase(key("a")) == platform.phase(key("b")) == "Active"
+    await platform.apply(a_queue("a", messageTtl={"maximum": 5}))
+    # A little router credit more needs no router more.
+    await platform.apply(address("default.t", "anycast", spec={"plan": "tiny"}))
+    assert platform.phase(key("t")) == "Active"
+    await refused(platform, a_queue("c", "small"))
+    await platform.apply(a_queue("a", "small"))
+    await platform.apply(a_queue("b", "small"))
+    await refused(platform, a_queue("c", "small"))
+
+
+async def test_what_waits_is_not_overtaken(platform: Platform) -> None:
+    await platform.apply(a_queue("a"))
+    await declared_elsewhere(platform, a_queue("b"), a_queue("c"))
+    phase, reason, message = said(platform, key("c"))
+    assert (phase, reason) == ("Pending", "QuotaExceeded")
+    assert "broker 3 of 2, aggregate 4 of 3 that plan p allows" in message
+    assert of(platform, key("c")).document()["status"].get("planStatus") is None
+    await platform.admission.delete(key("a"))
+    await refused(platform, a_queue("d"))
+    await platform.manager.reached(platform.store.version)
+    assert platform.phase(key("b")) == platform.phase(key("c")) == "Active"
+
+
 async def test_T_PL_3_what_has_room_keeps_it_over_a_restart(platform: Platform) -> None:
-    await platform.apply(a_queue("b"), a_queue("c"), a_queue("a"))
-    waiting = [one for one in "abc" if platform.phase(key(one)) == "Pending"]
-    assert len(waiting) == 1
+    await platform.apply(a_queue("b"), a_queue("c"))
+    await declared_elsewhere(platform, a_queue("a"))
+    assert platform.phase(key("a")) == "Pending"
     # What found no room is the oldest by name now; whose room it is must not depend on that.
     again = Platform()
-    kept = [one for one in "abc" if one not in waiting]
     await Manager(platform.store, again.engine, TestClock(), again.events).catch_up()
-    assert again.planned()["default"] == kept
+    assert again.planned()["default"] == ["b", "c"]
 
 
 async def test_T_PL_4_partitions_change_with_the_plan(platform: Platform) -> None:
@@ -238,17 +332,18 @@ async def test_T_PL_4_partitions_change_with_the_plan(platform: Platform) -> Non
         assert platform.phase(key("a")) == "Active"
         status = of(platform, key("a")).document()["status"]
         assert status["planStatus"]["partitions"] == partitions
-    with pytest.raises(Invalid, match="Quota exceeded") as refusal:
-        await platform.admission.replace(a_queue("a", "wide"))
-    assert refusal.value.code == Code.QUOTA_EXCEEDED
+    assert "broker 4 of 2" in (await refused(platform, a_queue("a", "wide"))).message
     assert of(platform, key("a")).document()["spec"]["plan"] == "small"
 
 
 async def test_T_PL_7_a_larger_plan_lets_in_what_waits(platform: Platform) -> None:
-    await platform.apply(*(a_queue(f"q{n}") for n in range(3)))
+    await platform.apply(a_queue("q0"), a_queue("q1"))
+    await declared_elsewhere(platform, a_queue("q2"))
     assert platform.phase(key("q2")) == "Pending"
     await platform.apply(space(plan="wider"))
     assert platform.phase(key("q2")) == "Active"
+    await platform.apply(a_queue("q3"))
+    assert platform.phase(key("q3")) == "Active"
 
 
 async def test_T_PL_8_a_plan_that_is_too_small_is_refused_and_the_old_one_stays(
@@ -256,11 +351,9 @@ async def test_T_PL_8_a_plan_that_is_too_small_is_refused_and_the_old_one_stays(
 ) -> None:
     await platform.apply(space(plan="wider"))
     await platform.apply(*(a_queue(f"q{n}") for n in range(4)))
-    with pytest.raises(Invalid) as refusal:
-        await platform.admission.replace(space(plan="p"))
-    assert refusal.value.code == Code.QUOTA_EXCEEDED
-    assert "Unable to apply plan 'p': Quota exceeded" in refusal.value.message
-    assert "broker 4 of 2" in refusal.value.message
+    refusal = await refused(platform, space(plan="p"))
+    assert "Unable to apply plan 'p': Quota exceeded" in refusal.message
+    assert "broker 4 of 2" in refusal.message
     assert of(platform, SPACE).document()["spec"]["plan"] == "wider"
     for n in range(2):
         await platform.admission.delete(key(f"q{n}"))
@@ -279,15 +372,15 @@ async def test_T_PL_9_another_plan_of_a_queue_keeps_the_queue(platform: Platform
 
 async def test_T_PL_8_of_an_address_the_old_plan_stays_too(platform: Platform) -> None:
     await platform.apply(a_queue("a", "large"), a_queue("b", "small"), a_queue("c", "small"))
-    with pytest.raises(Invalid, match="broker 3 of 2"):
-        await platform.admission.replace(a_queue("b", "large"))
+    assert "broker 3 of 2" in (await refused(platform, a_queue("b", "large"))).message
     await platform.apply(a_queue("a", "small"))
     await platform.apply(a_queue("b", "large"))
     assert platform.phase(key("b")) == "Active"
 
 
 async def test_what_waits_may_take_a_smaller_plan(platform: Platform) -> None:
-    await platform.apply(a_queue("a"), a_queue("b", "small"), a_queue("c"))
+    await platform.apply(a_queue("a"), a_queue("b", "small"))
+    await declared_elsewhere(platform, a_queue("c"))
     assert platform.phase(key("c")) == "Pending"
     await platform.apply(a_queue("c", "small"))
     assert platform.phase(key("c")) == "Active"
@@ -299,9 +392,9 @@ async def test_T_PL_11_credit_that_changes_counts_at_once(platform: Platform) ->
     await platform.apply(more)
     credit = of(platform, key("a")).document()["status"]["planStatus"]["resources"]
     assert credit == {"router": 0.01, "broker": 1.0}
-    await platform.apply(a_queue("c", "small"))
-    assert platform.phase(key("c")) == "Pending"
+    await refused(platform, a_queue("c", "small"))
     await platform.apply(SMALL)
+    await platform.apply(a_queue("c", "small"))
     assert platform.phase(key("c")) == "Active"
 
 
@@ -324,7 +417,8 @@ async def test_T_DL_1_the_status_says_what_plan_and_address_come_to(platform: Pl
 async def test_T_DL_4_a_dead_letter_that_waits_for_room_is_waited_for(platform: Platform) -> None:
     costly = address_plan("dead", "deadletter", router=0.9, broker=0.9)
     await platform.apply(costly, address("default.t", "anycast", spec={"plan": "tiny"}))
-    await platform.apply(deadletter(plan="dead"), a_queue("a", "small", deadletter="dead"))
+    waits = deadletter(plan="dead"), a_queue("a", "small", deadletter="dead")
+    await declared_elsewhere(platform, *waits)
     assert said(platform, key("dead"))[1] == "QuotaExceeded"
     assert said(platform, key("a"))[1] == "ReferenceWaits"
     await platform.apply(DEAD)

@@ -84,45 +84,50 @@ DANGLING = {
     "a subscription of nothing": (
         subscription(topic="views"),
         [topic()],
-        "spec.topic: references a topic address 'views' that does not exist",
+        "spec.topic: references a topic address 'views' that does not exist;"
+        " declare it first, or name another",
     ),
     "a subscription of another space's topic": (
         subscription(),
         [space("north"), topic("north.news")],
-        "spec.topic: references a topic address 'news' that does not exist",
+        "spec.topic: references a topic address 'news' that does not exist;"
+        " declare it first, or name another",
     ),
     "a subscription of a queue": (
         subscription(topic="orders"),
         [queue()],
         "spec.topic: references a topic address 'orders' (default.orders) that is not of type"
-        " topic but queue",
+        " topic but queue; name one of type topic",
     ),
     "a dead letter that is not there": (
         queue(deadletter="dead"),
         [],
-        "spec.deadletter: references a dead letter address 'dead' that does not exist",
+        "spec.deadletter: references a dead letter address 'dead' that does not exist;"
+        " declare it first, or name another",
     ),
     "a dead letter by its resource name": (
         queue(deadletter="default.dead"),
         [deadletter()],
-        "spec.deadletter: references a dead letter address 'default.dead' that does not exist",
+        "spec.deadletter: references a dead letter address 'default.dead' that does not exist;"
+        " declare it first, or name another",
     ),
     "a dead letter that is none": (
         topic(deadletter="dead"),
         [queue("default.dead")],
         "spec.deadletter: references a dead letter address 'dead' (default.dead) that is not of"
-        " type deadletter but queue",
+        " type deadletter but queue; name one of type deadletter",
     ),
     "an expiry address that is not there": (
         queue(expiry="old"),
         [deadletter()],
-        "spec.expiry: references an expiry address 'old' that does not exist",
+        "spec.expiry: references an expiry address 'old' that does not exist;"
+        " declare it first, or name another",
     ),
     "itself as expiry address": (
         queue(expiry="orders"),
         [],
         "spec.expiry: references an expiry address 'orders' (default.orders) that is not of type"
-        " deadletter but queue",
+        " deadletter but queue; name one of type deadletter",
     ),
 }
 

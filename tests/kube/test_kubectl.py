@@ -130,14 +130,14 @@ def test_it_applies_again_and_again(kubectl: Kubectl, orders: str) -> None:
 def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     name, apply = "default.owned", ("apply", "--server-side", "-f", "-")
     mine = changed(ORDERS, address="owned") | {"metadata": {"name": name}}
-    kubectl(*apply, stdin=text(mine))
+    kubectl(*create, stdin=text(mine))
     larger = text(changed(mine, plan="standard-large-queue"))
     refused = kubectl.say(*apply, "--field-manager=other", stdin=larger)
     assert refused.code == 1
     assert 'conflict with "kubectl": .spec.plan' in refused.err
     kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=larger)
     without = mine | {"spec": {"type": "queue", "address": "owned"}}
-    kubectl(*apply, stdin=text(without))
+    kubectl(*create, stdin=text(without))
     shown = json.loads(kubectl("get", "addr", name, "-o", "json"))
     # The other manager has the plan; the time to live was nobody else's and is gone.
     assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "standard-large-queue",
@@ -186,6 +186,20 @@ def test_it_applies_plans_of_the_older_form(kubectl: Kubectl) -> None:
     plan = json.loads(kubectl("get", "addressplan", "older", "-o", "json"))
     assert plan["spec"]["resources"] == {"broker": 0.25}
     kubectl("delete", "addressplan", "older")
+
+
+def test_it_is_told_of_a_full_quota_at_once(kubectl: Kubectl) -> None:
+    create = ("create", "--validate=false", "-f", "-")
+    kubectl(*create, stdin=text(changed(SHOP, plan="standard-small")))
+    wide = changed(ORDERS, plan="standard-large-queue")
+    first, second = (wide | {"metadata": {"name": f"shop.{name}"}} for name in ("a", "b"))
+    second = changed(second, address="b")
+    kubectl(*create, stdin=text(first))
+    refused = kubectl.say(*create, stdin=text(second))
+    assert refused.code == 1
+    assert "(Forbidden)" in refused.err
+    assert "exceeded quota" in refused.err
+    kubectl("delete", "addressspace", "shop")
 
 
 def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:

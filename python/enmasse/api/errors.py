@@ -38,7 +38,6 @@ BY_CODE: dict[str, Answer] = {
     Code.SPACE_EXPOSED: Answer(422, "Invalid"),
     Code.REFERENCE_INVALID: Answer(422, "Invalid"),
     Code.CHOICE_INVALID: Answer(422, "Invalid"),
-    Code.QUOTA_EXCEEDED: Answer(422, "Invalid"),
     Code.OPERATION_UNFIT: Answer(422, "Invalid"),
     Code.PARAMETER_INVALID: Answer(422, "Invalid"),
     Code.PATCH_UNFIT: Answer(422, "Invalid"),
@@ -49,13 +48,17 @@ BY_CODE: dict[str, Answer] = {
     Code.VERB_REFUSED: Answer(405, "MethodNotAllowed"),
     Code.ALREADY_EXISTS: Answer(409, "AlreadyExists"),
     Code.VERSION_EXPIRED: Answer(410, "Expired"),
+    Code.QUOTA_EXCEEDED: Answer(403, "Forbidden"),
     Code.REQUEST_TOO_LARGE: Answer(413, "RequestEntityTooLarge"),
     Code.OPERATION_UNSUPPORTED: Answer(501, "NotImplemented"),
 }
 """Where Kubernetes has a word of its own for one of our codes."""
 
 
-REASONS: dict[str, str] = {Code.FIELD_OWNED: "FieldManagerConflict"}
+REASONS: dict[str, str] = {
+    Code.FIELD_OWNED: "FieldManagerConflict",
+    Code.QUOTA_EXCEEDED: "QuotaExceeded",
+}
 """What the cause of an error is called, where it is not a field with a wrong value."""
 
 

@@ -8,7 +8,7 @@ has the same eight, and `enmasse.native` turns those into these.
     Denied       the caller must be someone else
     Missing      it is not there
     Conflict     read again, then retry
-    Exhausted    slow down: a stated limit was reached
+    Exhausted    slow down, or take less: a stated limit was reached
     Unavailable  wait: nothing is wrong with the request
     PeerError    the remote broke a protocol
     Misuse       our own caller broke a contract: a bug
@@ -53,7 +53,6 @@ class Code(StrEnum):
     FORM_UNSUPPORTED = "E1016", "there is no answer in a form that the client accepts"
     PATCH_UNFIT = "E1017", "the patch does not fit what it is applied to"
     CHOICE_INVALID = "E1018", "a plan or service it has chosen does not exist or is not for it"
-    QUOTA_EXCEEDED = "E1019", "the quota of the address space has no room for it"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
@@ -77,6 +76,7 @@ class Code(StrEnum):
 
     LIMIT_REACHED = "E5000", "a stated limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"
+    QUOTA_EXCEEDED = "E5002", "the quota of the address space has no room for it"
 
     NOT_AVAILABLE = "E6000", "it cannot be reached at present"
     PORT_TAKEN = "E6001", "the address or port cannot be listened on"
@@ -156,7 +156,7 @@ class Conflict(EnMasseError):
 
 
 class Exhausted(EnMasseError):
-    """The caller must slow down: a stated limit was reached."""
+    """The caller must slow down, or take less: a stated limit was reached."""
 
     kind = "Exhausted"
 

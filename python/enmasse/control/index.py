@@ -17,7 +17,6 @@ from enmasse.resources import (
     MessagingUser,
     Resource,
 )
-from enmasse.resources.conditions import READY, find
 
 Name = tuple[str, ...]
 """Kind, namespace, space, and a name that only one resource may have."""
@@ -31,9 +30,6 @@ Choice = tuple[str, str | None]
 _Group = TypeVar("_Group")
 
 _CATALOGUED = {model.__name__ for model in CATALOGUED}
-
-WAITS_FOR_ROOM = "QuotaExceeded"
-"""Reason of an address that is not in the Plan because the quota has no room."""
 
 
 class Index:
@@ -86,7 +82,7 @@ class Index:
         return self._using.get((kind, name), set())
 
     def choices(self, home: Home) -> Counter[Choice]:
-        """Return how many addresses of a space have which plan; those that wait are not counted."""
+        """Return how many addresses of a space have which plan."""
         return self._choices.get(home, Counter())
 
     @property
@@ -124,7 +120,7 @@ class Index:
             _put(self._members, home, key, step)
             if isinstance(resource, MessagingUser):
                 self._users[home] += step
-            elif isinstance(resource, Address) and not is_waiting(resource):
+            elif isinstance(resource, Address):
                 self._choices[home][resource.spec.type, resource.spec.plan] += step
 
 
@@ -136,9 +132,12 @@ class Overlay:
         self._changed: dict[Key, Resource | None] = dict(changed)
         self._own = Index(one for one in changed.values() if one is not None)
         self._catalogue: Catalogue | None = None
+        self._replaced: defaultdict[Home, Counter[Choice]] | None = None
+        """Addresses of the base that are changed, once somebody has asked."""
 
     def put(self, resource: Resource) -> None:
         """Change one more resource."""
+        self._replaced = None
         if resource.kind in _CATALOGUED:
             self._catalogue = None
         self._changed[resource.key] = resource
@@ -173,13 +172,22 @@ class Overlay:
         return sorted(found)
 
     def choices(self, home: Home) -> Counter[Choice]:
-        """Return how many addresses of a space have which plan; those that wait are not counted."""
+        """Return how many addresses of a space have which plan."""
         counted = self._base.choices(home) + self._own.choices(home)
-        for key in self._changed:
-            before = self._base.get(key)
-            if isinstance(before, Address) and home_of(before) == home and not is_waiting(before):
-                counted[before.spec.type, before.spec.plan] -= 1
-        return counted
+        return counted - self._replaced_choices[home]
+
+    def choices_before(self, home: Home) -> Counter[Choice]:
+        """Return how many addresses of a space had which plan before the change."""
+        return self._base.choices(home)
+
+    @property
+    def _replaced_choices(self) -> defaultdict[Home, Counter[Choice]]:
+        if self._replaced is None:
+            self._replaced = defaultdict(Counter)
+            for key in self._changed:
+                if isinstance(before := self._base.get(key), Address):
+                    self._replaced[home_of(before)][before.spec.type, before.spec.plan] += 1
+        return self._replaced
 
     @property
     def catalogue(self) -> Catalogue:
@@ -202,12 +210,6 @@ class Overlay:
 def home_of(resource: Resource) -> Home:
     """Return the address space that a resource belongs to, or is."""
     return resource.metadata.namespace, resource.space
-
-
-def is_waiting(address: Address) -> bool:
-    """Whether an address waits for room in the quota."""
-    ready = find(address.status.conditions, READY)
-    return ready is not None and ready.reason == WAITS_FOR_ROOM
 
 
 def unique_names(resource: Resource) -> list[Name]:

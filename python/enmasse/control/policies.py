@@ -5,19 +5,19 @@ returns None, or the error that refuses the request.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Fault, Invalid
+from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Exhausted, Fault, Invalid
 from enmasse.control.index import (
     Choice,
+    Home,
     Overlay,
     chosen,
     home_of,
-    is_waiting,
     unique_names,
 )
-from enmasse.plan import Catalogue, Demand, Problem, dangling, exceeded
+from enmasse.plan import Catalogue, Demand, Excess, Problem, dangling, exceeded, outgrown
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -113,7 +113,7 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
         else:
             what = "spec.address" if owner.kind == "Address" else "spec.username"
             where = f"already belongs to {owner.name} in this address space"
-            fault = Fault(what, f"{name[-1]!r} {where}")
+            fault = Fault(what, f"{name[-1]!r} {where}; choose another, or change that one")
         return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
@@ -129,7 +129,7 @@ def reference_dangling(
     if not isinstance(resource, Address):
         return None
     faults = [
-        Fault(f"spec.{reference.field}", reference.problem)
+        Fault(f"spec.{reference.field}", f"{reference.problem}; {reference.mend}")
         for reference in dangling(resource, lambda name: world.address_named(resource, name))
         if not isinstance(before, Address)
         or getattr(before.spec, reference.field) != getattr(resource.spec, reference.field)
@@ -154,42 +154,82 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
 
 
-def quota_exceeded(
-    resource: Resource, before: Resource | None, world: World
-) -> EnMasseError | None:
-    """Another plan would need more than the quota has.
+Changed = Sequence[tuple[Resource, Resource | None]]
+"""What a request changes: each resource as it would be, and as it was."""
 
-    A new address that finds no room waits instead: it takes nothing from what lives, and room comes
-    when others are deleted.
+
+def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
+    """An address space would need more than its quota has.
+
+    All addresses count, those that wait too: who waits is not overtaken, and what is decided does
+    not depend on how far the controller has come. Only what needs more than before is refused, so
+    that in a quota that has shrunk everything else can still be changed.
     """
-    if isinstance(resource, AddressSpace) and isinstance(before, AddressSpace):
-        changes = before.spec.plan != resource.spec.plan
-        space: AddressSpace | None = resource
-    elif isinstance(resource, Address) and isinstance(before, Address):
-        changes = before.spec.plan != resource.spec.plan and not is_waiting(before)
-        space = world.space_of(resource)
-    else:
-        return None
+    homes: dict[Home, list[tuple[Resource, Resource | None]]] = {}
+    for resource, before in changed:
+        if isinstance(resource, AddressSpace | Address):
+            homes.setdefault(home_of(resource), []).append((resource, before))
+    for home, members in homes.items():
+        if (error := _quota_exceeded(home, members, world)) is not None:
+            return error
+    return None
+
+
+def _quota_exceeded(home: Home, members: Changed, world: World) -> EnMasseError | None:
     catalogue = world.index.catalogue
-    plan = catalogue.plan_of_space(space) if changes and space else None
-    if plan is None:
+    space = world.index.get(Key("AddressSpace", *home))
+    plan = catalogue.plan_of_space(space) if isinstance(space, AddressSpace) else None
+    if plan is None or not isinstance(space, AddressSpace):
         return None
-    choices = world.index.choices(home_of(resource))
-    needed = exceeded(_demands(catalogue, choices), plan)
-    if isinstance(before, Address) and needed:
-        choices[before.spec.type, before.spec.plan] += 1
-        choices[before.spec.type, resource.spec.plan] -= 1
-        already = {one.resource: one.needed for one in exceeded(_demands(catalogue, choices), plan)}
-        needed = [one for one in needed if one.needed > already.get(one.resource, 0)]
-    if not needed:
+    demands = _demands(catalogue, world.index.choices(home))
+    had = _demands(catalogue, world.index.choices_before(home))
+    for one, before in members:
+        if isinstance(before, AddressSpace) and before.spec.plan != space.spec.plan:
+            old = catalogue.plan_of_space(before)
+            held = {excess.resource: excess.limit for excess in exceeded(had, old)} if old else {}
+            lost = [
+                excess
+                for excess in exceeded(demands, plan)
+                if excess.limit < held.get(excess.resource, excess.needed)
+            ]
+            if lost:
+                return _no_room(one, space, plan.metadata.name, lost)
+    if not (excess := outgrown(had, demands, plan)):
         return None
-    amounts = ", ".join(map(str, needed))
-    fault = Fault(
-        "spec.plan",
-        f"Unable to apply plan {resource.spec.plan!r}: Quota exceeded: the addresses would need"
-        f" {amounts} that plan {plan.metadata.name} allows; delete some, or choose a larger plan",
+    grown: list[Resource] = [
+        one
+        for one, before in members
+        if isinstance(one, Address)
+        and (not isinstance(before, Address) or before.spec.plan != one.spec.plan)
+        and _demand(catalogue, one) != Demand()
+    ]
+    return _no_room(grown[-1] if grown else space, space, plan.metadata.name, excess)
+
+
+def _no_room(
+    resource: Resource, space: AddressSpace, plan: str, excess: Sequence[Excess]
+) -> EnMasseError:
+    amounts = ", ".join(map(str, excess))
+    if isinstance(resource, AddressSpace):
+        problem = (
+            f"Unable to apply plan {plan!r}: Quota exceeded: the addresses would need {amounts}"
+            f" that plan {plan} allows; delete some, or choose a larger plan"
+        )
+    else:
+        problem = (
+            f"exceeded quota: address space {space.metadata.name!r} would need {amounts} that its"
+            f" plan {plan} allows; delete addresses, choose a smaller plan, or give the address"
+            " space a larger one"
+        )
+    fault = Fault("spec.plan", problem)
+    name = resource.metadata.name
+    return Exhausted(
+        Code.QUOTA_EXCEEDED, f"{resource.key} is forbidden: {fault}", faults=[fault], name=name
     )
-    return _invalid(Code.QUOTA_EXCEEDED, resource, [fault])
+
+
+def _demand(catalogue: Catalogue, address: Address) -> Demand:
+    return catalogue.demand(address.spec.type, address.spec.plan)
 
 
 def _demands(catalogue: Catalogue, choices: Mapping[Choice, int]) -> Counter[Demand]:
@@ -206,7 +246,6 @@ CHECKS: tuple[Check, ...] = (
     name_taken,
     reference_dangling,
     choice_unfit,
-    quota_exceeded,
 )
 """What every created or changed resource must pass, in the order in which faults are told."""
 
@@ -261,15 +300,13 @@ def check_unused(resource: Resource, world: World) -> None:
     )
 
 
-def first_fault(
-    changed: Iterable[tuple[Resource, Resource | None]], world: World
-) -> EnMasseError | None:
+def first_fault(changed: Changed, world: World) -> EnMasseError | None:
     """Return the first error that any check finds in what a request changes."""
     for resource, before in changed:
         for check in CHECKS:
             if (error := check(resource, before, world)) is not None:
                 return error
-    return space_exposed(world)
+    return quota_exceeded(changed, world) or space_exposed(world)
 
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:

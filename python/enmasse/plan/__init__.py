@@ -9,7 +9,7 @@ read.
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
 from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
 from enmasse.plan.model import Plan, PlannedAddress
-from enmasse.plan.quota import Demand, Excess, demand, exceeded
+from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
 from enmasse.plan.references import Dangling, dangling
 from enmasse.plan.space import LeftOut, Outcome
 
@@ -31,4 +31,5 @@ __all__ = [
     "demand",
     "exceeded",
     "is_open",
+    "outgrown",
 ]

@@ -77,6 +77,19 @@ def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Exce
     ]
 
 
+def outgrown(
+    before: Mapping[Demand, int], after: Mapping[Demand, int], plan: AddressSpacePlan
+) -> list[Excess]:
+    """Return which limits do not hold addresses and of which more is needed than before.
+
+    What is beyond a limit already (a quota has shrunk, credit has grown) keeps out only what would
+    need still more of it.
+    """
+    over = exceeded(after, plan)
+    already = {one.resource: one.needed for one in exceeded(before, plan)} if over else {}
+    return [one for one in over if one.needed > already.get(one.resource, 0)]
+
+
 def brokers(shares: Mapping[int, int]) -> int:
     """Return how many brokers hold shares (millionths of a broker, and how many of each).
 

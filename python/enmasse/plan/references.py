@@ -15,11 +15,12 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Dangling:
-    """A reference that leads nowhere: its field, a reason for programs, and what is wrong."""
+    """A reference that leads nowhere: field, reason for programs, what is wrong, the mend."""
 
     field: str
     reason: str
     problem: str
+    mend: str
 
 
 def dangling(address: Address, named: Callable[[str], Address | None]) -> list[Dangling]:
@@ -35,11 +36,14 @@ def dangling(address: Address, named: Callable[[str], Address | None]) -> list[D
         target = named(name)
         if target is None:
             problem = f"references {what} {name!r} that does not exist"
-            found.append(Dangling(field, f"{reason}Missing", problem))
+            mend = "declare it first, or name another"
+            found.append(Dangling(field, f"{reason}Missing", problem, mend))
         elif target.spec.type != type_:
             problem = (
                 f"references {what} {name!r} ({target.metadata.name}) that is not of type {type_}"
                 f" but {target.spec.type}"
             )
-            found.append(Dangling(field, f"{reason}WrongType", problem))
+            found.append(
+                Dangling(field, f"{reason}WrongType", problem, f"name one of type {type_}")
+            )
     return found

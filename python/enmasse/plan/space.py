@@ -22,7 +22,7 @@ from enmasse.plan.model import (
     Right,
     SpaceLimits,
 )
-from enmasse.plan.quota import Demand, Excess, demand, exceeded
+from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
 from enmasse.plan.references import dangling
 from enmasse.plan.stored import planned as planned_address
 from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser
@@ -254,11 +254,11 @@ class SpaceState:
         for address in _oldest_first(one for one in here if one.key not in self._settled):
             wanted = catalogue.demand(*_choice(address))
             if wanted not in refused:
-                demands[wanted] += 1
-                excess = [one for one in exceeded(demands, plan) if _counts(wanted, one)]
+                after = demands + Counter([wanted])
+                excess = outgrown(demands, after, plan)
                 if not excess:
+                    demands = after
                     continue
-                demands[wanted] -= 1
                 # What finds no room now finds none later: room only becomes less.
                 refused[wanted] = excess
             yield address, refused[wanted]
@@ -384,13 +384,6 @@ def _of_space(space: AddressSpace, catalogue: Catalogue) -> Outcome:
 
 def _choice(address: Address) -> tuple[str, str | None]:
     return address.spec.type, address.spec.plan
-
-
-def _counts(wanted: Demand, excess: Excess) -> bool:
-    """Whether an address adds to what there is too much of."""
-    if excess.resource == "aggregate":
-        return bool(wanted.router or wanted.broker)
-    return bool(wanted.router if excess.resource == "router" else wanted.broker)
 
 
 def _quota_message(plan: str, excess: list[Excess]) -> str:
