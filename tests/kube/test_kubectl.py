@@ -130,14 +130,14 @@ def test_it_applies_again_and_again(kubectl: Kubectl, orders: str) -> None:
 def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     name, apply = "default.owned", ("apply", "--server-side", "-f", "-")
     mine = changed(ORDERS, address="owned") | {"metadata": {"name": name}}
-    kubectl(*create, stdin=text(mine))
+    kubectl(*apply, stdin=text(mine))
     larger = text(changed(mine, plan="standard-large-queue"))
     refused = kubectl.say(*apply, "--field-manager=other", stdin=larger)
     assert refused.code == 1
     assert 'conflict with "kubectl": .spec.plan' in refused.err
     kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=larger)
     without = mine | {"spec": {"type": "queue", "address": "owned"}}
-    kubectl(*create, stdin=text(without))
+    kubectl(*apply, stdin=text(without))
     shown = json.loads(kubectl("get", "addr", name, "-o", "json"))
     # The other manager has the plan; the time to live was nobody else's and is gone.
     assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "standard-large-queue",
