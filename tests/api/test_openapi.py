@@ -106,3 +106,16 @@ def test_what_is_required_is_said() -> None:
     assert set(spec["required"]) == {"type", "address"}
     authentication = schema(MessagingUser)["properties"]["spec"]["properties"]["authentication"]
     assert authentication["required"] == ["type"]
+
+
+async def test_bounds_are_spelled_as_openapi_3_0_has_them(served: Served) -> None:
+    # kubectl takes a number there for a broken document, and checks nothing then.
+    excluding = 0
+    for path, document in (await documents(served)).items():
+        for node in nodes(document):
+            for bound in ("minimum", "maximum"):
+                excludes = node.get(f"exclusive{bound.capitalize()}")
+                assert excludes in (None, True), f"{path}: {node}"
+                assert excludes is None or bound in node
+                excluding += excludes is True
+    assert excluding

@@ -98,8 +98,7 @@ def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
 
 
 def _structural(node: Document) -> Document:
-    """Return a schema as an API server takes it: the older spelling of OpenAPI, and of a number or
-    a text only that it is one."""
+    """Return a schema as an API server takes it: of a number or a text only that it is one."""
     if node.get(_INT_OR_STRING):
         described = {name: node[name] for name in ("description",) if name in node}
         either = [{"type": "integer"}, {"type": "string"}]
@@ -110,7 +109,4 @@ def _structural(node: Document) -> Document:
     for inner in ("items", "additionalProperties"):
         if isinstance(found.get(inner), dict):
             found[inner] = _structural(found[inner])
-    for bound in ("Minimum", "Maximum"):
-        if (limit := found.pop(f"exclusive{bound}", None)) is not None:
-            found |= {bound.lower(): limit, f"exclusive{bound}": True}
     return found

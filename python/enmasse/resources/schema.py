@@ -7,6 +7,9 @@ from enmasse.resources.model import Model
 
 Schema = dict[str, Any]
 
+_EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""Bounds that OpenAPI 3.0 has as a bound and whether it is one of those allowed."""
+
 _SAYS_NOTHING = {"title", "additionalProperties", "const", "$defs"}
 
 
@@ -41,6 +44,8 @@ def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
             plain |= {key: value} if value not in (None, {}, []) else {}
         elif key == "description":
             plain[key] = " ".join(value.split())
+        elif key in _EXCLUSIVE:
+            plain |= {_EXCLUSIVE[key]: value, key: True}
         elif key not in _SAYS_NOTHING:
             plain[key] = value
     if "const" in raw:
