@@ -52,8 +52,8 @@ def test_the_standard_library_passes_through_the_same_chain(stream: io.StringIO)
 
 def test_libraries_write_warnings_only_whatever_the_level(stream: io.StringIO) -> None:
     log.configure("debug", stream)
-    logging.getLogger("aiosqlite").debug("a row with keys")
-    logging.getLogger("aiosqlite").info("a row with keys")
+    logging.getLogger("py4j").debug("a row with keys")
+    logging.getLogger("py4j").info("a row with keys")
     structlog.get_logger("enmasse.test").debug("ours")
     assert [record["event"] for record in records(stream)] == ["ours"]
 

@@ -7,15 +7,10 @@ survives power loss. A row is a resource: kind, namespace, name, version, docume
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import make_private
@@ -24,34 +19,32 @@ from enmasse.resources import Resource, parse
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType
 
-_METADATA = sa.MetaData()
-
-_RESOURCES = sa.Table(
-    "resources",
-    _METADATA,
-    sa.Column("kind", sa.String, primary_key=True),
-    sa.Column("namespace", sa.String, primary_key=True),
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("document", sa.Text, nullable=False),
+_TABLES = (
+    """create table if not exists resources (
+        kind varchar not null, namespace varchar not null, name varchar not null,
+        version bigint not null, document text not null, primary key (kind, namespace, name)
+    )""",
+    "create table if not exists store (id integer primary key, version bigint not null)",
 )
-
-_STORE = sa.Table(
-    "store",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-)
+_REMOVE = "delete from resources where kind = ? and namespace = ? and name = ?"
+_KEEP = "insert or replace into resources values (?, ?, ?, ?, ?)"
+_SET_VERSION = "insert or replace into store values (1, ?)"
 
 
 class SqliteStore(MemoryStore):
     """A `Store` in one SQLite file. Open it with `open`."""
 
     def __init__(
-        self, engine: AsyncEngine, clock: Clock, version: int, resources: Sequence[Resource]
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        clock: Clock,
+        version: int,
+        resources: Sequence[Resource],
     ) -> None:
         super().__init__(clock, version, resources)
-        self._engine = engine
+        self._connection = connection
+        self._path = path
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> "SqliteStore":
@@ -59,52 +52,48 @@ class SqliteStore(MemoryStore):
 
         Raises: Unavailable if it cannot be opened or read; the message names the file.
         """
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}", pool_size=1, max_overflow=0)
-        sa.event.listen(engine.sync_engine, "connect", _configure)
-        try:
-            with _failures_of(path):
-                await asyncio.to_thread(_keep_from_others, path)
-                version, resources = await _read(engine)
-        except BaseException:
-            await engine.dispose()
-            raise
-        return cls(engine, clock, version, resources)
+        connection, version, resources = await asyncio.to_thread(_open, path)
+        return cls(connection, path, clock, version, resources)
 
     async def close(self) -> None:
         """Wait for the writer and close the file."""
         await super().close()
-        await self._engine.dispose()
+        await asyncio.to_thread(self._connection.close)
 
     async def _persist(self, events: Sequence[Event]) -> None:
-        removed = [_key(event.resource) for event in events if event.type is EventType.DELETED]
+        has_to_end = False
+        writing = asyncio.get_running_loop().run_in_executor(None, self._write, events)
+        while not writing.done():
+            try:
+                await asyncio.wait([writing])
+            except asyncio.CancelledError:
+                # What the disk may have must not be missing in memory: it ends after that.
+                has_to_end = True
+        if has_to_end and (task := asyncio.current_task()) is not None:
+            task.cancel()
+        writing.result()
+
+    def _write(self, events: Sequence[Event]) -> None:
+        removed = [event.resource.key for event in events if event.type is EventType.DELETED]
         kept = [_row(event.resource) for event in events if event.type is not EventType.DELETED]
-        with _failures_of(Path(self._engine.url.database or "")):
-            async with self._engine.begin() as connection:
-                if removed:
-                    await connection.execute(_DELETE, removed)
-                if kept:
-                    await connection.execute(_UPSERT, kept)
-                await connection.execute(_SET_VERSION, {"id": 1, "version": events[-1].version})
+        with _failures_of(self._path), _transaction(self._connection):
+            if removed:
+                self._connection.executemany(_REMOVE, removed)
+            if kept:
+                self._connection.executemany(_KEEP, kept)
+            self._connection.execute(_SET_VERSION, [events[-1].version])
 
 
-_DELETE = sa.delete(_RESOURCES).where(
-    _RESOURCES.c.kind == sa.bindparam("k"),
-    _RESOURCES.c.namespace == sa.bindparam("ns"),
-    _RESOURCES.c.name == sa.bindparam("n"),
-)
-
-
-def _upsert(table: sa.Table) -> Any:
-    statement = insert(table)
-    keys = table.primary_key.columns
-    changed = {column.name: statement.excluded[column.name] for column in table.c}
-    for key in keys:
-        del changed[key.name]
-    return statement.on_conflict_do_update(index_elements=list(keys), set_=changed)
-
-
-_UPSERT = _upsert(_RESOURCES)
-_SET_VERSION = _upsert(_STORE)
+def _open(path: Path) -> tuple[sqlite3.Connection, int, list[Resource]]:
+    with _failures_of(path):
+        _keep_from_others(path)
+        # one writer at a time, in whichever thread
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            return connection, *_read(connection)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def _keep_from_others(path: Path) -> None:
@@ -116,45 +105,42 @@ def _keep_from_others(path: Path) -> None:
             beside.chmod(0o600)
 
 
-def _configure(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
+def _read(connection: sqlite3.Connection) -> tuple[int, list[Resource]]:
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+        connection.execute(f"pragma {pragma}")
+    with _transaction(connection):
+        for table in _TABLES:
+            connection.execute(table)
+        version = connection.execute("select version from store").fetchone()
+        rows = connection.execute("select document from resources").fetchall()
+    resources = [parse(json.loads(document), stored=True) for (document,) in rows]
+    return version[0] if version else 0, resources
 
 
-async def _read(engine: AsyncEngine) -> tuple[int, list[Resource]]:
-    async with engine.begin() as connection:
-        await connection.run_sync(_METADATA.create_all)
-        version = (await connection.execute(sa.select(_STORE.c.version))).scalar_one_or_none()
-        rows = (await connection.execute(sa.select(_RESOURCES.c.document))).scalars().all()
-    return version or 0, [parse(json.loads(row), stored=True) for row in rows]
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("begin immediate")
+    try:
+        yield
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
 
 
-def _key(resource: Resource) -> dict[str, str]:
-    key = resource.key
-    return {"k": key.kind, "ns": key.namespace, "n": key.name}
-
-
-def _row(resource: Resource) -> dict[str, Any]:
-    key = resource.key
-    return {
-        "kind": key.kind,
-        "namespace": key.namespace,
-        "name": key.name,
-        "version": int(resource.metadata.resource_version or 0),
-        "document": json.dumps(resource.document(), separators=(",", ":")),
-    }
+def _row(resource: Resource) -> tuple[str, str, str, int, str]:
+    version = int(resource.metadata.resource_version or 0)
+    return *resource.key, version, json.dumps(resource.document(), separators=(",", ":"))
 
 
 @contextmanager
 def _failures_of(path: Path) -> Iterator[None]:
     try:
         yield
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or error
+    except sqlite3.Error as error:
         raise Unavailable(
-            Code.DATA_UNUSABLE, f"{path}: {cause}; see to the disk, or restore the file"
+            Code.DATA_UNUSABLE, f"{path}: {error}; see to the disk, or restore the file"
         ) from error
     except OSError as error:
         raise Unavailable(
