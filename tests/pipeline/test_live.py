@@ -1,5 +1,6 @@
 """Live state: what batches make of it, and that a repeated one changes nothing."""
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,15 @@ from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import measured, us
 
-TABLES = [live.LATEST, live.DEVICES, live.SESSIONS, live.USAGE, live.ANOMALIES, live.STATES]
+TABLES = [
+    live.LATEST,
+    live.DEVICES,
+    live.SESSIONS,
+    live.USAGE,
+    live.ANOMALIES,
+    live.ALERTS,
+    live.STATES,
+]
 HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "cooldown": 0}
 SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}, "cooldown": 0}
 
@@ -121,19 +130,32 @@ def test_sessions_end_where_a_device_is_silent_for_too_long(opened: Open) -> Non
 
 
 def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
-    db = opened(HOT | {"alertAddress": "alerts"}, HOT | {"name": "mute"})
+    command = {"address": "to/{device}", "subject": "cool", "body": {"valve": "open"}}
+    told = {"alertAddress": "alerts", "command": command}
+    db = opened(HOT | told, HOT | {"name": "mute"})
     db.commit(batch(0, measured({"value": 40.0, "seconds": 3}, {"device": "b", "value": 5.0})))
     hot, mute = db.rows(live.ANOMALIES)
     assert (hot["detector"], hot["device"], hot["value"]) == ("hot", "a", 40.0)
     assert (hot["began_us"], hot["ended_us"], hot["reason"]) == (us(3), None, "40 is above 30")
-    (alert,) = db.unsent()
-    assert (alert.address, alert.body["device"], alert.id) == ("alerts", "a", hot["id"])
-    assert mute["is_sent"]
-    db.sent([alert])
-    assert db.unsent() == []
+    assert mute["detector"] == "mute"
+    assert db.waiting() == [("s", "q", "alerts"), ("s", "q", "to/a")]
+    (alert,) = db.alerts("s", "alerts")
+    assert (alert.number, alert.incident, alert.device) == (1, hot["id"], "a")
+    assert alert.subject == "hot"
+    assert json.loads(alert.body) == {
+        "id": hot["id"], "detector": "hot", "source": "s", "device": "a", "metric": "m",
+        "began": "2026-01-31T12:00:03.000Z", "value": 40.0, "reason": "40 is above 30",
+    }  # fmt: skip
+    (command_,) = db.alerts("s", "to/a")
+    assert (command_.subject, json.loads(command_.body)) == ("cool", {"valve": "open"})
+    db.told("s", "alerts", {1: "accepted"})
+    assert db.waiting() == [("s", "q", "to/a")]
+    db.told("s", "to/a", {1: "amqp:not-found: there is no to/a"})
+    assert db.waiting() == []
+    assert db.status()["alerts"] == {"waiting": 0, "sent": 1, "rejected": 1}
     db.commit(batch(1, measured({"value": 10.0, "seconds": 9}, first=2)))
     assert [row["ended_us"] for row in db.rows(live.ANOMALIES)] == [us(9), us(9)]
-    assert db.unsent() == []
+    assert db.waiting() == []
     status = db.status()
     assert (status["devices"], status["openIncidents"]) == (2, 0)
     assert status["incidents"] == {"hot": 1, "mute": 1}

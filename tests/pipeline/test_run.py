@@ -3,28 +3,19 @@
 import json
 import os
 import subprocess
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
-import yaml
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict
-from enmasse.messaging import Data, Message, Properties
-from enmasse.pipeline import gold, live
-from enmasse.pipeline.batches import Store
-from enmasse.pipeline.live import Live
-from enmasse.pipeline.places import Places, read
-from enmasse.pipeline.run import Run
-from enmasse.resources import Pipeline
+from enmasse.pipeline import live
+from enmasse.pipeline.places import read
+from piping import document, judged, message, opened, rows, run_once
 from publishing import Log
 from running import ENMASSE, Platform
 from spark_session import session
@@ -47,73 +38,6 @@ def stream(platform: Platform, request: Any) -> Log:
     return Log(platform.url(), name)
 
 
-def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
-    """A reading of one of three devices, each in one partition, measured when it arrives."""
-    record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
-    data = json.dumps(record).encode() if body is None else body
-    return Message(
-        body=Data([data]),
-        properties=Properties(
-            message_id=str(number), content_type="application/json", group_id=f"d{number % 3}"
-        ),
-    )
-
-
-def document(folder: Path, log: Log, source: Any = None, **spec: Any) -> Path:
-    """A pipeline of the stream, in a folder."""
-    first = {"name": "s", "url": log.url, "address": log.address, "time": "time"}
-    first |= {"metrics": ["temperature"], "value": "value", "metric": "metric"} | (source or {})
-    whole = {
-        "apiVersion": "enmasse.io/v1beta1",
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {"sources": [first]} | spec,
-    }
-    folder.mkdir(exist_ok=True)
-    file = folder / "pipeline.yaml"
-    file.write_text(yaml.safe_dump(whole))
-    return file
-
-
-def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
-    """Read what is there; return what was told of each batch."""
-    pipeline, places = read(file)
-    told: list[dict[str, Any]] = []
-    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
-        run = Run(spark, pipeline, places, db, SystemClock())
-        try:
-            run.start(told.append, once=True)
-            run.watch(threading.Event())
-        finally:
-            run.stop()
-    return told
-
-
-def rows(places: Places, name: str) -> pyarrow.Table:
-    return DeltaTable(places.table(name)).to_pyarrow_table()
-
-
-def opened(file: Path) -> tuple[Pipeline, Places, Live]:
-    pipeline, places = read(file)
-    return pipeline, places, Live(places.live_url, pipeline.spec)
-
-
-def judge(file: Path, sent: int) -> None:
-    """Every message is in bronze once, silver follows, and gold is what silver says."""
-    pipeline, places, db = opened(file)
-    bronze = rows(places, "bronze")
-    place = Counter(zip(bronze["partition"].to_pylist(), bronze["offset"].to_pylist(), strict=True))
-    assert (len(bronze), len(place)) == (sent, sent)
-    silver = rows(places, "silver")
-    held = Store(pipeline, places).gold.read()
-    assert gold.differences(held, gold.partials(silver, pipeline.spec.windows)) == []
-    with closing(db):
-        (usage,) = db.rows(live.USAGE)
-        (progress,) = db.rows(live.PROGRESS)
-    assert (usage["messages"], progress["messages"]) == (sent, sent)
-    assert (usage["readings"], progress["readings"]) == (len(silver), len(silver))
-
-
 def test_messages_become_tables_live_state_and_incidents(
     spark: SparkSession, stream: Log, tmp_path: Path
 ) -> None:
@@ -124,13 +48,13 @@ def test_messages_become_tables_live_state_and_incidents(
     sent = stream.publish(message(number, time=begin + number) for number in range(450))
     told = run_once(spark, file)
     assert [one["messages"] for one in told] == [200, 200, 50]
-    judge(file, sent)
+    judged(file, sent)
     sent += stream.publish([message(450, b"{"), message(451, device=None), message(452)])
     sent += stream.publish([message(453, time="2100-01-01T00:00:00Z"), message(454, time=1)])
     sent += stream.publish([message(455, b'[{"device":"x","temperature":1},{"device":"y"}]')])
     (told_last,) = run_once(spark, file)
     assert (told_last["messages"], told_last["readings"], told_last["quarantined"]) == (6, 3, 4)
-    judge(file, sent)
+    judged(file, sent)
     pipeline, places, db = opened(file)
     refused = rows(places, "quarantine")
     reasons = sorted(reason.split(":")[0][:12] for reason in refused["reason"].to_pylist())
@@ -210,4 +134,12 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
         assert stopped == {"pipeline": "readings", "stopped": True, "pid": process.pid}
         assert process.wait(60) == 0
     assert json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)["stopped"] is False
-    judge(file, sent)
+    judged(file, sent)
+    proved = enmasse("reconcile", "-f", file, "--output", "json")
+    assert proved.returncode == 0, proved.stderr
+    (source,) = json.loads(proved.stdout)["sources"]
+    assert (source["messages"], source["exact"]) == (sent, True)
+    stream.publish([message(60)])
+    refuted = enmasse("reconcile", "-f", file)
+    assert refuted.returncode == 1
+    assert "61 messages, bronze differs:\n  partition" in refuted.stdout

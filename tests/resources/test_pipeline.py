@@ -62,6 +62,7 @@ def test_the_document_of_init_says_what_it_means() -> None:
 
 
 ABOVE = {"above": 1}
+SINK = {"name": "k", "address": "a"}
 REFUSED = [
     ({"source": {"url": "http://h"}}, "spec.sources[0].url", "names no server"),
     ({"source": {"url": "amqp://u:p@h"}}, "spec.sources[0].url", "passwordFile"),
@@ -77,10 +78,13 @@ REFUSED = [
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),
     (
-        {"detector": {"heartbeat": {"timeout": "5m"}, "alertAddress": "a"}},
-        "spec.detectors[0].alertAddress",
-        "is not served",
+        {"detector": {"heartbeat": {"timeout": "5m"}, "command": {"address": "a/{devise}"}}},
+        "spec.detectors[0].command.address",
+        "may have {device} in it",
     ),
+    ({"sinks": [SINK | {"source": "x"}]}, "spec.sinks[0].source", "no source is called 'x'"),
+    ({"sinks": [SINK | {"options": {"user": "u"}}]}, "spec.sinks[0]", "give `url` as well"),
+    ({"sinks": [SINK, SINK]}, "spec.sinks", "'k' is there 2 times"),
     ({"detector": {"metric": "m"}}, "spec.detectors[0]", "has 0 of threshold"),
     ({"detector": {"threshold": ABOVE}}, "spec.detectors[0].metric", "is required"),
     (

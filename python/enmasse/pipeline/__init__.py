@@ -6,6 +6,6 @@ pyarrow and deltalake come with `pip install enmasse[spark]`.
 
 The pipeline: `places` reads its document, `run` has a query for each source, `batches` is what
 becomes of a batch. `silver`, `gold` and `detect` are pure; `tables`, `gold_table` and `live` keep
-what they find, each batch once; `recompute` says what gold has to be, and `reconcile` proves that
-bronze has all messages.
+what they find, each batch once; `incidents` and `forward` send it on. `recompute` says what gold
+has to be, `reconcile` proves that bronze has all messages, and `judge` says so.
 """

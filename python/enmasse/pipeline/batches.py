@@ -10,17 +10,20 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import bronze, detect, functions, gold, gold_table, silver, tables
+from enmasse.pipeline import options as option_table
+from enmasse.pipeline.forward import Forward
 from enmasse.pipeline.functions import Step
 from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.options import Writing
 from enmasse.pipeline.places import Places
 from enmasse.pipeline.tables import Table
 from enmasse.resources import Pipeline
-from enmasse.resources.pipeline import Source
+from enmasse.resources.pipeline import Sink, Source
 
 QUERY_ID = "sql.streaming.queryId"
 """Under this name Spark tells which query a batch is of."""
@@ -45,23 +48,10 @@ class Store:
         self, spark: SparkSession, rows: pyarrow.Table, table: Table, app_id: str, batch_id: int
     ) -> None:
         """Append the rows of a batch, unless it is in the table already."""
-        if not len(rows):
-            return
-        if table.format == "parquet":
+        if table.format == "delta":
+            tables.append_arrow(rows, table, app_id, batch_id)
+        elif len(rows):
             tables.append(spark.createDataFrame(rows), table, app_id, batch_id)
-            return
-        known = DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
-        version = known.transaction_version(app_id) if known else None
-        if version is None or version < batch_id:
-            remembered = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
-            write_deltalake(
-                table.path,
-                rows,
-                mode="append",
-                schema_mode="merge",
-                partition_by=list(table.partition_by),
-                commit_properties=remembered,
-            )
 
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones and delete those that were kept long enough."""
@@ -84,6 +74,7 @@ class Batches:
         store: Store,
         live: Live,
         steps: Sequence[Step],
+        forwards: Sequence[Forward],
         told: Callable[[dict[str, Any]], None],
     ) -> None:
         """Put batches of a source into tables and live state, and tell of each."""
@@ -91,6 +82,7 @@ class Batches:
         self._source = source
         self._store = store
         self._live = live
+        self._forwards = forwards
         self._steps = [one for one in steps if one.source in (functions.ALL, source.name)]
         self._told = told
 
@@ -121,6 +113,8 @@ class Batches:
         with store.one:
             parts = gold.partials(readings, self._pipeline.spec.windows)
             store.gold.merge(parts, name, batch_id)
+        for forward in self._forwards:
+            forward(spark, {"silver": readings, "quarantine": refused}, name, batch_id)
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
@@ -197,15 +191,41 @@ def options(source: Source, places: Places) -> dict[str, str]:
     if source.format == "csv":
         chosen["csvHeader"] = str(source.csv_header).lower()
         chosen["csvDelimiter"] = source.csv_delimiter
-    if source.password_file is not None:
-        file = places.document.resolve().parent / source.password_file
-        try:
-            chosen["password"] = file.read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(
-                "E1003", f"source {source.name}: passwordFile: cannot read {file}: {error}"
-            ) from None
-    return chosen
+    return chosen | _password(f"source {source.name}", source.password_file, places)
+
+
+def server(source: Source, places: Places) -> Writing:
+    """Return how the server of a source is reached to send something there."""
+    known = {option.name.lower() for option in option_table.CONNECTION}
+    chosen = options(source, places).items()
+    return option_table.write({name: value for name, value in chosen if name.lower() in known})
+
+
+def forwards(pipeline: Pipeline, source: Source, places: Places) -> list[Forward]:
+    """Return what of a source goes on to addresses.
+
+    Raises Invalid for options that are wrong.
+    """
+    rejected = places.table("rejected")
+    mine = [sink for sink in pipeline.spec.sinks if sink.source in (None, source.name)]
+    return [Forward(sink, _reached(sink, source, places), rejected) for sink in mine]
+
+
+def _reached(sink: Sink, source: Source, places: Places) -> Writing:
+    if sink.url is None:
+        return server(source, places)
+    chosen = dict(sink.options) | {"url": sink.url}
+    return option_table.write(chosen | _password(f"sink {sink.name}", sink.password_file, places))
+
+
+def _password(whose: str, named: str | None, places: Places) -> dict[str, str]:
+    if named is None:
+        return {}
+    file = places.document.resolve().parent / named
+    try:
+        return {"password": file.read_text(encoding="utf-8").rstrip("\r\n")}
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid("E1003", f"{whose}: passwordFile: cannot read {file}: {error}") from None
 
 
 def steps_of(pipeline: Pipeline, places: Places) -> list[Step]:

@@ -15,13 +15,26 @@ from typing import Any
 import pyarrow
 import pyarrow.compute as pc
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
-from enmasse.pipeline import detect
+from enmasse.pipeline import detect, incidents
 from enmasse.pipeline.detect import Change, State
 from enmasse.pipeline.grouping import array, groups, in_order
+from enmasse.pipeline.live_tables import (
+    ALERTS,
+    ANOMALIES,
+    DEVICES,
+    LATEST,
+    METADATA,
+    PROGRESS,
+    SESSIONS,
+    STATES,
+    USAGE,
+    add,
+    insert,
+    put,
+)
 from enmasse.resources.pipeline import Detector, PipelineSpec
 
 US_A_MS = 1000
@@ -31,84 +44,6 @@ ALERTS_A_TIME = 1000
 """Alerts that are handed out at once."""
 
 Row = sa.RowMapping
-_METADATA = sa.MetaData()
-_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
-
-def _key(name: str, kind: Any = sa.String) -> sa.Column[Any]:
-    return sa.Column(name, kind, primary_key=True, autoincrement=False)
-
-
-def _kept(name: str, kind: Any = sa.BigInteger, *, empty: bool = False) -> sa.Column[Any]:
-    return sa.Column(name, kind, nullable=empty)
-
-
-LATEST = sa.Table(
-    "device_latest",
-    _METADATA,
-    *(_key("source"), _key("device"), _key("metric")),
-    *(_kept("value", sa.Double, empty=True), _kept("text", sa.String, empty=True)),
-    *(_kept("unit", sa.String, empty=True), _kept("event_time_us"), _kept("enqueued_time_us")),
-    *(_kept("partition"), _kept("offset"), _kept("index")),
-)
-"""The newest reading of each device and metric."""
-
-DEVICES = sa.Table(
-    "devices",
-    _METADATA,
-    *(_key("source"), _key("device")),
-    *(_kept("first_seen_us"), _kept("last_seen_us"), _kept("session_began_us")),
-    *(_kept("is_online", sa.Boolean), _kept("readings")),
-)
-"""Who was heard, when, and whether they still are."""
-
-SESSIONS = sa.Table(
-    "sessions",
-    _METADATA,
-    *(_key("source"), _key("device"), _key("began_us", sa.BigInteger)),
-    *(_kept("last_us"), _kept("readings")),
-)
-"""Times in which a device was never silent for longer than `offlineAfter`."""
-
-USAGE = sa.Table(
-    "usage",
-    _METADATA,
-    *(_key("space"), _key("address"), _key("date")),
-    *(_kept("messages"), _kept("bytes"), _kept("readings"), _kept("quarantined")),
-)
-"""What came in, by tenant, address and day of arrival."""
-
-ANOMALIES = sa.Table(
-    "anomalies",
-    _METADATA,
-    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
-    sa.Column("id", sa.String, unique=True, nullable=False),
-    *(_kept("detector", sa.String), _kept("source", sa.String), _kept("device", sa.String)),
-    *(_kept("metric", sa.String, empty=True), _kept("began_us"), _kept("ended_us", empty=True)),
-    *(_kept("value", sa.Double, empty=True), _kept("reason", sa.String)),
-    *(_kept("alert_address", sa.String, empty=True), _kept("is_sent", sa.Boolean)),
-)
-"""Incidents. `is_sent`: nobody is to be told any more."""
-
-STATES = sa.Table(
-    "detector_states",
-    _METADATA,
-    *(_key("detector"), _key("source"), _key("device")),
-    *(_kept("time_us"), _kept("value", sa.Double), _kept("is_open", sa.Boolean)),
-    *(_kept("began_us"), _kept("count"), _kept("mean", sa.Double), _kept("variance", sa.Double)),
-)
-"""What detectors remember."""
-
-PROGRESS = sa.Table(
-    "progress",
-    _METADATA,
-    *(_key("source"), _key("query_id")),
-    *(_kept("batch_id"), _kept("messages"), _kept("readings"), _kept("quarantined")),
-    *(_kept("late"), _kept("clamped"), _kept("known_to_us")),
-    *(_kept("lag_messages", empty=True), _kept("batch_ms", empty=True)),
-)
-"""The last batch of each query that is in here, and what all of them had."""
-
 _STATE_FIELDS = [column.name for column in STATES.c][3:]
 
 
@@ -134,10 +69,12 @@ class Alert:
     """A message that is to be sent for an incident."""
 
     number: int
-    id: str
-    source: str
-    address: str
-    body: dict[str, Any]
+    """Its number among those of its source for its address."""
+
+    incident: str
+    device: str
+    subject: str
+    body: str
 
 
 class Live:
@@ -162,7 +99,7 @@ class Live:
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure)
         with self._failures():
-            _METADATA.create_all(self._engine)
+            METADATA.create_all(self._engine)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -200,7 +137,7 @@ class Live:
             self._add_readings(connection, batch)
             self._detect(connection, batch)
             for usage in batch.usage:
-                _add(connection, USAGE, usage)
+                add(connection, USAGE, usage)
             readings = batch.readings
             delay = pc.subtract(readings["enqueued_time"], readings["event_time"])
             shortest = pyarrow.scalar(min(self._spec.windows) * US_A_MS, pyarrow.duration("us"))
@@ -237,29 +174,33 @@ class Live:
             with self._begin() as connection:
                 connection.execute(sa.update(PROGRESS).where(of).values(values))
 
-    def unsent(self) -> list[Alert]:
-        """Return alerts that are to be sent, oldest first, at most so many at a time."""
-        wanted = sa.select(ANOMALIES).where(~ANOMALIES.c.is_sent).order_by(ANOMALIES.c.number)
+    def waiting(self) -> list[tuple[str, str, str]]:
+        """Return for whom alerts wait: source, its query, address."""
+        names = (ALERTS.c.source, PROGRESS.c.query_id, ALERTS.c.address)
+        mine = sa.join(ALERTS, PROGRESS, ALERTS.c.source == PROGRESS.c.source)
+        waiting = sa.select(*names).select_from(mine).where(ALERTS.c.outcome.is_(None))
         with self._begin() as connection:
-            rows = connection.execute(wanted.limit(ALERTS_A_TIME)).mappings().all()
-        return [
-            Alert(
-                row["number"],
-                row["id"],
-                row["source"],
-                row["alert_address"],
-                {name: row[name] for name in ALERTED},
-            )
-            for row in rows
-        ]
+            found = connection.execute(waiting.distinct().order_by(*names))
+            return [(row.source, row.query_id, row.address) for row in found]
 
-    def sent(self, alerts: Iterable[Alert]) -> None:
-        """Remember that alerts were accepted."""
-        numbers = [alert.number for alert in alerts]
-        for first in range(0, len(numbers), KEYS_A_QUERY):
-            chosen = ANOMALIES.c.number.in_(numbers[first : first + KEYS_A_QUERY])
+    def alerts(self, source: str, address: str) -> list[Alert]:
+        """Return alerts that wait for an address, oldest first, at most so many at a time."""
+        names = ("number", "incident", "device", "subject", "body")
+        wanted = sa.select(*(ALERTS.c[name] for name in names)).where(ALERTS.c.outcome.is_(None))
+        wanted = wanted.where(ALERTS.c.source == source, ALERTS.c.address == address)
+        with self._begin() as connection:
+            found = connection.execute(wanted.order_by(ALERTS.c.number).limit(ALERTS_A_TIME))
+            return [Alert(**row) for row in found.mappings()]
+
+    def told(self, source: str, address: str, outcomes: Mapping[int, str]) -> None:
+        """Remember what became of alerts, by their numbers."""
+        of = (ALERTS.c.source == source) & (ALERTS.c.address == address)
+        change = sa.update(ALERTS).where(of, ALERTS.c.number == sa.bindparam("told"))
+        change = change.values(outcome=sa.bindparam("said"))
+        rows = [{"told": number, "said": outcome} for number, outcome in outcomes.items()]
+        if rows:
             with self._begin() as connection:
-                connection.execute(sa.update(ANOMALIES).where(chosen).values(is_sent=True))
+                connection.execute(change, rows)
 
     def status(self) -> dict[str, Any]:
         """Return figures of all sources, and how many devices and incidents there are."""
@@ -275,10 +216,16 @@ class Live:
                 "openIncidents": connection.execute(
                     sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
                 ).scalar_one(),
-                "unsentAlerts": connection.execute(
-                    sa.select(sa.func.count()).where(~ANOMALIES.c.is_sent)
-                ).scalar_one(),
+                "alerts": self._alerts_by_outcome(connection),
             }
+
+    @staticmethod
+    def _alerts_by_outcome(connection: sa.Connection) -> dict[str, int]:
+        outcome = ALERTS.c.outcome
+        kind = sa.case((outcome.is_(None), "waiting"), (outcome == incidents.ACCEPTED, "sent"))
+        kind = sa.case((kind.is_(None), "rejected"), else_=kind)
+        counted = connection.execute(sa.select(kind, sa.func.count()).group_by(kind))
+        return {"waiting": 0, "sent": 0, "rejected": 0} | {name: count for name, count in counted}
 
     def rows(self, table: sa.Table) -> list[dict[str, Any]]:
         """Return all of a table, in the order of its key."""
@@ -302,7 +249,7 @@ class Live:
                 strict=True,
             )
         ]
-        _put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
+        put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
         self._add_sessions(connection, batch)
 
     def _add_sessions(self, connection: sa.Connection, batch: Batch) -> None:
@@ -335,9 +282,9 @@ class Live:
                     + (before["readings"] if before else 0),
                 }
             )
-        _put(connection, DEVICES, devices)
+        put(connection, DEVICES, devices)
         for session in sessions:
-            _add(connection, SESSIONS, session, replaced=("last_us",))
+            add(connection, SESSIONS, session, replaced=("last_us",))
 
     def _detect(self, connection: sa.Connection, batch: Batch) -> None:
         for detector in self._detectors(batch.source):
@@ -425,7 +372,7 @@ class Live:
             {"detector": detector.name, "source": source, "device": device} | asdict(state)
             for device, (state, _) in changed.items()
         ]
-        _put(connection, STATES, states)
+        put(connection, STATES, states)
         for device, (_, changes) in changed.items():
             for change in changes:
                 self._record(connection, detector, source, device, change)
@@ -453,11 +400,17 @@ class Live:
             "began_us": change.began_us,
             "value": change.value,
             "reason": change.reason,
-            "alert_address": detector.alert_address,
-            "is_sent": detector.alert_address is None,
         }
         # an incident that is known is not told again
-        connection.execute(_insert(connection, ANOMALIES).on_conflict_do_nothing(), row)
+        known = insert(connection, ANOMALIES).on_conflict_do_nothing()
+        if connection.execute(known, row).rowcount:
+            for address, subject, body in incidents.messages(detector, row):
+                of = (ALERTS.c.source == source) & (ALERTS.c.address == address)
+                last = connection.execute(sa.select(sa.func.max(ALERTS.c.number)).where(of))
+                number = int(last.scalar_one() or 0) + 1
+                alert: dict[str, Any] = {"source": source, "address": address, "number": number}
+                alert |= {"incident": name, "device": device, "subject": subject, "body": body}
+                connection.execute(sa.insert(ALERTS), alert)
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
@@ -472,10 +425,6 @@ class Live:
             place = self._engine.url.render_as_string(hide_password=True)
             cause = getattr(error, "orig", None) or error
             raise Unavailable(Code.DATA_UNUSABLE, f"live state {place}: {cause}") from error
-
-
-ALERTED = ("id", "detector", "source", "device", "metric", "began_us", "value", "reason")
-"""What an alert says of an incident."""
 
 
 def default_url(folder: Path) -> str:
@@ -531,51 +480,6 @@ def _by_device(
         for row in connection.execute(sa.select(table).where(where & chosen)).mappings():
             found[str(row["device"])] = row
     return found
-
-
-def _insert(connection: sa.Connection, table: sa.Table) -> Any:
-    own = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return own.insert(table)
-
-
-def _put(
-    connection: sa.Connection,
-    table: sa.Table,
-    rows: Sequence[Mapping[str, Any]],
-    newer: Sequence[str] = (),
-) -> None:
-    """Insert rows or replace those of the same key, if the columns `newer` are greater."""
-    if not rows:
-        return
-    statement = _insert(connection, table)
-    keys = [column.name for column in table.primary_key]
-    excluded = statement.excluded
-    changed = {name: excluded[name] for name in table.c.keys() if name not in keys}
-    here = sa.tuple_(*(table.c[name] for name in newer))
-    there = sa.tuple_(*(excluded[name] for name in newer))
-    where = there > here if newer else None
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where), list(rows)
-    )
-
-
-def _add(
-    connection: sa.Connection,
-    table: sa.Table,
-    row: Mapping[str, Any],
-    replaced: Sequence[str] = (),
-) -> None:
-    """Insert a row, or add its figures to the one of the same key."""
-    statement = _insert(connection, table)
-    keys = [column.name for column in table.primary_key]
-    changed = {
-        name: statement.excluded[name] + (0 if name in replaced else table.c[name])
-        for name in table.c.keys()
-        if name not in keys
-    }
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=changed), dict(row)
-    )
 
 
 def _configure(connection: Any, _record: object) -> None:

@@ -5,6 +5,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import KINDS, EnMasseError, Unavailable
 from enmasse.pipeline import batches, ranges
 from enmasse.pipeline.batches import Batches, Store
+from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
@@ -44,6 +46,10 @@ class Run:
         self._clock = clock
         self._store = Store(pipeline, places)
         self._queries: dict[str, StreamingQuery] = {}
+        self._teller: Teller | None = None
+        # an address that takes nothing is not to keep the watch from its work
+        self._messenger = ThreadPoolExecutor(1, "alerts")
+        self._telling: Future[None] | None = None
 
     def start(self, told: Told, *, once: bool) -> None:
         """Start a query for each source; `told` hears of each batch.
@@ -51,9 +57,15 @@ class Run:
         `once`: read what is there and end. Raises Invalid for options or functions that are wrong.
         """
         steps = batches.steps_of(self._pipeline, self._places)
+        sources = self._pipeline.spec.sources
+        servers = {source.name: batches.server(source, self._places) for source in sources}
+        self._teller = Teller(self._pipeline.metadata.name, self._live, servers)
         for source in self._pipeline.spec.sources:
             options = batches.options(source, self._places)
-            put = Batches(self._pipeline, source, self._store, self._live, steps, told)
+            forwards = batches.forwards(self._pipeline, source, self._places)
+            for forward in forwards:
+                forward.check(self._spark)
+            put = Batches(self._pipeline, source, self._store, self._live, steps, forwards, told)
             try:
                 writer = batches.stream(self._spark, options.items()).writeStream
                 writer = writer.queryName(f"{self._pipeline.metadata.name}-{source.name}")
@@ -73,6 +85,7 @@ class Run:
         """Return when all queries have ended, or `stop` is set; raises what ended one."""
         while any(query.isActive for query in self._queries.values()) and not stop.is_set():
             self._look()
+            self._tell()
             stop.wait(LOOK_S)
         self._look()
 
@@ -87,6 +100,18 @@ class Run:
                     break
                 pause.wait(STOP_LOOK_S)
             query.stop()
+        self._tell(last=True)
+        self._messenger.shutdown()
+
+    def _tell(self, *, last: bool = False) -> None:
+        """Send the alerts that wait, unless that is under way; at the end all that can be sent."""
+        if self._telling is not None and (last or self._telling.done()):
+            telling, self._telling = self._telling, None
+            telling.result()
+        if self._teller is not None and self._telling is None:
+            self._telling = self._messenger.submit(self._teller.tell)
+            if last:
+                self._telling.result()
 
     def _look(self) -> None:
         for source, query in self._queries.items():

@@ -61,7 +61,8 @@ spec:
     # url: postgresql://user@host/database
     offlineAfter: 5m
 
-  # What is looked for; incidents are rows of `anomalies` in live state
+  # What is looked for; incidents are rows of `anomalies` in live state. With `alertAddress`, or
+  # `command: {{address: "commands/{{device}}"}}`, each is a message to a queue or a stream, too
   detectors:
     - name: too-hot
       metric: temperature
@@ -75,6 +76,10 @@ spec:
       ewma: {{deviations: 6, warmup: 60}}
     - name: silent
       heartbeat: {{timeout: 10m}}
+
+  # What goes on to an address, a message for each row
+  # sinks:
+  #   - {{name: hot, address: hot, where: "metric = 'temperature' and value > 50"}}
 
   # Python functions from DataFrame to DataFrame, in a file beside this one:
   #   from enmasse.pipeline.functions import step

@@ -103,7 +103,9 @@ def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Append
 
 
 def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) -> Appended:
-    """Append rows that are few, as `append` does those of a frame, to a Delta table."""
+    """Append rows that are in this process, as `append` does those of a frame, to a Delta table."""
+    if not len(rows):
+        return Appended(0, 0)
     known = DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
     version = known.transaction_version(app_id) if known else None
     if version is not None and version >= batch_id:
@@ -112,6 +114,7 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
         table.path,
         rows,
         mode="append",
+        schema_mode="merge",
         partition_by=list(table.partition_by) or None,
         commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
     )

@@ -17,7 +17,7 @@ from enmasse.resources.model import AGE, Column, Label, Model, Resource
 from enmasse.resources.quantities import Count, Delay, Duration, Size
 
 DAY_MS = 86_400_000
-SOURCES_MAX, DETECTORS_MAX, METRICS_MAX, WINDOWS_MAX = 32, 64, 256, 8
+SOURCES_MAX, DETECTORS_MAX, METRICS_MAX, WINDOWS_MAX, SINKS_MAX = 32, 64, 256, 8, 32
 NAME_LENGTH_MAX = 255
 """Characters of a field, a metric or a unit."""
 
@@ -95,6 +95,34 @@ class Metric(Model):
 
     unit: Name | None = None
     """The unit of its values, such as Cel or %RH."""
+
+
+class Sink(Model):
+    """Rows of a table that go to an address, each as a message with a body of JSON."""
+
+    name: Label
+    """What it is called; its messages are numbered under this name."""
+
+    address: Annotated[str, Field(min_length=1)]
+    """A queue or a stream."""
+
+    table: Literal["silver", "quarantine"] = "silver"
+    """Whose new rows it gets."""
+
+    source: Label | None = None
+    """Only rows of this source; by default of all."""
+
+    where: Annotated[str, Field(min_length=1)] | None = None
+    """Only rows for which this condition holds, in the SQL of Spark."""
+
+    url: Annotated[str, AfterValidator(_server)] | None = None
+    """The server; by default that of the source, and its login."""
+
+    password_file: str | None = None
+    """A file that holds the password of `options.user`."""
+
+    options: Annotated[dict[str, str], AfterValidator(_options)] = Field(default_factory=dict)
+    """How the server is reached: space, user, tlsCa and the like."""
 
 
 class Source(Model):
@@ -238,6 +266,19 @@ class Heartbeat(Model):
     """How long it may be silent."""
 
 
+class Command(Model):
+    """A message for the device of an incident."""
+
+    address: Annotated[str, Field(min_length=1)]
+    """A queue or a stream at the server of the source; `{device}` stands for the device."""
+
+    subject: Annotated[str, Field(min_length=1)] | None = None
+    """Its subject; by default the name of the detector."""
+
+    body: dict[str, Any] | None = None
+    """Its body, as JSON; by default what an alert says."""
+
+
 class Detector(Model):
     """One thing to look for in readings, by device: exactly one of the four ways."""
 
@@ -266,7 +307,10 @@ class Detector(Model):
     """For so long after an incident began no other one of the device begins."""
 
     alert_address: Annotated[str, Field(min_length=1)] | None = None
-    """Where a message goes for each incident, at the server of the source."""
+    """A queue or a stream at the server of the source: a message goes there for each incident."""
+
+    command: Command | None = None
+    """What the device is sent for each incident."""
 
     def faults(self, path: str, sources: Iterable[str]) -> list[Fault]:
         """Return what is wrong with fields that are each right by themselves."""
@@ -282,12 +326,9 @@ class Detector(Model):
             found.append(
                 Fault(f"{path}.source", f"no source is called {self.source!r}; name one of them")
             )
-        if self.alert_address is not None:
+        if self.command is not None and "{" in self.command.address.replace("{device}", ""):
             found.append(
-                Fault(
-                    f"{path}.alertAddress",
-                    "is not served: incidents are rows of `anomalies`; leave it out",
-                )
+                Fault(f"{path}.command.address", "may have {device} in it, and no other brace")
             )
         limit = self.threshold
         if limit and (limit.above is None) == (limit.below is None):
@@ -320,6 +361,9 @@ class PipelineSpec(Model):
 
     detectors: Annotated[tuple[Detector, ...], Field(max_length=DETECTORS_MAX)] = ()
     """What is looked for."""
+
+    sinks: Annotated[tuple[Sink, ...], Field(max_length=SINKS_MAX)] = ()
+    """What goes on to addresses."""
 
     functions: str | None = None
     """A Python file beside the document, with functions from DataFrame to DataFrame."""
@@ -363,6 +407,13 @@ class Pipeline(Resource):
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))
         if len(set(spec.windows)) < len(spec.windows):
             found.append(Fault("spec.windows", "names a length twice; keep one"))
+        found += _repeated("spec.sinks", [sink.name for sink in spec.sinks])
+        for index, sink in enumerate(spec.sinks):
+            path = f"spec.sinks[{index}]"
+            if sink.source is not None and sink.source not in sources:
+                found.append(Fault(f"{path}.source", f"no source is called {sink.source!r}"))
+            if sink.url is None and (sink.options or sink.password_file):
+                found.append(Fault(path, "has a login and no server: give `url` as well"))
         for index, detector in enumerate(spec.detectors):
             found += detector.faults(f"spec.detectors[{index}]", sources)
         return found

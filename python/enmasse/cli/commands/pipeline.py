@@ -177,6 +177,55 @@ def backfill(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     show(document, output, lambda: f"gold is made anew: {count:,} windows")
 
 
+@app.command()
+def reconcile(
+    file: File = DOCUMENT,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this source; by default all.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(metavar="PLACE", help='earliest, a time, or offsets: {"0": 17, "1": 4}.'),
+    ] = "earliest",
+    end: Annotated[
+        str, typer.Option(metavar="PLACE", help="Where the range ends, in the same words.")
+    ] = "latest",
+    master: Master = LOCAL,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Prove that bronze has each message of the streams exactly once, and that gold is what the
+    readings say. What differs is shown, and the exit code is 1.
+
+    Example: enmasse pipeline reconcile --source readings
+    """
+    from enmasse.base.errors import Code, Missing
+    from enmasse.cli.errors import FAILED
+    from enmasse.cli.output import show
+
+    pipeline, places = _opened(file)
+    _needs_java()
+
+    from enmasse.pipeline import batches, judge
+    from enmasse.pipeline.session import session
+
+    chosen = [one for one in pipeline.spec.sources if source in (None, one.name)]
+    if not chosen:
+        raise Missing(Code.NOT_FOUND, f"{file} has no source {source!r}")
+    name, memory = pipeline.metadata.name, pipeline.spec.memory
+    with session(name, master, memory, places.state) as spark:
+        store = batches.Store(pipeline, places)
+        compared = [
+            judge.source(spark, one.name, batches.options(one, places), store, start, end)
+            for one in chosen
+        ]
+    windows = judge.gold(store, pipeline)
+    found: dict[str, Any] = {"pipeline": name, "sources": compared, "gold": windows}
+    exact = all(one["exact"] for one in [*compared, windows] if one is not None)
+    show(found | {"exact": exact}, output, lambda: judge.text(found))
+    if not exact:
+        raise typer.Exit(FAILED)
+
+
 def _opened(file: Path) -> "tuple[Pipeline, Places]":
     """The pipeline of a file; all that works with tables needs Spark's package."""
     from importlib.util import find_spec
@@ -236,7 +285,7 @@ def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, A
     from enmasse.pipeline.live import Live
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
-    found |= {"openIncidents": 0, "unsentAlerts": 0}
+    found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}}
     if pipeline.spec.live.url or (places.state / "live.db").exists():
         with closing(Live(places.live_url, pipeline.spec)) as live:
             found = live.status()
@@ -269,7 +318,9 @@ def _status_text(document: dict[str, Any]) -> str:
     lines = [
         f"{document['pipeline']}: {running}; tables in {document['tables']}",
         f"devices {document['devices']:,}, online {document['online']:,}; incidents"
-        f" {incidents:,}, open {document['openIncidents']:,}",
+        f" {incidents:,}, open {document['openIncidents']:,}; alerts"
+        f" sent {document['alerts']['sent']:,}, waiting {document['alerts']['waiting']:,},"
+        f" rejected {document['alerts']['rejected']:,}",
     ]
     if sources := document["sources"]:
         names = list(sources[0])
@@ -293,7 +344,8 @@ def _queries(pipeline: "Pipeline", places: "Places") -> list[str]:
     from contextlib import closing
 
     from enmasse.pipeline.batches import app_id
-    from enmasse.pipeline.live import PROGRESS, Live
+    from enmasse.pipeline.live import Live
+    from enmasse.pipeline.live_tables import PROGRESS
 
     with closing(Live(places.live_url, pipeline.spec)) as live:
         rows = live.rows(PROGRESS)

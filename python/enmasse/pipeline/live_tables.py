@@ -1,0 +1,140 @@
+"""The tables of live state, and how rows get into them, in SQLite and PostgreSQL alike."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+METADATA = sa.MetaData()
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _key(name: str, kind: Any = sa.String) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _kept(name: str, kind: Any = sa.BigInteger, *, empty: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=empty)
+
+
+LATEST = sa.Table(
+    "device_latest",
+    METADATA,
+    *(_key("source"), _key("device"), _key("metric")),
+    *(_kept("value", sa.Double, empty=True), _kept("text", sa.String, empty=True)),
+    *(_kept("unit", sa.String, empty=True), _kept("event_time_us"), _kept("enqueued_time_us")),
+    *(_kept("partition"), _kept("offset"), _kept("index")),
+)
+"""The newest reading of each device and metric."""
+
+DEVICES = sa.Table(
+    "devices",
+    METADATA,
+    *(_key("source"), _key("device")),
+    *(_kept("first_seen_us"), _kept("last_seen_us"), _kept("session_began_us")),
+    *(_kept("is_online", sa.Boolean), _kept("readings")),
+)
+"""Who was heard, when, and whether they still are."""
+
+SESSIONS = sa.Table(
+    "sessions",
+    METADATA,
+    *(_key("source"), _key("device"), _key("began_us", sa.BigInteger)),
+    *(_kept("last_us"), _kept("readings")),
+)
+"""Times in which a device was never silent for longer than `offlineAfter`."""
+
+USAGE = sa.Table(
+    "usage",
+    METADATA,
+    *(_key("space"), _key("address"), _key("date")),
+    *(_kept("messages"), _kept("bytes"), _kept("readings"), _kept("quarantined")),
+)
+"""What came in, by tenant, address and day of arrival."""
+
+ANOMALIES = sa.Table(
+    "anomalies",
+    METADATA,
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.String, unique=True, nullable=False),
+    *(_kept("detector", sa.String), _kept("source", sa.String), _kept("device", sa.String)),
+    *(_kept("metric", sa.String, empty=True), _kept("began_us"), _kept("ended_us", empty=True)),
+    *(_kept("value", sa.Double, empty=True), _kept("reason", sa.String)),
+)
+"""Incidents."""
+
+ALERTS = sa.Table(
+    "alerts",
+    METADATA,
+    *(_key("source"), _key("address"), _key("number", sa.BigInteger)),
+    *(_kept("incident", sa.String), _kept("device", sa.String), _kept("subject", sa.String)),
+    *(_kept("body", sa.String), _kept("outcome", sa.String, empty=True)),
+)
+"""What is sent for incidents, numbered from 1 on for each address. `outcome`: accepted, or why it
+was rejected; null as long as it waits."""
+
+STATES = sa.Table(
+    "detector_states",
+    METADATA,
+    *(_key("detector"), _key("source"), _key("device")),
+    *(_kept("time_us"), _kept("value", sa.Double), _kept("is_open", sa.Boolean)),
+    *(_kept("began_us"), _kept("count"), _kept("mean", sa.Double), _kept("variance", sa.Double)),
+)
+"""What detectors remember."""
+
+PROGRESS = sa.Table(
+    "progress",
+    METADATA,
+    *(_key("source"), _key("query_id")),
+    *(_kept("batch_id"), _kept("messages"), _kept("readings"), _kept("quarantined")),
+    *(_kept("late"), _kept("clamped"), _kept("known_to_us")),
+    *(_kept("lag_messages", empty=True), _kept("batch_ms", empty=True)),
+)
+"""The last batch of each query that is in here, and what all of them had."""
+
+
+def insert(connection: sa.Connection, table: sa.Table) -> Any:
+    """Return an insert of the database's own kind, which knows what to do about conflicts."""
+    own = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return own.insert(table)
+
+
+def put(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[Mapping[str, Any]],
+    newer: Sequence[str] = (),
+) -> None:
+    """Insert rows or replace those of the same key, if the columns `newer` are greater."""
+    if not rows:
+        return
+    statement = insert(connection, table)
+    keys = [column.name for column in table.primary_key]
+    excluded = statement.excluded
+    changed = {name: excluded[name] for name in table.c.keys() if name not in keys}
+    here = sa.tuple_(*(table.c[name] for name in newer))
+    there = sa.tuple_(*(excluded[name] for name in newer))
+    where = there > here if newer else None
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where), list(rows)
+    )
+
+
+def add(
+    connection: sa.Connection,
+    table: sa.Table,
+    row: Mapping[str, Any],
+    replaced: Sequence[str] = (),
+) -> None:
+    """Insert a row, or add its figures to the one of the same key."""
+    statement = insert(connection, table)
+    keys = [column.name for column in table.primary_key]
+    changed = {
+        name: statement.excluded[name] + (0 if name in replaced else table.c[name])
+        for name in table.c.keys()
+        if name not in keys
+    }
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed), dict(row)
+    )

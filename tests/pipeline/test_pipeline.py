@@ -1,0 +1,80 @@
+"""A pipeline from end to end, on the Spark and the platform that all tests here share."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from enmasse.base.clock import SystemClock
+from enmasse.client import connect
+from enmasse.messaging import Message
+from enmasse.pipeline import batches, judge, live
+from enmasse.pipeline.batches import Store
+from piping import document, judged, message, opened, run_once
+from publishing import Log
+from running import Platform
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def taken(url: str, address: str) -> list[Message]:
+    """All that a queue has."""
+
+    async def take() -> list[Message]:
+        async with connect(url) as session, session.receiver(address) as receiver:
+            await receiver.drain()
+            found = []
+            async for delivery in receiver:
+                delivery.settle()
+                found.append(delivery.message)
+            return found
+
+    return asyncio.run(take())
+
+
+def test_tables_alerts_and_what_goes_on_are_exact(
+    spark: SparkSession, streams: Platform, numbers: Iterator[int], log: Log, tmp_path: Path
+) -> None:
+    target = Log(log.url, f"s{next(numbers)}")
+    hot = {"name": "hot", "metric": "temperature", "threshold": {"above": 48.5}, "cooldown": 0}
+    hot["alertAddress"] = "q0"
+    on = {"name": "warm", "address": target.address, "where": "value >= 45"}
+    source = {"maxRows": 60, "time": "when"}
+    file = document(tmp_path / "p", log, source, detectors=[hot], sinks=[on], trigger="1s")
+    # a second apart: incidents of one device that begin at one time are one
+    begin = int(SystemClock().now().timestamp()) - 3600
+    sent = log.publish(
+        message(number, when=begin + number, temperature=float(number % 50))
+        for number in range(120)
+    )
+    run_once(spark, file)
+    judged(file, sent)
+    run_once(spark, file)
+    pipeline, places, db = opened(file)
+    with closing(db):
+        incidents = db.rows(live.ANOMALIES)
+        assert db.status()["alerts"] == {"waiting": 0, "sent": 2, "rejected": 0}
+    alerts = taken(log.url, "q0")
+    assert [one.properties.correlation_id for one in alerts] == [one["id"] for one in incidents]
+    store = Store(pipeline, places)
+    (chosen,) = pipeline.spec.sources
+    options = batches.options(chosen, places)
+    found = judge.source(spark, "s", options, store, "earliest", "latest")
+    assert (found["messages"], found["exact"]) == (sent, True)
+    assert sum(part["bronze"]["count"] for part in found["parts"]) == sent
+    said = {"pipeline": "p", "sources": [found], "gold": judge.gold(store, pipeline)}
+    assert judge.text(said).startswith("s: 120 messages, each is in bronze once\ngold: ")
+    # what goes on is a stream, too: its rows are those of silver
+    forwarded = document(tmp_path / "q", target, {"metric": "metric", "metrics": []})
+    run_once(spark, forwarded)
+    judged(forwarded, 10)
+    log.publish([message(120)])
+    later = judge.source(spark, "s", options, store, "earliest", "latest")
+    (differing,) = [part for part in later["parts"] if not part["exact"]]
+    text = judge.text({"sources": [later], "gold": None})
+    assert f"partition {differing['partition']}, {differing['hour']}: " in text
+    assert json.loads(json.dumps(later)) == later

@@ -1,0 +1,90 @@
+"""Pipelines of a test: their documents, a run to the end of what is there, and what is judged."""
+
+import json
+import threading
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from enmasse.base.clock import SystemClock
+from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline import gold, live
+from enmasse.pipeline.batches import Store
+from enmasse.pipeline.live import Live
+from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.run import Run
+from enmasse.resources import Pipeline
+from publishing import Log
+
+
+def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
+    """A reading of one of three devices, each in one partition, measured when it arrives."""
+    record = {"device": f"d{number % 3}", "temperature": float(number % 50)} | fields
+    data = json.dumps(record).encode() if body is None else body
+    return Message(
+        body=Data([data]),
+        properties=Properties(
+            message_id=str(number), content_type="application/json", group_id=f"d{number % 3}"
+        ),
+    )
+
+
+def document(folder: Path, log: Log, source: Any = None, **spec: Any) -> Path:
+    """A pipeline of the stream, in a folder."""
+    first = {"name": "s", "url": log.url, "address": log.address, "time": "time"}
+    first |= {"metrics": ["temperature"], "value": "value", "metric": "metric"} | (source or {})
+    whole = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": {"sources": [first]} | spec,
+    }
+    folder.mkdir(exist_ok=True)
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(whole))
+    return file
+
+
+def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
+    """Read what is there; return what was told of each batch."""
+    pipeline, places = read(file)
+    told: list[dict[str, Any]] = []
+    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+        run = Run(spark, pipeline, places, db, SystemClock())
+        try:
+            run.start(told.append, once=True)
+            run.watch(threading.Event())
+        finally:
+            run.stop()
+    return told
+
+
+def rows(places: Places, name: str) -> pyarrow.Table:
+    return DeltaTable(places.table(name)).to_pyarrow_table()
+
+
+def opened(file: Path) -> tuple[Pipeline, Places, Live]:
+    pipeline, places = read(file)
+    return pipeline, places, Live(places.live_url, pipeline.spec)
+
+
+def judged(file: Path, sent: int) -> None:
+    """Every message is in bronze once, silver follows, and gold is what silver says."""
+    pipeline, places, db = opened(file)
+    bronze = rows(places, "bronze")
+    place = Counter(zip(bronze["partition"].to_pylist(), bronze["offset"].to_pylist(), strict=True))
+    assert (len(bronze), len(place)) == (sent, sent)
+    silver = rows(places, "silver")
+    held = Store(pipeline, places).gold.read()
+    assert gold.differences(held, gold.partials(silver, pipeline.spec.windows)) == []
+    with closing(db):
+        (usage,) = db.rows(live.USAGE)
+        (progress,) = db.rows(live.PROGRESS)
+    assert (usage["messages"], progress["messages"]) == (sent, sent)
+    assert (usage["readings"], progress["readings"]) == (len(silver), len(silver))
