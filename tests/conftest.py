@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from postgres_server import PostgresServer, postgres_server
 from running import Platform, Start, running
 
 # what passed once passes again; `make check-all` looks further, with other examples each time
@@ -31,3 +32,10 @@ def start_platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 def platform(start_platform: Start) -> Platform:
     """A platform as it is on first start: space `default`, addresses `anycast` and `multicast`."""
     return start_platform()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with postgres_server() as server:
+        yield server

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pytest
 
 import doubles
 from doubles import TestClock
-from enmasse.base.errors import Code, Conflict, Missing
+from enmasse.base.errors import Code, Conflict, Missing, Misuse
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.conditions import ready_status
 from enmasse.store import Event, EventType, MemoryStore, Store
 from enmasse.store.protocol import MUST_NOT_EXIST
 from enmasse.store.sqlite import SqliteStore
+from postgres_server import PostgresServer
+from replicas import opened
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -22,22 +25,25 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Open = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
-    opened: list[Store] = []
+    async with AsyncExitStack() as stack:
 
-    async def open_() -> Store:
-        store: Store
-        if request.param == "memory":
-            store = MemoryStore(TestClock())
-        else:
-            store = await SqliteStore.open(tmp_path / "resources.db", TestClock())
-        opened.append(store)
-        return store
+        async def open_() -> Store:
+            store: Store
+            if request.param == "memory":
+                store = MemoryStore(TestClock())
+                stack.push_async_callback(store.close)
+            elif request.param == "sqlite":
+                store = await SqliteStore.open(tmp_path / "resources.db", TestClock())
+                stack.push_async_callback(store.close)
+            else:
+                server: PostgresServer = request.getfixturevalue("postgres")
+                store = await stack.enter_async_context(opened(server.new_database(), TestClock()))
+                assert await store.leadership.take()
+            return store
 
-    yield open_
-    for store in opened:
-        await store.close()
+        yield open_
 
 
 @pytest.fixture
@@ -253,3 +259,56 @@ async def test_an_event_says_what_was_before(store: Store) -> None:
     await store.delete([made.key])
     seen = await take(events, 3)
     assert [event.before for event in seen] == [None, made, changed]
+
+
+async def test_a_turn_keeps_other_writers_out(store: Store) -> None:
+    async with store.turn() as turn:
+        waiting = asyncio.ensure_future(store.put([address("late")]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        await turn.put([address("early")])
+    await waiting
+    versions = {one.metadata.name: one.metadata.resource_version for one in store.list()}
+    assert versions == {"default.early": "1", "default.late": "2"}
+
+
+async def test_a_turn_ends_with_its_write(store: Store) -> None:
+    async with store.turn() as turn:
+        await turn.put([address("a")], dry_run=True)
+        await turn.put([address("a")])
+        with pytest.raises(Misuse):
+            await turn.put([address("b")])
+        with pytest.raises(Misuse):
+            await turn.delete([address("a").key])
+    assert [one.metadata.name for one in store.list()] == ["default.a"]
+
+
+async def test_a_turn_that_fails_leaves_the_store_to_others(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with store.turn():
+            raise ZeroDivisionError
+    with pytest.raises(Missing):
+        await store.delete([address().key])
+    await store.put([address()])
+    assert store.version == 1
+
+
+async def test_a_writer_that_is_cancelled_leaves_the_store_to_others(store: Store) -> None:
+    async with store.turn():
+        waiting = asyncio.ensure_future(store.put([address("a")]))
+        await asyncio.sleep(0)
+        waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await store.put([address("b")])
+    await store.refresh()
+    assert [one.metadata.name for one in store.list()] == ["default.b"]
+
+
+async def test_what_is_stored_is_any_text(store: Store) -> None:
+    odd = {"example.com/odd": 'ä ☃ 😀 \x00 " \\ \n'}
+    (made,) = await store.put([address().with_metadata(annotations=odd)])
+    await store.refresh()
+    found = store.get(made.key)
+    assert found is not None and found.metadata.annotations == odd

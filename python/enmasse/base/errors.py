@@ -85,6 +85,8 @@ class Code(StrEnum):
     DATA_UNUSABLE = "E6004", "the data folder or a file in it cannot be read or written"
     OPERATION_UNSUPPORTED = "E6005", "the node that serves the address cannot do that"
     VERSION_AHEAD = "E6006", "the version asked for is newer than any there is"
+    STORE_UNUSABLE = "E6007", "the database of resources cannot be reached, read or written"
+    STANDING_BY = "E6008", "another process of the same database runs the messaging"
 
     PROTOCOL_BROKEN = "E7000", "the remote broke the protocol"
 

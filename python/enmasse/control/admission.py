@@ -1,7 +1,7 @@
 """The only way a resource gets into the store: what can be refused is refused here, at once.
 
-One request is decided at a time, against the state it will change, so that of two requests for one
-name exactly one is let in.
+One request is decided at a time, by all processes of a store together and against the state it will
+change, so that of two requests for one name exactly one is let in.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from enmasse.resources import (
 )
 from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.core import NamespaceMetadata
-from enmasse.store import EventType, Store
+from enmasse.store import EventType, Store, Turn
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 
@@ -58,7 +58,6 @@ class Admission:
         self._store = store
         self._exposed = exposed
         self._served = served
-        self._deciding = asyncio.Lock()
         self._index = Index()
         self._taken_in: int | None = None
 
@@ -67,17 +66,17 @@ class Admission:
 
         Raises: Invalid or Conflict for the first resource that cannot be.
         """
-        async with self._deciding:
-            return await self._put(in_order(resources))
+        async with self._store.turn() as turn:
+            return await self._put(turn, in_order(resources))
 
     async def create(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Create a resource that must not exist yet.
 
         Raises: Conflict if it exists; Invalid or Conflict if it cannot be.
         """
-        async with self._deciding:
+        async with self._store.turn() as turn:
             demanded = resource.with_metadata(resource_version=MUST_NOT_EXIST)
-            return (await self._put([demanded], dry_run=dry_run))[0].resource
+            return (await self._put(turn, [demanded], dry_run=dry_run))[0].resource
 
     async def replace(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Change a resource that must exist, at the version it carries if it carries one.
@@ -85,10 +84,10 @@ class Admission:
         Raises: Missing if it does not exist; Conflict if it has changed; Invalid or Conflict if it
             cannot be.
         """
-        async with self._deciding:
+        async with self._store.turn() as turn:
             if self._store.get(resource.key) is None:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {resource.key}")
-            return (await self._put([resource], dry_run=dry_run))[0].resource
+            return (await self._put(turn, [resource], dry_run=dry_run))[0].resource
 
     async def delete(
         self,
@@ -106,7 +105,7 @@ class Admission:
         Raises: Missing if it does not exist; Conflict if it is another one, has changed, or holds
             what finalizers keep; Invalid or Denied if it may not go.
         """
-        async with self._deciding:
+        async with self._store.turn() as turn:
             resource = self._store.get(key)
             if resource is None:
                 raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
@@ -119,12 +118,12 @@ class Admission:
                 policies.check_unused(one, world)
             if (error := policies.space_exposed(world)) is not None:
                 raise error
-            return (await self._store.delete(keys, dry_run=dry_run))[0]
+            return (await turn.delete(keys, dry_run=dry_run))[0]
 
     async def ensure_namespaces(self) -> None:
         """Make the namespace `default`, and those of all that is in the store."""
-        async with self._deciding:
-            await self._store.put(self._new_namespaces([*self._store.list()]))
+        async with self._store.turn() as turn:
+            await turn.put(self._new_namespaces([*self._store.list()]))
 
     async def check(self) -> None:
         """Check what is already in the store against where this process listens.
@@ -139,19 +138,22 @@ class Admission:
 
         So what a service administrator has changed or deleted stays so.
         """
-        async with self._deciding:
+        async with self._store.turn() as turn:
             kinds = {one.kind for one in self._store.list()}
             new = [one for one in shipped if one.kind not in kinds]
-            await self._store.put([*self._new_namespaces(new), *new])
+            await turn.put([*self._new_namespaces(new), *new])
+        async with self._store.turn() as turn:
             world = self._world({})
             filled = []
             for one in in_order(self._store.list()):
                 if (planned := with_plan(one, one, world.index)) is not one:
                     world.index.put(planned)
                     filled.append(planned)
-            await self._store.put(filled)
+            await turn.put(filled)
 
-    async def _put(self, resources: Sequence[Resource], *, dry_run: bool = False) -> list[Applied]:
+    async def _put(
+        self, turn: Turn, resources: Sequence[Resource], *, dry_run: bool = False
+    ) -> list[Applied]:
         changed = [(resource, self._store.get(resource.key)) for resource in resources]
         world = self._world({resource.key: resource for resource in resources})
         # In order, so that an address without a plan goes by what its space was given.
@@ -170,7 +172,7 @@ class Admission:
             raise error
         storable = [await _storable(resource, before) for resource, before in changed]
         namespaces = self._new_namespaces(storable)
-        written = await self._store.put([*namespaces, *storable], dry_run=dry_run)
+        written = await turn.put([*namespaces, *storable], dry_run=dry_run)
         return [
             Applied(now, _change(before, now))
             for (_, before), now in zip(changed, written[len(namespaces) :], strict=True)

@@ -5,6 +5,6 @@
 """
 
 from enmasse.store.memory import MemoryStore
-from enmasse.store.protocol import Event, EventType, Store
+from enmasse.store.protocol import Event, EventType, Store, Turn
 
-__all__ = ["Event", "EventType", "MemoryStore", "Store"]
+__all__ = ["Event", "EventType", "MemoryStore", "Store", "Turn"]

@@ -29,6 +29,14 @@ class History:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def reset(self, version: int) -> None:
+        """Forget all changes: those between here and `version` are not known. Wakes every watcher,
+        who must list again."""
+        self._events.clear()
+        self._before_first = version
+        self._changed.set()
+        self._changed = asyncio.Event()
+
     async def follow(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after `since`, for ever.
 
@@ -46,9 +54,9 @@ class History:
     def after(self, version: int) -> list[Event]:
         """Return the changes after a version, those that there are now.
 
-        Raises: Conflict if the next one is no longer kept.
+        Raises: Conflict if the next one is no longer kept, or `version` is of another history.
         """
-        if version < self._before_first:
+        if not self._before_first <= version <= self._before_first + len(self._events):
             raise Conflict(
                 Code.VERSION_EXPIRED,
                 f"changes after version {version} are no longer kept (the oldest is"

@@ -1,17 +1,18 @@
-"""A store in memory: the rules of writing, which other stores make durable.
+"""A store in memory, which other stores make durable.
 
 There is one writer at a time. Readers never wait: they see what the last finished write left.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from enmasse.base.clock import Clock, rfc3339
-from enmasse.base.errors import Code, Conflict, Missing
-from enmasse.base.ids import new_uid
+from enmasse.base.errors import Code, Misuse
 from enmasse.resources import Declared, Key, Resource
 from enmasse.store.history import History
-from enmasse.store.protocol import MUST_NOT_EXIST, Event, EventType
+from enmasse.store.protocol import Event, EventType, Turn
+from enmasse.store.rules import Change
 
 
 class MemoryStore:
@@ -41,62 +42,30 @@ class MemoryStore:
             if kind in (None, key.kind) and namespace in (None, key.namespace)
         ]
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[Turn]:
+        """Keep other writers out until the end; what is inside may write once."""
+        async with self._alone():
+            yield _Turn(self)
+
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
         """Create or replace resources and return them as they are now."""
-        async with self._writing:
-            change = _Change(self._version)
-            now = rfc3339(self._clock.now())
-            written = []
-            for resource in resources:
-                current = self._resources.get(resource.key)
-                _check_demands(resource, current)
-                if current is None:
-                    written.append(change.add(EventType.ADDED, _new(resource, now)))
-                elif (replaced := _replaced(resource, current)) is None:
-                    written.append(current)
-                elif replaced.is_terminating and not replaced.metadata.finalizers:
-                    written.append(change.add(EventType.DELETED, replaced, current))
-                else:
-                    written.append(change.add(EventType.MODIFIED, replaced, current))
-            if not dry_run:
-                await self._finish(change)
-            return written
+        async with self.turn() as turn:
+            return await turn.put(resources, dry_run=dry_run)
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
         """Write the status of resources; one that has gone or been made again is passed over."""
-        async with self._writing:
-            change = _Change(self._version)
-            for resource in resources:
-                current = self._resources.get(resource.key)
-                if current is None or current.metadata.uid != resource.metadata.uid:
-                    continue
-                now = current.with_status_of(resource)
-                if now != current:
-                    change.add(EventType.MODIFIED, now, current)
-            await self._finish(change)
+        async with self._alone():
+            change = self._begin()
+            change.put_status(resources)
+            await self._finish(change.events)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
         """Delete resources, or mark those with finalizers, and return them as they were last."""
-        async with self._writing:
-            change = _Change(self._version)
-            now = rfc3339(self._clock.now())
-            written = []
-            for key in keys:
-                current = self._resources.get(key)
-                if current is None:
-                    raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")
-                if not current.metadata.finalizers:
-                    written.append(change.add(EventType.DELETED, current, current))
-                elif current.is_terminating:
-                    written.append(current)
-                else:
-                    marked = _marked(current, now)
-                    written.append(change.add(EventType.MODIFIED, marked, current))
-            if not dry_run:
-                await self._finish(change)
-            return written
+        async with self.turn() as turn:
+            return await turn.delete(keys, dry_run=dry_run)
 
     def changes(self, since: int) -> Sequence[Event]:
         """Return the changes after version `since` that there are now, in order."""
@@ -106,98 +75,71 @@ class MemoryStore:
         """Yield every change after version `since`, in order, for ever."""
         return self._history.follow(since)
 
+    async def refresh(self) -> None:
+        """Nobody else writes: what is here is all there is."""
+
+    async def follow(self) -> None:
+        """Nobody else writes: there is nothing to follow."""
+
     async def close(self) -> None:
         """Wait for the writer."""
-        async with self._writing:
+        async with self._alone():
             pass
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Keep other writers out."""
+        async with self._writing:
+            yield
 
     async def _persist(self, events: Sequence[Event]) -> None:
         """Make changes durable, all or none; nobody has seen them yet."""
 
-    async def _finish(self, change: "_Change") -> None:
-        if not change.events:
-            return
-        await self._persist(change.events)
-        for event in change.events:
+    def _begin(self) -> Change:
+        return Change(self._version, self._resources, rfc3339(self._clock.now()))
+
+    async def _finish(self, events: Sequence[Event]) -> None:
+        if events:
+            await self._persist(events)
+            self._apply(events)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        """Show changes to readers and watchers."""
+        for event in events:
             if event.type is EventType.DELETED:
                 del self._resources[event.resource.key]
             else:
                 self._resources[event.resource.key] = event.resource
-        self._version = change.version
-        self._history.append(change.events)
+        self._version = events[-1].version
+        self._history.append(events)
 
 
-class _Change:
-    """One write being put together: its events, each with the next version."""
+class _Turn:
+    """The turn of one writer, which ends with its write."""
 
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.events: list[Event] = []
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._written = False
 
-    def add(self, type_: EventType, resource: Resource, before: Resource | None = None) -> Resource:
-        """Add an event and return the resource with the version it has by it."""
-        self.version += 1
-        stamped = resource.with_metadata(resource_version=str(self.version))
-        self.events.append(Event(type_, stamped, self.version, before))
-        return stamped
+    async def put(
+        self, resources: Sequence[Resource], *, dry_run: bool = False
+    ) -> Sequence[Resource]:
+        """Create or replace resources and return them as they are now."""
+        change = self._store._begin()
+        written = change.put(resources)
+        await self._write(change, dry_run)
+        return written
 
+    async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
+        """Delete resources, or mark those with finalizers, and return them as they were last."""
+        change = self._store._begin()
+        written = change.delete(keys)
+        await self._write(change, dry_run)
+        return written
 
-def _check_demands(resource: Resource, current: Resource | None) -> None:
-    wanted = resource.metadata.resource_version
-    if wanted == MUST_NOT_EXIST and current is not None:
-        raise Conflict(Code.ALREADY_EXISTS, f"{resource.key} exists already")
-    if wanted in (None, MUST_NOT_EXIST):
-        wanted = current.metadata.resource_version if current else None
-    found = current.metadata.resource_version if current else None
-    if wanted != found:
-        raise Conflict(
-            Code.VERSION_CONFLICT,
-            f"{resource.key} has changed: it is at version {found}, not {wanted};"
-            " read it again and repeat the change",
-        )
-    uid = resource.metadata.uid
-    if uid is not None and current is not None and uid != current.metadata.uid:
-        raise Conflict(
-            Code.VERSION_CONFLICT,
-            f"{resource.key} is another one than the request means: its uid is"
-            f" {current.metadata.uid}, not {uid}",
-        )
-
-
-def _new(resource: Resource, now: str) -> Resource:
-    return resource.with_status_of(None).with_metadata(
-        uid=new_uid(),
-        generation=1,
-        creation_timestamp=now,
-        deletion_timestamp=None,
-        deletion_grace_period_seconds=None,
-    )
-
-
-def _replaced(resource: Resource, current: Resource) -> Resource | None:
-    """Return the current resource with what a client may change; None if nothing changed."""
-    before = current.metadata
-    content_changed = resource.content() != current.content()
-    after = resource.metadata.model_copy(
-        update={
-            "uid": before.uid,
-            "resource_version": before.resource_version,
-            "generation": (before.generation or 0) + content_changed,
-            "creation_timestamp": before.creation_timestamp,
-            "deletion_timestamp": before.deletion_timestamp,
-            "deletion_grace_period_seconds": before.deletion_grace_period_seconds,
-            # Who writes without saying who it is changes nothing about who has set what.
-            "managed_fields": resource.metadata.managed_fields or before.managed_fields,
-        }
-    )
-    if not content_changed and after == before:
-        return None
-    return resource.with_status_of(current).model_copy(update={"metadata": after})
-
-
-def _marked(resource: Resource, now: str) -> Resource:
-    return resource.with_metadata(
-        deletion_timestamp=now,
-        deletion_grace_period_seconds=0,
-        generation=(resource.metadata.generation or 0) + 1,
-    )
+    async def _write(self, change: Change, dry_run: bool) -> None:
+        if self._written:
+            raise Misuse(Code.INTERNAL, "a turn ends with its first write; take another")
+        if not dry_run:
+            self._written = True
+            await self._store._finish(change.events)

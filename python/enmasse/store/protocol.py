@@ -1,6 +1,7 @@
 """What every store does."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -30,6 +31,18 @@ class Event:
     before: Resource | None = None
 
 
+class Turn(Protocol):
+    """The turn of one writer: nobody else writes meanwhile. It ends with its first write."""
+
+    async def put(
+        self, resources: Sequence[Resource], *, dry_run: bool = False
+    ) -> Sequence[Resource]:
+        """Create or replace resources, as `Store.put` does."""
+
+    async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
+        """Delete resources, as `Store.delete` does."""
+
+
 class Store(Protocol):
     """Resources by key, with versions and a watch.
 
@@ -48,6 +61,13 @@ class Store(Protocol):
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
         """Return all resources, or those of a kind or a namespace, in order of their keys."""
+
+    def turn(self) -> AbstractAsyncContextManager[Turn]:
+        """Keep every other writer out, of this process and of all others, to decide and then write.
+
+        What others have written is in the store when the turn begins.
+        Raises: Unavailable if the turn does not come in time, or cannot.
+        """
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
@@ -90,6 +110,18 @@ class Store(Protocol):
 
         Bounds:  a limited number of changes is kept. A watcher that falls behind it, or begins
                  before it, gets Conflict (VERSION_EXPIRED) and must list again.
+        """
+
+    async def refresh(self) -> None:
+        """Return once all that other processes had written before the call is here.
+
+        Raises: Unavailable if it cannot be known.
+        """
+
+    async def follow(self) -> None:
+        """Take in what other processes write, as they do; run it beside whatever watches.
+
+        Returns at once if no other process can write.
         """
 
     async def close(self) -> None:

@@ -6,7 +6,6 @@ survives power loss. A row is a resource: kind, namespace, name, version, docume
 """
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,10 @@ from pathlib import Path
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import make_private
 from enmasse.base.errors import Code, EnMasseError, Unavailable
-from enmasse.resources import Resource, parse
+from enmasse.resources import Resource
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType
+from enmasse.store.rows import resource_of, text_of
 
 _TABLES = (
     """create table if not exists resources (
@@ -113,7 +113,7 @@ def _read(connection: sqlite3.Connection) -> tuple[int, list[Resource]]:
             connection.execute(table)
         version = connection.execute("select version from store").fetchone()
         rows = connection.execute("select document from resources").fetchall()
-    resources = [parse(json.loads(document), stored=True) for (document,) in rows]
+    resources = [resource_of(document) for (document,) in rows]
     return version[0] if version else 0, resources
 
 
@@ -130,8 +130,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _row(resource: Resource) -> tuple[str, str, str, int, str]:
-    version = int(resource.metadata.resource_version or 0)
-    return *resource.key, version, json.dumps(resource.document(), separators=(",", ":"))
+    return *resource.key, int(resource.metadata.resource_version or 0), text_of(resource)
 
 
 @contextmanager

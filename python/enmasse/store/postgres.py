@@ -1,0 +1,314 @@
+"""A store in a PostgreSQL database, which several processes use at one time.
+
+All resources are also in memory, as in the other stores, and reading costs nothing. Every write
+takes the one lock of the database until its transaction has ended, looks at what others have
+written before, and then decides: so a version becomes visible after all smaller ones, and no
+watcher misses any (a sequence alone would give numbers in another order than that of the commits).
+What others write is announced by NOTIFY; who missed that looks by itself. The last changes are in a
+table too: a process that was away a while catches up, and one that has just started can be watched
+from before.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import psycopg
+import structlog
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, EnMasseError, Misuse, Unavailable
+from enmasse.base.tasks import Backoff
+from enmasse.resources import Declared, Resource
+from enmasse.store.database import Connection, Link, Place
+from enmasse.store.history import CAPACITY
+from enmasse.store.leadership import Leadership
+from enmasse.store.memory import MemoryStore
+from enmasse.store.protocol import Event, EventType
+from enmasse.store.rows import resource_of, text_of
+
+log = structlog.get_logger(__name__)
+
+FORMAT = 1
+"""The tables this version writes. It uses no database of a newer one."""
+
+RESYNC_S = 15.0
+"""Longest time without a look at the database, whatever is announced or not."""
+
+CHANGES_AT_A_TIME = 1000
+"""Changes that are read in one go."""
+
+CHANNEL = "enmasse_changes"
+
+_TABLES = """
+create table if not exists enmasse_store (
+    id int primary key check (id = 1), format int not null, version bigint not null
+);
+insert into enmasse_store (id, format, version) values (1, 1, 0) on conflict do nothing;
+create table if not exists enmasse_resources (
+    kind text not null, namespace text not null, name text not null,
+    version bigint not null, document text not null,
+    primary key (kind, namespace, name)
+);
+create table if not exists enmasse_changes (
+    version bigint primary key, type text not null, document text not null, before text
+);
+create table if not exists enmasse_leader (
+    id int primary key check (id = 1), holder text not null, term bigint not null,
+    expires timestamptz not null
+)
+"""
+_LOCK = "begin; select pg_advisory_xact_lock(hashtext('enmasse'), hashtext(current_schema()))"
+_VERSION = "select version from enmasse_store"
+_CHANGES = """
+select version, type, document, before from enmasse_changes
+where version > %s order by version limit %s
+"""
+_REMOVE = """
+delete from enmasse_resources as one
+using unnest(%s::text[], %s::text[], %s::text[]) as gone (kind, namespace, name)
+where (one.kind, one.namespace, one.name) = (gone.kind, gone.namespace, gone.name)
+"""
+_KEEP = """
+insert into enmasse_resources (kind, namespace, name, version, document)
+select * from unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[])
+on conflict (kind, namespace, name)
+do update set version = excluded.version, document = excluded.document
+"""
+_LOG = """
+insert into enmasse_changes (version, type, document, before)
+select * from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
+"""
+
+
+class PostgresStore(MemoryStore):
+    """A `Store` in a PostgreSQL database. Open it with `open`, and run `follow` beside it."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        super().__init__(clock)
+        self.leadership = Leadership(place, clock)
+        self._place = place
+        self._writer, self._reader = Link(place), Link(place)
+        self._in_turn: psycopg.AsyncCursor[Any] | None = None
+        self._looking = asyncio.Lock()
+        self._asked, self._answered = 0, 0
+
+    @classmethod
+    async def open(cls, url: str, clock: Clock) -> "PostgresStore":
+        """Connect to a database, make the tables if they are not there, and read everything.
+
+        Raises: Invalid if the URL cannot be read; Unavailable if the database cannot be used.
+        """
+        place = Place(url)
+        store = cls(place, clock)
+        try:
+            with place.failures():
+                async with store._writer.use(_LOCK) as cursor:
+                    await _ensure_tables(cursor, place)
+                    await store._reload(cursor)
+                    await store._recall(cursor)
+                    await cursor.execute("commit")
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def put_status(self, resources: Sequence[Declared]) -> None:
+        """Write the status of resources, if this process leads.
+
+        Raises: Unavailable (STANDING_BY) if it does not.
+        """
+        async with self._alone():
+            assert self._in_turn is not None
+            with self._place.failures():
+                await self.leadership.check(self._in_turn)
+            change = self._begin()
+            change.put_status(resources)
+            await self._finish(change.events)
+
+    async def refresh(self) -> None:
+        """Return once all that was written before the call is here. Calls share a look."""
+        self._asked += 1
+        asked = self._asked
+        async with self._looking:
+            if asked > self._answered:
+                # Whoever has asked until now has asked before this look.
+                covered = self._asked
+                with self._place.failures():
+                    await self._look()
+                self._answered = covered
+
+    async def follow(self) -> None:
+        """Take in what other processes write, until cancelled; a lost connection is made anew."""
+        backoff, failures = Backoff(), 0
+        while True:
+            try:
+                with self._place.failures():
+                    connection = await self._place.connect()
+                    async with connection:
+                        await connection.execute(f"listen {CHANNEL}")
+                        # What was announced while nobody listened.
+                        await self.refresh()
+                        failures = 0
+                        await self._listen(connection)
+            except Unavailable as error:
+                failures += 1
+                log.warning("changes of others are not heard", reason=error.message)
+                await self._clock.sleep(backoff.delay_s(failures))
+
+    async def close(self) -> None:
+        """Wait for the writer, and leave the database."""
+        await self.leadership.close()
+        await self._writer.close()
+        await self._reader.close()
+
+    async def _listen(self, connection: Connection) -> None:
+        while True:
+            async for notice in connection.notifies(timeout=RESYNC_S):
+                if int(notice.payload) > self._version:
+                    await self.refresh()
+            # Nothing came: there may have been nothing, or nobody at the other end.
+            await connection.execute("select 1")
+            await self.refresh()
+
+    async def _look(self) -> None:
+        async with self._reader.use(_VERSION) as cursor:
+            version = await _number(cursor)
+            if version > self._version and not await self._catch_up(cursor, version):
+                await cursor.execute("begin isolation level repeatable read read only")
+                await self._reload(cursor)
+                await cursor.execute("commit")
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._writing, AsyncExitStack() as stack:
+            with self._place.failures():
+                cursor = await stack.enter_async_context(self._writer.use(_LOCK))
+                await cursor.execute(_VERSION)
+                version = await _number(cursor)
+                # A smaller one: the database itself has been put back to an earlier state.
+                if version < self._version or not await self._catch_up(cursor, version):
+                    await self._reload(cursor, even_back=True)
+            self._in_turn = cursor
+            try:
+                yield
+            finally:
+                self._in_turn = None
+
+    async def _persist(self, events: Sequence[Event]) -> None:
+        cursor = self._in_turn
+        if cursor is None:
+            raise Misuse(Code.INTERNAL, "a write outside a turn")
+        newest = events[-1].version
+        last = {event.resource.key: event for event in events}.values()
+        gone = [one.resource.key for one in last if one.type is EventType.DELETED]
+        kept = [one.resource for one in last if one.type is not EventType.DELETED]
+        with self._place.failures():
+            async with cursor.connection.pipeline():
+                if gone:
+                    await cursor.execute(_REMOVE, _columns(gone, 3))
+                if kept:
+                    rows = [(*one.key, _version_of(one), text_of(one)) for one in kept]
+                    await cursor.execute(_KEEP, _columns(rows, 5))
+                await cursor.execute(_LOG, _columns([_change(one) for one in events], 4))
+                await cursor.execute(
+                    "delete from enmasse_changes where version <= %s", [newest - CAPACITY]
+                )
+                await cursor.execute("update enmasse_store set version = %s", [newest])
+                await cursor.execute("select pg_notify(%s, %s)", [CHANNEL, str(newest)])
+            await cursor.execute("commit")
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        # The reader may have been quicker than the writer.
+        fresh = [event for event in events if event.version > self._version]
+        if fresh:
+            super()._apply(fresh)
+
+    async def _catch_up(self, cursor: psycopg.AsyncCursor[Any], version: int) -> bool:
+        """Take in the changes up to `version`; False if not all of them are kept."""
+        while self._version < version:
+            after = self._version
+            await cursor.execute(_CHANGES, [after, CHANGES_AT_A_TIME])
+            rows = await cursor.fetchall()
+            if not rows or rows[0][0] != after + 1:
+                return False
+            self._apply(self._read(_events, rows))
+            await asyncio.sleep(0)
+        return True
+
+    async def _reload(self, cursor: psycopg.AsyncCursor[Any], *, even_back: bool = False) -> None:
+        """Read everything, within a transaction; watchers have to list again."""
+        await cursor.execute(_VERSION)
+        version = await _number(cursor)
+        await cursor.execute("select document from enmasse_resources")
+        rows = await cursor.fetchall()
+        resources = self._read(_resources, rows)
+        if version > self._version or even_back:
+            self._resources = {one.key: one for one in resources}
+            self._version = version
+            self._history.reset(version)
+
+    async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
+        """Make the changes that are kept known to watchers."""
+        await cursor.execute(_CHANGES, [0, CAPACITY])
+        events = self._read(_events, await cursor.fetchall())
+        if events and events[-1].version == self._version:
+            self._history.append(events)
+
+    def _read(self, what: Any, rows: Any) -> Any:
+        try:
+            return what(rows)
+        except (EnMasseError, ValueError) as error:
+            raise Unavailable(
+                Code.STORE_UNUSABLE,
+                f"{self._place.name} holds what this version cannot read: {error}",
+            ) from error
+
+
+async def _ensure_tables(cursor: psycopg.AsyncCursor[Any], place: Place) -> None:
+    await cursor.execute("select to_regclass('enmasse_leader')")
+    # Who may only use the tables need not be allowed to make them.
+    if await _first(cursor) is None:
+        await cursor.execute(_TABLES)
+    await cursor.execute("select format from enmasse_store")
+    found = await _number(cursor)
+    if found > FORMAT:
+        raise Unavailable(
+            Code.DATA_TOO_NEW,
+            f"{place.name} has format {found}, this version reads up to {FORMAT}; use the newer"
+            " version or another database",
+        )
+
+
+async def _first(cursor: psycopg.AsyncCursor[Any]) -> Any:
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def _number(cursor: psycopg.AsyncCursor[Any]) -> int:
+    return int(await _first(cursor) or 0)
+
+
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    return [[row[at] for row in rows] for at in range(width)]
+
+
+def _version_of(resource: Resource) -> int:
+    return int(resource.metadata.resource_version or 0)
+
+
+def _change(event: Event) -> tuple[Any, ...]:
+    before = text_of(event.before) if event.before is not None else None
+    return event.version, str(event.type), text_of(event.resource), before
+
+
+def _events(rows: Sequence[Sequence[Any]]) -> list[Event]:
+    return [
+        Event(EventType(type_), resource_of(now), version, resource_of(before) if before else None)
+        for version, type_, now, before in rows
+    ]
+
+
+def _resources(rows: Sequence[Sequence[Any]]) -> list[Resource]:
+    return [resource_of(document) for (document,) in rows]

@@ -1,0 +1,78 @@
+"""Several users of one PostgreSQL database: stores in this process, and writers in others.
+
+As a program it is such a writer: `replicas.py URL NAME COUNT` makes, changes and deletes COUNT
+addresses of its own, tries again what the database refuses, and prints how many changes it made.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import doubles
+from enmasse.base.clock import Clock, SystemClock
+from enmasse.base.errors import Unavailable
+from enmasse.resources import Address
+from enmasse.store.postgres import PostgresStore
+
+
+@asynccontextmanager
+async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[PostgresStore]:
+    """A store that follows what others write."""
+    store = await PostgresStore.open(url, clock or SystemClock())
+    following = asyncio.ensure_future(store.follow())
+    try:
+        yield store
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await store.close()
+
+
+def writer(url: str, name: str, count: int) -> subprocess.Popen[str]:
+    """Start a writer in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, __file__, url, name, str(count)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(Path(__file__).parent)},
+    )
+
+
+def address(name: str, team: str = "north") -> Address:
+    return doubles.address(f"default.{name}", labels={"team": team})
+
+
+async def until_done(step: object, *arguments: object) -> None:
+    """Do a step again and again until the database takes it."""
+    assert callable(step)
+    while True:
+        try:
+            await step(*arguments)
+            return
+        except Unavailable:
+            await asyncio.sleep(0.01)
+
+
+async def write(store: PostgresStore, name: str, count: int) -> int:
+    """Make, change and delete addresses; return how many changes that was."""
+    for number in range(count):
+        one = f"{name}-{number}"
+        await until_done(store.put, [address(one)])
+        await until_done(store.put, [address(one, "south")])
+        if number % 2:
+            await until_done(store.delete, [address(one).key])
+    return 2 * count + count // 2
+
+
+async def _main() -> None:
+    url, name, count = sys.argv[1:]
+    store = await PostgresStore.open(url, SystemClock())
+    print(await write(store, name, int(count)))
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

@@ -1,0 +1,380 @@
+"""What only a store that several processes share can do, and do wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+import doubles
+from doubles import TestClock
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.control import Admission
+from enmasse.resources import Address
+from enmasse.resources.conditions import ready_status
+from enmasse.store import Event, Store, database, postgres
+from enmasse.store.database import Place
+from enmasse.store.postgres import PostgresStore
+from enmasse.store.protocol import MUST_NOT_EXIST
+from postgres_server import PASSWORD, PostgresServer
+from replicas import address, opened, write, writer
+
+PATIENCE_S = 60
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    """An empty database."""
+    return postgres.new_database()
+
+
+@pytest.fixture
+async def pair(url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
+    """Two stores of one database, each with its own connections."""
+    async with opened(url) as one, opened(url) as other:
+        yield one, other
+
+
+async def taken(events: AsyncIterator[Event], count: int) -> list[Event]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [await anext(events) for _ in range(count)]
+
+
+async def until(condition: Callable[[], bool], store: Store) -> None:
+    """Wait until something is so of a store that follows others."""
+    async with asyncio.timeout(PATIENCE_S):
+        since = store.version
+        while not condition():
+            try:
+                async for event in store.watch(since):
+                    since = event.version
+                    if condition():
+                        break
+            except Conflict:
+                since = store.version
+
+
+async def test_what_one_process_writes_is_told_to_the_others(
+    pair: tuple[PostgresStore, PostgresStore],
+) -> None:
+    one, other = pair
+    events = other.watch(0)
+    (made,) = await one.put([address("a")])
+    (changed,) = await one.put([address("a", "south")])
+    await one.delete([made.key])
+    seen = await taken(events, 3)
+    assert seen == list(one.changes(0))
+    assert [event.before for event in seen] == [None, made, changed]
+
+
+async def test_a_refresh_shows_what_was_written_before(url: str) -> None:
+    async with opened(url) as one:
+        other = await PostgresStore.open(url, SystemClock())  # it does not follow
+        (made,) = await one.put([address("a")])
+        assert other.get(made.key) is None
+        await asyncio.gather(*(other.refresh() for _ in range(5)))
+        assert other.get(made.key) == made
+        await other.close()
+
+
+async def test_a_write_is_decided_on_what_others_have_written(url: str) -> None:
+    async with opened(url) as one:
+        other = await PostgresStore.open(url, SystemClock())
+        (made,) = await one.put([address("a")])
+        with pytest.raises(Conflict, match="exists already"):
+            await other.put([address("a").with_metadata(resource_version=MUST_NOT_EXIST)])
+        (changed,) = await other.put([address("a", "south")])
+        assert changed.metadata.uid == made.metadata.uid
+        assert changed.metadata.resource_version == "2"
+        await other.close()
+
+
+async def test_of_two_processes_that_want_one_name_one_gets_it(
+    pair: tuple[PostgresStore, PostgresStore],
+) -> None:
+    admissions = [Admission(store, exposed=False) for store in pair]
+    await admissions[0].create(doubles.space(authentication="none"))
+    # One address of the space under two names: no key is the same.
+    wanted = [doubles.address(f"default.{name}", address="orders") for name in ("a", "b")]
+    for _ in range(5):
+        answers = await asyncio.gather(
+            *(one.create(new) for one, new in zip(admissions, wanted, strict=True)),
+            return_exceptions=True,
+        )
+        made = [one for one in answers if isinstance(one, Address)]
+        refused = [one for one in answers if isinstance(one, Conflict)]
+        assert (len(made), len(refused)) == (1, 1)
+        assert refused[0].code == Code.ADDRESS_TAKEN
+        await admissions[0].delete(made[0].key)
+
+
+async def test_a_watcher_sees_every_version_once_in_order(url: str) -> None:
+    count, names = 20, ["a", "b"]
+    async with opened(url) as watcher:
+        events = watcher.watch(0)
+        writers = [writer(url, name, count) for name in names]
+        changes = await write(watcher, "own", count)
+        told = await asyncio.gather(
+            *(asyncio.to_thread(one.communicate, None, PATIENCE_S) for one in writers)
+        )
+        changes += sum(int(out) for out, _ in told)
+        seen = await taken(events, changes)
+        assert [event.version for event in seen] == list(range(1, changes + 1))
+        again = await PostgresStore.open(url, SystemClock())
+        assert again.version == changes
+        assert again.list() == watcher.list()
+        left = [f"default.{name}-{n}" for name in ["own", *names] for n in range(0, count, 2)]
+        assert {one.metadata.name for one in again.list()} == set(left)
+        await again.close()
+
+
+async def test_nothing_is_lost_when_the_server_kills_connections(
+    postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str
+) -> None:
+    one, other = pair
+    events = other.watch(0)
+
+    async def kill() -> None:
+        for after in (10, 30):
+            await until(lambda after=after: other.version >= after, other)  # type: ignore[misc]
+            await asyncio.to_thread(postgres.kill_connection, url)
+
+    killing = asyncio.ensure_future(kill())
+    await write(one, "a", 30)
+    await killing
+    await one.refresh()
+    seen = await taken(events, one.version)
+    assert [event.version for event in seen] == list(range(1, one.version + 1))
+    assert len(one.list()) == 15
+    await until(lambda: other.list() == one.list(), other)
+
+
+async def test_what_is_written_while_nobody_listens_is_seen_later(
+    postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str
+) -> None:
+    one, other = pair
+    events = other.watch(0)
+    for number in range(5):
+        assert await asyncio.to_thread(postgres.end_connections, url) >= 1
+        await write(one, f"a{number}", 2)
+    seen = await taken(events, one.version)
+    assert [event.version for event in seen] == list(range(1, one.version + 1))
+
+
+async def test_a_server_that_stops_is_waited_for(
+    postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore]
+) -> None:
+    one, other = pair
+    await one.put([address("a")])
+    await other.refresh()
+    events = other.watch(1)
+    await asyncio.to_thread(postgres.stop)
+    try:
+        with pytest.raises(Unavailable) as refusal:
+            await one.put([address("b")])
+        assert refusal.value.code == Code.STORE_UNUSABLE
+        with pytest.raises(Unavailable):
+            await other.refresh()
+        assert [resource.metadata.name for resource in one.list()] == ["default.a"]
+    finally:
+        await asyncio.to_thread(postgres.start)
+    await one.put([address("b")])
+    assert (await taken(events, 1))[0].resource.metadata.name == "default.b"
+
+
+async def test_one_that_starts_can_be_watched_from_before(
+    pair: tuple[PostgresStore, PostgresStore], url: str
+) -> None:
+    one, _ = pair
+    await write(one, "a", 2)
+    async with opened(url) as late:
+        assert late.changes(0) == one.changes(0)
+        assert late.list() == one.list()
+
+
+async def test_one_that_falls_behind_what_is_kept_lists_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "CAPACITY", 3)
+    async with opened(url) as one:
+        other = await PostgresStore.open(url, SystemClock())
+        waiting = asyncio.ensure_future(anext(other.watch(0)))
+        await asyncio.sleep(0)
+        await write(one, "a", 2)
+        assert one.version == 5
+        await other.refresh()
+        assert (other.version, other.list()) == (5, one.list())
+        with pytest.raises(Conflict) as refusal:
+            await waiting
+        assert refusal.value.code == Code.VERSION_EXPIRED
+        late = await PostgresStore.open(url, SystemClock())
+        assert [event.version for event in late.changes(2)] == [3, 4, 5]
+        with pytest.raises(Conflict):
+            late.changes(1)
+        await other.close()
+        await late.close()
+
+
+async def test_a_database_put_back_to_an_earlier_state_counts(
+    postgres: PostgresServer, url: str
+) -> None:
+    name = url.rpartition("/")[2]
+    async with opened(url) as store:
+        await store.put([address("a")])
+        await store.put([address("b")])
+        postgres.execute(
+            "delete from enmasse_resources where version = 2;"
+            " delete from enmasse_changes where version = 2; update enmasse_store set version = 1",
+            name,
+        )
+        events = store.watch(2)
+        (made,) = await store.put([address("c")])
+        assert made.metadata.resource_version == "2"
+        assert {one.metadata.name for one in store.list()} == {"default.a", "default.c"}
+        with pytest.raises(Conflict):
+            store.changes(0)
+        await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_process_that_hangs_in_its_turn_loses_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = f"{database._SESSION}; set idle_in_transaction_session_timeout = '300ms'"
+    monkeypatch.setattr(database, "_SESSION", quick)
+    async with opened(url) as one, opened(url) as other:
+        async with one.turn() as turn:
+            await other.put([address("b")])
+            with pytest.raises(Unavailable):
+                await turn.put([address("a")])
+        await one.refresh()
+        assert [resource.metadata.name for resource in one.list()] == ["default.b"]
+        await one.put([address("a")])
+
+
+async def test_a_writer_does_not_wait_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = f"{database._SESSION}; set lock_timeout = '100ms'"
+    monkeypatch.setattr(database, "_SESSION", quick)
+    async with opened(url) as one, opened(url) as other:
+        async with one.turn() as turn:
+            with pytest.raises(Unavailable, match="another writer has kept it") as refusal:
+                await other.put([address("b")])
+            assert refusal.value.retry_after_s == 1.0
+            await turn.put([address("a")])
+        await other.put([address("b")])
+
+
+async def test_a_database_of_a_newer_version_is_refused(postgres: PostgresServer, url: str) -> None:
+    async with opened(url):
+        postgres.execute("update enmasse_store set format = 2", url.rpartition("/")[2])
+    with pytest.raises(Unavailable, match="format 2, this version reads up to 1"):
+        await PostgresStore.open(url, SystemClock())
+
+
+async def test_a_row_that_cannot_be_read_is_named(postgres: PostgresServer, url: str) -> None:
+    async with opened(url) as store:
+        await store.put([address("a")])
+        statement = """update enmasse_resources set document = '{"kind": "Later"}'"""
+        postgres.execute(statement, url.rpartition("/")[2])
+    with pytest.raises(Unavailable, match="holds what this version cannot read: kind: 'Later'"):
+        await PostgresStore.open(url, SystemClock())
+
+
+async def test_a_user_who_may_only_use_the_tables_is_enough(
+    postgres: PostgresServer, url: str
+) -> None:
+    async with opened(url):
+        pass
+    name = url.rpartition("/")[2]
+    postgres.execute(f"create user user_{name} password 'x'")
+    rights = "select, insert, update, delete on all tables in schema public"
+    postgres.execute(f"grant {rights} to user_{name}", name)
+    place = url.replace(f"postgres:{PASSWORD}", f"user_{name}:x")
+    async with opened(place) as store:
+        await store.put([address("a")])
+
+
+async def test_no_message_has_the_password(postgres: PostgresServer) -> None:
+    wrong = postgres.url(password="wr%C3%B6ng-secret")
+    for bad in (wrong, postgres.url("nowhere"), "postgresql://a:b@ d/secret@127.0.0.1:1x/c"):
+        with pytest.raises((Unavailable, Invalid)) as refusal:
+            await PostgresStore.open(bad, SystemClock())
+        for secret in ("secret", "pä", "p%C3", "b@ d"):
+            assert secret not in str(refusal.value)
+    with pytest.raises(Unavailable, match="password authentication failed"):
+        await PostgresStore.open(wrong, SystemClock())
+
+
+def test_a_place_is_named_without_its_password() -> None:
+    place = Place("postgresql://enmasse:secret@db.example.com:6432/shop?sslmode=require")
+    assert place.name == "database shop at db.example.com"
+    assert Place("postgresql:///shop").name == "database shop at localhost"
+
+
+async def test_one_process_leads_at_a_time(pair: tuple[PostgresStore, PostgresStore]) -> None:
+    one, other = pair
+    assert await one.leadership.take()
+    assert not await other.leadership.take()
+    assert await one.leadership.take()
+    await one.leadership.close()
+    assert await other.leadership.take()
+
+
+async def test_only_the_leader_writes_statuses(pair: tuple[PostgresStore, PostgresStore]) -> None:
+    one, other = pair
+    (made,) = await one.put([address("a")])
+    now = TestClock().now()
+    status = ready_status(made.status, phase="Active", reason="Served", generation=1, now=now)
+    active = made.with_status(status)
+    assert await one.leadership.take()
+    await other.refresh()
+    with pytest.raises(Unavailable, match="another process of the same database") as refusal:
+        await other.put_status([active])
+    assert refusal.value.code == Code.STANDING_BY
+    await one.put_status([active])
+    await other.refresh()
+    found = other.get(made.key)
+    assert isinstance(found, Address) and found.status.is_ready
+
+
+async def test_a_leader_that_is_replaced_writes_nothing_more(
+    postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str
+) -> None:
+    one, other = pair
+    (made,) = await one.put([address("a")])
+    assert await one.leadership.take()
+    # The lease runs out while the leader hangs.
+    name = url.rpartition("/")[2]
+    postgres.execute("update enmasse_leader set expires = now() - interval '1 s'", name)
+    await one.put_status([made])  # nobody has replaced it yet
+    assert await other.leadership.take()
+    with pytest.raises(Unavailable) as refusal:
+        await one.put_status([made])
+    assert refusal.value.code == Code.STANDING_BY
+    with pytest.raises(Unavailable) as lost:
+        async with asyncio.timeout(PATIENCE_S):
+            await one.leadership.keep()
+    assert lost.value.code == Code.STANDING_BY
+    # Nor when the place is free again: others may have acted in between.
+    await other.leadership.close()
+    assert not await one.leadership.take()
+
+
+async def test_a_leader_stays_one_when_the_server_has_been_away(
+    postgres: PostgresServer, url: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(opened(url))
+        other = await stack.enter_async_context(opened(url, TestClock()))
+        assert await one.leadership.take()
+        keeping = asyncio.ensure_future(one.leadership.keep())
+        waiting = asyncio.ensure_future(other.leadership.gain())
+        await asyncio.to_thread(postgres.stop)
+        await asyncio.to_thread(postgres.start)
+        assert await one.leadership.take()
+        assert not keeping.done() and not waiting.done()
+        keeping.cancel()
+        await one.leadership.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await waiting
