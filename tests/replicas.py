@@ -53,7 +53,7 @@ async def until_done(step: object, *arguments: object) -> None:
             await step(*arguments)
             return
         except Unavailable:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 async def write(store: PostgresStore, name: str, count: int) -> int:

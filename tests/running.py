@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,11 @@ class Platform:
         self.process.kill()
         self.process.wait(STOP_TIMEOUT_S)
 
+    def say(self, *arguments: str) -> int:
+        """Run one command against this platform; return how it ended."""
+        command = [ENMASSE, *arguments]
+        return subprocess.run(command, env=self.environment, timeout=60.0).returncode
+
     def enmasse(self, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one command against this platform; return what it printed."""
         done = subprocess.run(
@@ -61,17 +66,27 @@ def up_command(data: Path, *arguments: str) -> list[str | Path]:
 
 
 @contextmanager
-def running(data: Path, *arguments: str) -> Iterator[Platform]:
-    """Start `enmasse up` on free ports and wait until it says that it is ready."""
+def running(
+    data: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    ends: Collection[int | None] = (None, 0, -signal.SIGKILL),
+) -> Iterator[Platform]:
+    """Start `enmasse up` on free ports and wait until it says that it is ready.
+
+    `environment` is added to that of the test; `ends` is how it may have ended (None: not yet).
+    """
     with subprocess.Popen(
-        up_command(data, *arguments), stdout=subprocess.PIPE, text=True
+        up_command(data, *arguments),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | dict(environment or {}),
     ) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line, f"`enmasse up` ended with {process.wait(STOP_TIMEOUT_S)} before ready"
             yield Platform(process, data, json.loads(line)["endpoints"])
-            ends = (None, 0, -signal.SIGKILL)
             assert process.poll() in ends, f"`enmasse up` ended with {process.returncode}"
         finally:
             process.terminate()

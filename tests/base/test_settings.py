@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Invalid
-from enmasse.base.settings import Settings, load
+from enmasse.base.settings import Settings, load, without_password
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -55,7 +55,7 @@ def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text("amqp-prot = 1\n")
     with pytest.raises(
-        Invalid, match="setting amqp-prot: unknown; known are data, host, .*amqp-port"
+        Invalid, match="setting amqp-prot: unknown; known are data, store, host, .*amqp-port"
     ):
         load({}, {}, file)
 
@@ -80,3 +80,38 @@ def test_settings_cannot_be_changed_later() -> None:
 
 def test_every_setting_says_what_it_is() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_a_database_is_a_store() -> None:
+    url = "postgresql://enmasse:p%40ss@db:5432/mq?sslmode=require"
+    assert load({}, {})[0].store == "sqlite"
+    assert load({}, {"ENMASSE_STORE": url})[0].store == url
+    assert load({"store": "postgres://db/mq"}, {})[0].store == "postgres://db/mq"
+    with pytest.raises(Invalid, match="setting store: must be `sqlite`.* or postgresql://"):
+        load({"store": "mysql://db/mq"}, {})
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:secret@db/mq", "postgresql://db/mq?password=secret"]
+)
+def test_a_password_is_not_taken_from_the_command_line(url: str) -> None:
+    with pytest.raises(Invalid, match="put the URL into ENMASSE_STORE") as refusal:
+        load({"store": url}, {})
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite", "sqlite"),
+        ("postgresql://db/mq", "postgresql://db/mq"),
+        ("postgresql://u@db/mq", "postgresql://u@db/mq"),
+        (
+            "postgresql://u:a%40b@db:5/mq?sslmode=require",
+            "postgresql://u:***@db:5/mq?sslmode=require",
+        ),
+        ("postgresql:///mq?password=x&host=/run", "postgresql:///mq?password=***&host=/run"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown

@@ -70,6 +70,14 @@ def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> 
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_settings_are_shown_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENMASSE_STORE", "postgresql://enmasse:secret@db/mq")
+    for form in ("json", "table"):
+        answer = runner.invoke(app, ["settings", "--output", form])
+        assert "postgresql://enmasse:***@db/mq" in answer.stdout
+        assert "secret" not in answer.stdout
+
+
 def test_settings_are_shown_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENMASSE_AMQP_PORT", "off")
     answer = runner.invoke(app, ["settings", "--output", "json"])

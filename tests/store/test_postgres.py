@@ -17,7 +17,7 @@ from enmasse.store import Event, Store, database, postgres
 from enmasse.store.database import Place
 from enmasse.store.postgres import PostgresStore
 from enmasse.store.protocol import MUST_NOT_EXIST
-from postgres_server import PASSWORD, PostgresServer
+from postgres_server import PASSWORD, PostgresServer, schema_of
 from replicas import address, opened, write, writer
 
 PATIENCE_S = 60
@@ -220,14 +220,13 @@ async def test_one_that_falls_behind_what_is_kept_lists_again(
 async def test_a_database_put_back_to_an_earlier_state_counts(
     postgres: PostgresServer, url: str
 ) -> None:
-    name = url.rpartition("/")[2]
     async with opened(url) as store:
         await store.put([address("a")])
         await store.put([address("b")])
         postgres.execute(
             "delete from enmasse_resources where version = 2;"
             " delete from enmasse_changes where version = 2; update enmasse_store set version = 1",
-            name,
+            url,
         )
         events = store.watch(2)
         (made,) = await store.put([address("c")])
@@ -267,8 +266,8 @@ async def test_a_writer_does_not_wait_for_ever(url: str, monkeypatch: pytest.Mon
 
 async def test_a_database_of_a_newer_version_is_refused(postgres: PostgresServer, url: str) -> None:
     async with opened(url):
-        postgres.execute("update enmasse_store set format = 2", url.rpartition("/")[2])
-    with pytest.raises(Unavailable, match="format 2, this version reads up to 1"):
+        postgres.execute("update enmasse_store set format = 2", url)
+    with pytest.raises(Invalid, match="format 2, this version reads up to 1"):
         await PostgresStore.open(url, SystemClock())
 
 
@@ -276,7 +275,7 @@ async def test_a_row_that_cannot_be_read_is_named(postgres: PostgresServer, url:
     async with opened(url) as store:
         await store.put([address("a")])
         statement = """update enmasse_resources set document = '{"kind": "Later"}'"""
-        postgres.execute(statement, url.rpartition("/")[2])
+        postgres.execute(statement, url)
     with pytest.raises(Unavailable, match="holds what this version cannot read: kind: 'Later'"):
         await PostgresStore.open(url, SystemClock())
 
@@ -286,10 +285,11 @@ async def test_a_user_who_may_only_use_the_tables_is_enough(
 ) -> None:
     async with opened(url):
         pass
-    name = url.rpartition("/")[2]
+    name = schema_of(url)
     postgres.execute(f"create user user_{name} password 'x'")
-    rights = "select, insert, update, delete on all tables in schema public"
-    postgres.execute(f"grant {rights} to user_{name}", name)
+    postgres.execute(f"grant usage on schema {name} to user_{name}")
+    rights = f"select, insert, update, delete on all tables in schema {name}"
+    postgres.execute(f"grant {rights} to user_{name}")
     place = url.replace(f"postgres:{PASSWORD}", f"user_{name}:x")
     async with opened(place) as store:
         await store.put([address("a")])
@@ -345,8 +345,7 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
     (made,) = await one.put([address("a")])
     assert await one.leadership.take()
     # The lease runs out while the leader hangs.
-    name = url.rpartition("/")[2]
-    postgres.execute("update enmasse_leader set expires = now() - interval '1 s'", name)
+    postgres.execute("update enmasse_leader set expires = now() - interval '1 s'", url)
     await one.put_status([made])  # nobody has replaced it yet
     assert await other.leadership.take()
     with pytest.raises(Unavailable) as refusal:

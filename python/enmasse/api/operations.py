@@ -78,6 +78,7 @@ class OperationHandlers:
 
     async def _operate(self, request: Request, operation: Operation) -> Response:
         key = Key("Address", request.path_params["namespace"], request.path_params["name"])
+        await self._platform.store.refresh()
         address = self._platform.store.get(key)
         if not isinstance(address, Address):
             raise Missing(Code.RESOURCE_MISSING, f"there is no {key}")

@@ -36,6 +36,9 @@ class ResourceHandlers:
             return await Write(self._platform, kind, request).create(namespace)
         form = form_of(request.headers.get("accept"))
         query = ListQuery.of(request.query_params, kind.model)
+        # Version 0 asks for what is at hand, however old.
+        if query.resource_version != 0 and not query.continue_:
+            await self._platform.store_of(kind.model).refresh()
         if request.method == "DELETE":
             return await self._delete_all(kind, request, namespace, query)
         store = self._platform.store_of(kind.model)
@@ -61,6 +64,7 @@ class ResourceHandlers:
         form = form_of(request.headers.get("accept"))
         if request.method == "DELETE":
             return await self._delete(kind, request, key)
+        await self._platform.store_of(kind.model).refresh()
         if request.method == "PUT":
             return await Write(self._platform, kind, request).replace(key)
         if request.method == "PATCH":

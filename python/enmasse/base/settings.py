@@ -9,8 +9,16 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
@@ -34,6 +42,34 @@ Port = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_
 """A listener's port: 0 takes a free one, None (`off`) has no listener."""
 
 
+SQLITE = "sqlite"
+DATABASES = ("postgresql", "postgres")
+"""Schemes of the URL of a database."""
+
+
+def _store(value: str) -> str:
+    if value != SQLITE and urlsplit(value).scheme not in DATABASES:
+        raise ValueError(
+            "must be `sqlite`, the file in the data folder, or"
+            " postgresql://USER@HOST:PORT/DATABASE, which several processes can use"
+        )
+    return value
+
+
+def without_password(url: str) -> str:
+    """Return a URL as it may be shown: what stands for a password is `***`."""
+    parts = urlsplit(url)
+    query = "&".join(
+        "password=***" if one.startswith("password=") else one for one in parts.query.split("&")
+    )
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    netloc = f"{name}{colon and ':***'}{at}{host}"
+    # Put together by hand: `geturl` would leave out the two slashes before no host.
+    begin = f"{parts.scheme}://{netloc}" if "://" in url else ""
+    return f"{begin}{parts.path}{query and '?' + query}"
+
+
 class Settings(BaseModel):
     """Everything `enmasse up` can be told."""
 
@@ -41,6 +77,9 @@ class Settings(BaseModel):
 
     data: Path = Field(default_factory=default_data_dir)
     """Folder of everything that outlives the process. One process at a time may use it."""
+
+    store: Annotated[str, AfterValidator(_store)] = SQLITE
+    """Where resources are: `sqlite`, or the URL of a PostgreSQL database, which others may use."""
 
     host: str = "127.0.0.1"
     """Address every listener binds. Loopback, because the first space has no authentication."""
@@ -100,10 +139,27 @@ def load(
     for origin, layer in layers:
         values |= layer
         origins |= dict.fromkeys(layer, origin)
+    _check_hidden(str(values.get("store", "")), origins["store"])
     try:
         return Settings(**values), origins
     except ValidationError as error:
         raise _invalid(error, origins) from None
+
+
+def _check_hidden(store: str, origin: Origin) -> None:
+    """Refuse a password among the arguments, where everybody on the machine can read it."""
+    try:
+        parts = urlsplit(store)
+        has_password = parts.password is not None or "password" in parse_qs(parts.query)
+    except ValueError:
+        return
+    if has_password and origin == "option":
+        raise Invalid(
+            Code.SETTING_INVALID,
+            "setting store: a command line can be read by others, so it takes no password; put the"
+            " URL into ENMASSE_STORE or the settings file, or the password into PGPASSWORD or"
+            " ~/.pgpass",
+        )
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

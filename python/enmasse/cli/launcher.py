@@ -9,32 +9,29 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
-from enmasse.auth.certificates import TlsFiles, ensure_certificates
+from enmasse.auth.certificates import TlsFiles
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, write_private
-from enmasse.base.errors import EnMasseError
-from enmasse.base.settings import Settings
+from enmasse.base.errors import Code, EnMasseError, Invalid
+from enmasse.base.settings import SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
+from enmasse.cli.leader import Certificates, Endpoint, Leader
 from enmasse.cli.network import check_host, is_loopback, names_of, url
-from enmasse.control import Admission, Manager
+from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.control.shipped import shipped
-from enmasse.engines.native import NativeEngine
-from enmasse.native import ListenerKind, Node
-from enmasse.plan import Plan
+from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
 from enmasse.store.sqlite import SqliteStore
 
@@ -43,28 +40,6 @@ log = structlog.get_logger(__name__)
 STOP_TIMEOUT_S = 2.0
 """Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
 of the promised 5 s is for a machine that is busy with other things."""
-
-RENEWAL_CHECK_S = 24 * 3600.0
-"""How often a running process looks whether its certificate must be renewed."""
-
-SPACES_NAMED_MAX = 200
-"""Address spaces that the node's own certificate names. Every handshake carries it, and clients
-take no certificate of any size; the others are for a certificate of the owner's."""
-
-LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
-    ("amqp", False),
-    ("amqps", True),
-    ("ws", False),
-    ("wss", True),
-)
-"""The node's listeners, and whether TLS comes first."""
-
-
-class Endpoint(NamedTuple):
-    """Where one listener listens."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +70,7 @@ async def serve(
     check_host(settings.host)
     async with AsyncExitStack() as stack:
         data = stack.enter_context(DataDir(settings.data))
-        store = await SqliteStore.open(data.resources_db, clock)
+        store = await open_store(settings, data, clock)
         stack.push_async_callback(store.close)
         exposed = not is_loopback(settings.host) and not settings.insecure
         admission = Admission(store, exposed=exposed)
@@ -103,24 +78,21 @@ async def serve(
         await declare(admission, store, files)
         await admission.check()
         await admission.ensure_namespaces()
-        node = Node(
-            workers=settings.workers,
-            insecure=settings.insecure,
-            decoy_secret=ensure_token(data.decoy),
-            journal=data.journal,
-        )
-        stack.callback(node.stop, 0.0)
         certificates = Certificates(data.tls, names_of(settings.host), clock)
-        engine = NativeEngine(node, certificates.name_spaces, clock)
-        computed = MemoryStore(clock)
-        manager = Manager(store, engine, clock, computed)
-        await manager.catch_up()
-        tls = certificates.ensure()
-        endpoints = listen(settings, node, tls)
-        process = _Process(node, engine, manager, certificates, stopping)
+        engine, computed = Standby(), MemoryStore(clock)
+        stores = (store, computed)
+        leader = Leader(settings, data, stores, certificates, store.leadership)
+        stack.callback(leader.stop)
+        endpoints: dict[str, Endpoint] = {}
+        leads = store.leadership is None or await store.leadership.take()
+        if leads:
+            started, endpoints = await leader.start()
+            engine.give_way(started)
+        process = _Process(store, leader, certificates, stopping)
         platform = Platform(
             store, computed, admission, engine, Statistics(engine, clock), clock, process.is_ready
         )
+        tls = certificates.ensure()
         app = create_app(platform, token=ensure_token(data.token), hosts=names_of(settings.host))
         for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
             if port is not None:
@@ -131,7 +103,30 @@ async def serve(
         write_kubeconfig(data, endpoints.get("https"), tls)
         ready = Ready(os.getpid(), endpoints, meeting(store.list()))
         data.write_endpoint(ready.document())
-        await process.run(lambda: announce(ready))
+
+        async def take_over() -> None:
+            started, places = await leader.start()
+            engine.give_way(started)
+            both = Ready(os.getpid(), places | endpoints)
+            data.write_endpoint(both.document())
+
+        await process.run(lambda: announce(ready), None if leads else take_over)
+
+
+async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
+    """Open the store that the settings name."""
+    if settings.store == SQLITE:
+        return await SqliteStore.open(data.resources_db, clock)
+    try:
+        # Only who uses a database needs its driver.
+        from enmasse.store.postgres import PostgresStore
+    except ImportError as error:
+        raise Invalid(
+            Code.SETTING_INVALID,
+            f"setting store: the driver of PostgreSQL is not there ({error}); run"
+            " pip install 'enmasse[postgresql]'",
+        ) from None
+    return await PostgresStore.open(settings.store, clock)
 
 
 async def declare(admission: Admission, store: Store, files: Sequence[str]) -> None:
@@ -147,22 +142,6 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
     except EnMasseError as error:
         error.message = f"{', '.join(files)}: {error.message}" if files else error.message
         raise
-
-
-def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
-    """Open the node's listeners that are on, and return where they listen."""
-    files = {
-        "certificate": str(tls.certificate),
-        "key": str(tls.key),
-        "clientCa": str(tls.ca),
-    }
-    endpoints: dict[str, Endpoint] = {}
-    for kind, secure in LISTENERS:
-        port = getattr(settings, f"{kind}_port")
-        if port is not None:
-            bound = node.listen(kind, settings.host, port, files if secure else None)
-            endpoints[kind] = Endpoint(settings.host, bound)
-    return endpoints
 
 
 def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles) -> None:
@@ -192,73 +171,39 @@ def raise_open_files_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-@dataclass(slots=True)
-class Certificates:
-    """The certificate files of the data folder, kept valid while the process runs.
-
-    The node's own certificate names the machine and every address space, so that a client may name
-    its space as the TLS server. Listeners look at the files again by themselves.
-    """
-
-    folder: Path
-    names: Sequence[str]
-    clock: Clock
-    spaces: Sequence[str] = ()
-
-    def ensure(self) -> TlsFiles:
-        """Return valid files, making or renewing what must be."""
-        return ensure_certificates(self.folder, [*self.names, *self.spaces], self.clock)
-
-    async def name_spaces(self, plan: Plan) -> None:
-        """Name the spaces of a Plan, before it is served."""
-        named = plan.spaces[:SPACES_NAMED_MAX]
-        spaces = sorted({name for space in named for name in space.names} - set(self.names))
-        if spaces != self.spaces:
-            self.spaces = spaces
-            await self._renew()
-
-    async def keep_valid(self) -> None:
-        """Renew in time until cancelled."""
-        while True:
-            await self.clock.sleep(RENEWAL_CHECK_S)
-            await self._renew()
-
-    async def _renew(self) -> None:
-        try:
-            await asyncio.to_thread(self.ensure)
-        except (EnMasseError, OSError) as error:
-            log.error("certificates cannot be renewed", reason=str(error))
-
-
 class _Process:
     """The tasks of a running platform."""
 
     def __init__(
         self,
-        node: Node,
-        engine: NativeEngine,
-        manager: Manager,
+        store: Store,
+        leader: Leader,
         certificates: Certificates,
         stopping: asyncio.Event,
     ) -> None:
         self.servers: list[Server] = []
-        self._node = node
-        self._engine = engine
-        self._manager = manager
+        self._store = store
+        self._leader = leader
         self._certificates = certificates
         self._stopping = stopping
+        self._failure: EnMasseError | None = None
 
     def is_ready(self) -> bool:
         """Whether the process serves and is not about to stop."""
         return not self._stopping.is_set()
 
-    async def run(self, announce: Callable[[], None]) -> None:
-        """Run all tasks until told to stop; then close links, settle, and end them."""
+    async def run(
+        self, announce: Callable[[], None], take_over: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        """Run all tasks until told to stop; then close links, settle, and end them.
+
+        `take_over` begins to lead, where another process leads now.
+        Raises: EnMasseError if this process cannot lead any more, or not when it should.
+        """
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(self._manager.run(), name="control"),
-                tasks.create_task(self._engine.log_events(), name="events"),
-                tasks.create_task(self._engine.watch_journal(), name="journal"),
+                tasks.create_task(self._store.follow(), name="store"),
+                tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
             ]
             for server in self.servers:
@@ -269,10 +214,24 @@ class _Process:
             log.info("stopping")
             for server in self.servers:
                 server.stop()
-            await asyncio.to_thread(self._node.stop, STOP_TIMEOUT_S)
+            await asyncio.to_thread(self._leader.stop, STOP_TIMEOUT_S)
             for task in background:
                 task.cancel()
         log.info("stopped")
+        if self._failure is not None:
+            raise self._failure
+
+    async def _lead(self, take_over: Callable[[], Awaitable[None]] | None) -> None:
+        try:
+            if take_over is not None and self._store.leadership is not None:
+                log.info("standing by")
+                await self._store.leadership.gain()
+                await take_over()
+            await self._leader.run()
+        except EnMasseError as error:
+            # To stand by again is to start again: the node's clients have to look for the other.
+            self._failure = error
+            self._stopping.set()
 
 
 def _stop_on_signals() -> asyncio.Event:

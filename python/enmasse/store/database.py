@@ -38,6 +38,8 @@ _SESSION: LiteralString = (
     " set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 2; set tcp_keepalives_count = 3"
 )
 
+_SHOWN = ("host", "hostaddr", "dbname", "user", "port")
+
 Connection = psycopg.AsyncConnection[Any]
 
 
@@ -52,13 +54,17 @@ class Place:
         """
         try:
             said = conninfo_to_dict(url)
+            # A password with an `@` as it is: its end would be taken for a name, and shown.
+            understood = not any("@" in str(said.get(one)) for one in _SHOWN)
         except psycopg.Error:
             # The driver's own words would repeat a part of the URL, maybe of the password.
+            understood = False
+        if not understood:
             raise Invalid(
                 Code.SETTING_INVALID,
                 "setting store: the URL cannot be read; write"
                 " postgresql://USER@HOST:PORT/DATABASE, special characters as %XX",
-            ) from None
+            )
         self._conninfo = make_conninfo(url, **{"application_name": "enmasse"} | _ALIVE | said)
         host = said.get("host") or said.get("hostaddr") or "localhost"
         self.name = f"database {said.get('dbname') or ''} at {host}".replace("  ", " ")

@@ -11,7 +11,7 @@ from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.errors import Code, Misuse
 from enmasse.resources import Declared, Key, Resource
 from enmasse.store.history import History
-from enmasse.store.protocol import Event, EventType, Turn
+from enmasse.store.protocol import Event, EventType, Leadership, Turn
 from enmasse.store.rules import Change
 
 
@@ -29,6 +29,11 @@ class MemoryStore:
     def version(self) -> int:
         """The number of the last change."""
         return self._version
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """Nobody else could lead."""
+        return None
 
     def get(self, key: Key) -> Resource | None:
         """Return the resource of that key, if there is one."""

@@ -18,12 +18,12 @@ import psycopg
 import structlog
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import Code, EnMasseError, Misuse, Unavailable
+from enmasse.base.errors import Code, EnMasseError, Invalid, Misuse, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.resources import Declared, Resource
 from enmasse.store.database import Connection, Link, Place
 from enmasse.store.history import CAPACITY
-from enmasse.store.leadership import Leadership
+from enmasse.store.lease import Lease
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
@@ -87,7 +87,7 @@ class PostgresStore(MemoryStore):
 
     def __init__(self, place: Place, clock: Clock) -> None:
         super().__init__(clock)
-        self.leadership = Leadership(place, clock)
+        self._lease = Lease(place, clock)
         self._place = place
         self._writer, self._reader = Link(place), Link(place)
         self._in_turn: psycopg.AsyncCursor[Any] | None = None
@@ -114,6 +114,11 @@ class PostgresStore(MemoryStore):
             raise
         return store
 
+    @property
+    def leadership(self) -> Lease:
+        """The lease that one process of the database has."""
+        return self._lease
+
     async def put_status(self, resources: Sequence[Declared]) -> None:
         """Write the status of resources, if this process leads.
 
@@ -122,7 +127,7 @@ class PostgresStore(MemoryStore):
         async with self._alone():
             assert self._in_turn is not None
             with self._place.failures():
-                await self.leadership.check(self._in_turn)
+                await self._lease.check(self._in_turn)
             change = self._begin()
             change.put_status(resources)
             await self._finish(change.events)
@@ -159,7 +164,7 @@ class PostgresStore(MemoryStore):
 
     async def close(self) -> None:
         """Wait for the writer, and leave the database."""
-        await self.leadership.close()
+        await self._lease.close()
         await self._writer.close()
         await self._reader.close()
 
@@ -274,7 +279,7 @@ async def _ensure_tables(cursor: psycopg.AsyncCursor[Any], place: Place) -> None
     await cursor.execute("select format from enmasse_store")
     found = await _number(cursor)
     if found > FORMAT:
-        raise Unavailable(
+        raise Invalid(
             Code.DATA_TOO_NEW,
             f"{place.name} has format {found}, this version reads up to {FORMAT}; use the newer"
             " version or another database",

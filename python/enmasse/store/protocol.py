@@ -31,6 +31,25 @@ class Event:
     before: Resource | None = None
 
 
+class Leadership(Protocol):
+    """Which of the processes of a store leads: writes statuses, and runs a node."""
+
+    async def take(self) -> bool:
+        """Lead, or go on leading, if no other process does; say whether this one leads.
+
+        Raises: Unavailable if it cannot be known.
+        """
+
+    async def gain(self) -> None:
+        """Return once this process leads."""
+
+    async def keep(self) -> None:
+        """Go on leading until cancelled.
+
+        Raises: Unavailable (STANDING_BY) once another process leads.
+        """
+
+
 class Turn(Protocol):
     """The turn of one writer: nobody else writes meanwhile. It ends with its first write."""
 
@@ -55,6 +74,10 @@ class Store(Protocol):
     @property
     def version(self) -> int:
         """The number of the last change."""
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """Who leads among the processes of the store; None if there can be only this one."""
 
     def get(self, key: Key) -> Resource | None:
         """Return the resource of that key, if there is one."""
@@ -88,6 +111,7 @@ class Store(Protocol):
         """Write the status of resources; nothing else of them is looked at but key and uid.
 
         A resource that has gone, or has been made again since, is passed over.
+        Raises: Unavailable (STANDING_BY) if another process leads.
         """
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:

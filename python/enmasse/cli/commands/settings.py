@@ -28,7 +28,7 @@ def settings(
     document = [
         {
             "name": name.replace("_", "-"),
-            "value": _plain(getattr(values, name)),
+            "value": _plain(name, getattr(values, name)),
             "origin": origins[name],
             "description": (field.description or "").replace("\n", " "),
         }
@@ -38,7 +38,11 @@ def settings(
     show(document, output, lambda: columns(["SETTING", "VALUE", "ORIGIN", "WHAT IT IS"], rows))
 
 
-def _plain(value: object) -> object:
+def _plain(name: str, value: object) -> object:
+    from enmasse.base.settings import without_password
+
     if value is None:
         return "off"
+    if name == "store":
+        return without_password(str(value))
     return str(value) if isinstance(value, Path) else value

@@ -40,6 +40,15 @@ Files = Annotated[
 Folder = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="Folder of all that is kept.")
 ]
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="sqlite|URL",
+        help="Where resources are: a file in the data folder, or"
+        " postgresql://USER@HOST:PORT/DATABASE, which several processes can use.",
+        show_default="sqlite",
+    ),
+]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Settings as a TOML file.")
 ]
@@ -79,6 +88,7 @@ LogLevel = Annotated[
 def up(
     file: Files = None,
     data: Folder = None,
+    store: Store = None,
     config: Config = None,
     output: Told = Output.TEXT,
     host: Host = None,
@@ -106,6 +116,7 @@ def up(
     """
     options: dict[str, object] = {
         "data": data,
+        "store": store,
         "host": host,
         "insecure": insecure,
         "amqp_port": amqp_port,

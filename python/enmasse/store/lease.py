@@ -40,7 +40,7 @@ returning term
 """
 
 
-class Leadership:
+class Lease:
     """This process's part in who leads."""
 
     def __init__(self, place: Place, clock: Clock) -> None:

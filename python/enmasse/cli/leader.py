@@ -1,0 +1,182 @@
+"""What one process of a store runs and no other: the node with its listeners, and its control."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from enmasse.auth.certificates import TlsFiles, ensure_certificates
+from enmasse.auth.token import ensure_token
+from enmasse.base.clock import Clock
+from enmasse.base.data_dir import DataDir
+from enmasse.base.errors import EnMasseError
+from enmasse.base.settings import Settings
+from enmasse.control import Manager
+from enmasse.engines.native import NativeEngine
+from enmasse.native import ListenerKind, Node
+from enmasse.plan import Plan
+from enmasse.store import Leadership, Store
+
+log = structlog.get_logger(__name__)
+
+RENEWAL_CHECK_S = 24 * 3600.0
+"""How often a running process looks whether its certificate must be renewed."""
+
+SPACES_NAMED_MAX = 200
+"""Address spaces that the node's own certificate names. Every handshake carries it, and clients
+take no certificate of any size; the others are for a certificate of the owner's."""
+
+LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
+    ("amqp", False),
+    ("amqps", True),
+    ("ws", False),
+    ("wss", True),
+)
+"""The node's listeners, and whether TLS comes first."""
+
+
+class Endpoint(NamedTuple):
+    """Where one listener listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Certificates:
+    """The certificate files of the data folder, kept valid while the process runs.
+
+    The node's own certificate names the machine and every address space, so that a client may name
+    its space as the TLS server. Listeners look at the files again by themselves.
+    """
+
+    folder: Path
+    names: Sequence[str]
+    clock: Clock
+    spaces: Sequence[str] = ()
+
+    def ensure(self) -> TlsFiles:
+        """Return valid files, making or renewing what must be."""
+        return ensure_certificates(self.folder, [*self.names, *self.spaces], self.clock)
+
+    async def name_spaces(self, plan: Plan) -> None:
+        """Name the spaces of a Plan, before it is served."""
+        named = plan.spaces[:SPACES_NAMED_MAX]
+        spaces = sorted({name for space in named for name in space.names} - set(self.names))
+        if spaces != self.spaces:
+            self.spaces = spaces
+            await self._renew()
+
+    async def keep_valid(self) -> None:
+        """Renew in time until cancelled."""
+        while True:
+            await self.clock.sleep(RENEWAL_CHECK_S)
+            await self._renew()
+
+    async def _renew(self) -> None:
+        try:
+            await asyncio.to_thread(self.ensure)
+        except (EnMasseError, OSError) as error:
+            log.error("certificates cannot be renewed", reason=str(error))
+
+
+class Leader:
+    """The node of this process and what controls it; nothing runs before `start`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data: DataDir,
+        stores: tuple[Store, Store],
+        certificates: Certificates,
+        leadership: Leadership | None,
+    ) -> None:
+        """Lead by what `stores` have: what is declared, and what the platform makes itself.
+
+        Without `leadership` there is nobody else who could lead.
+        """
+        self._settings = settings
+        self._data = data
+        self._store, self._computed = stores
+        self._certificates = certificates
+        self._leadership = leadership
+        self._node: Node | None = None
+        self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    async def start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
+        """Serve what is declared; return what serves it, and where it listens.
+
+        Raises: EnMasseError if it cannot, or if another process leads meanwhile.
+        """
+        if self._leadership is None:
+            return await self._start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                keeping = tasks.create_task(self._leadership.keep(), name="lease")
+                started = await self._start()
+                keeping.cancel()
+            return started
+        except* EnMasseError as several:
+            raise next(_leaves(several)) from None
+
+    async def run(self) -> None:
+        """Go on until cancelled.
+
+        Raises: Unavailable (STANDING_BY) once another process leads.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for one in self._run:
+                    tasks.create_task(one())
+                if self._leadership is not None:
+                    tasks.create_task(self._leadership.keep(), name="lease")
+        except* EnMasseError as several:
+            raise next(_leaves(several)) from None
+
+    def stop(self, timeout_s: float = 0.0) -> None:
+        """Close all links, in order if they can be within `timeout_s`, and end the node."""
+        if self._node is not None:
+            self._node.stop(timeout_s)
+
+    async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
+        clock = self._certificates.clock
+        node = self._node = Node(
+            workers=self._settings.workers,
+            insecure=self._settings.insecure,
+            decoy_secret=ensure_token(self._data.decoy),
+            journal=self._data.journal,
+        )
+        engine = NativeEngine(node, self._certificates.name_spaces, clock)
+        manager = Manager(self._store, engine, clock, self._computed)
+        await self._store.refresh()
+        await manager.catch_up()
+        endpoints = listen(self._settings, node, self._certificates.ensure())
+        self._run = [manager.run, engine.log_events, engine.watch_journal]
+        return engine, endpoints
+
+
+def _leaves(several: BaseExceptionGroup[EnMasseError]) -> Iterator[EnMasseError]:
+    for one in several.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(one)
+        else:
+            yield one
+
+
+def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
+    """Open the node's listeners that are on, and return where they listen."""
+    files = {
+        "certificate": str(tls.certificate),
+        "key": str(tls.key),
+        "clientCa": str(tls.ca),
+    }
+    endpoints: dict[str, Endpoint] = {}
+    for kind, secure in LISTENERS:
+        port = getattr(settings, f"{kind}_port")
+        if port is not None:
+            bound = node.listen(kind, settings.host, port, files if secure else None)
+            endpoints[kind] = Endpoint(settings.host, bound)
+    return endpoints

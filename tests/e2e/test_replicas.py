@@ -1,0 +1,139 @@
+"""Two platforms on one PostgreSQL database: one leads, the other one stands by and takes over."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+from postgres_server import PostgresServer
+from running import ENMASSE, LISTENERS, Platform, running
+
+pytestmark = pytest.mark.timeout(180)
+PATIENCE_S = 60.0
+NOT_REACHABLE = 7
+"""How a command ends that should be tried later."""
+
+Pair = tuple[Platform, Platform]
+
+
+@pytest.fixture
+def pair(postgres: PostgresServer, tmp_path: Path) -> Iterator[Pair]:
+    """One that leads, and one that stands by."""
+    environment = {"ENMASSE_STORE": postgres.new_database()}
+    with ExitStack() as stack:
+        yield (
+            stack.enter_context(running(tmp_path / "one", environment=environment)),
+            stack.enter_context(running(tmp_path / "other", environment=environment)),
+        )
+
+
+def leading(platform: Platform) -> Platform:
+    """The platform with the listeners that it has once it leads."""
+    # Nobody but a leader makes an address ready, and the command waits for that.
+    assert "created and ready" in platform.enmasse("create", "address", "next", "--type", "queue")
+    while "amqp" not in (found := endpoints(platform)):
+        platform.enmasse("get", "addresses")
+    return replace(platform, endpoints=found)
+
+
+def endpoints(platform: Platform) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads((platform.data / "endpoint.json").read_text())[
+        "endpoints"
+    ]
+    return found
+
+
+def exchange(platform: Platform, address: str) -> None:
+    with closing(BlockingConnection(platform.url(), timeout=30)) as connection:
+        connection.create_sender(address).send(Message(body="hello"))
+        receiver = connection.create_receiver(address)
+        assert receiver.receive(timeout=30).body == "hello"
+        receiver.accept()
+
+
+def test_one_leads_and_both_answer(pair: Pair) -> None:
+    one, other = pair
+    assert set(one.endpoints) == set(LISTENERS)
+    assert set(other.endpoints) == {"http", "https"}
+    # The one that stands by takes the order, the one that leads carries it out.
+    assert "created and ready" in other.enmasse("create", "address", "orders", "--type", "queue")
+    exchange(one, "orders")
+    listed = [platform.enmasse("get", "addresses", "orders", "-o", "json") for platform in pair]
+    items = [json.loads(text)["items"][0] for text in listed]
+    assert items[0]["metadata"] == items[1]["metadata"]
+    assert all(item["status"]["isReady"] for item in items)
+    assert "stands by" in httpx2.get(f"{other.url('http')}/readyz").text
+    assert httpx2.get(f"{other.url('http')}/metrics").status_code == 200
+
+
+def test_operations_are_refused_by_the_one_that_stands_by(pair: Pair) -> None:
+    _, other = pair
+    token = (other.data / "token").read_text().strip()
+    answer = httpx2.post(
+        f"{other.url('http')}/apis/enmasse.io/v1beta1/namespaces/default/addresses/"
+        "default.queue/purge",
+        json={},
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    assert (answer.status_code, answer.json()["details"]["code"]) == (503, "E6008")
+
+
+def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
+    one, other = pair
+    one.enmasse("create", "address", "orders", "--type", "queue")
+    one.process.terminate()
+    assert one.process.wait(PATIENCE_S) == 0
+    other = leading(other)
+    exchange(other, "orders")
+
+
+def test_the_other_one_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
+    one, other = pair
+    one.kill()
+    other = leading(other)
+    exchange(other, "queue")
+
+
+def test_messages_go_on_while_the_database_is_away(pair: Pair, postgres: PostgresServer) -> None:
+    one, _ = pair
+    postgres.stop()
+    try:
+        exchange(one, "queue")
+    finally:
+        postgres.start()
+    while one.say("create", "address", "later", "--type", "queue") == NOT_REACHABLE:
+        pass  # the database has only just begun to answer
+    exchange(one, "later")
+
+
+def test_a_leader_that_was_replaced_ends(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = postgres.new_database()
+    environment = {"ENMASSE_STORE": url}
+    with (
+        running(tmp_path / "one", environment=environment, ends=[1]) as one,
+        running(tmp_path / "other", environment=environment) as other,
+    ):
+        taken = "update enmasse_leader set holder = 'another', term = term + 1"
+        postgres.execute(f"{taken}, expires = now()", url)
+        assert one.process.wait(PATIENCE_S) == 1
+        exchange(leading(other), "queue")
+
+
+def test_a_database_that_is_not_there_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ENMASSE, "up", "--data", tmp_path, "--store", "postgresql://u@127.0.0.1:1/mq"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "database mq at 127.0.0.1" in line and "--store" in line

@@ -1,0 +1,42 @@
+"""The engine of a process that stands by."""
+
+import pytest
+
+from doubles import FakeEngine
+from enmasse.base.errors import Code, Unavailable
+from enmasse.engines import Connection, Observed, Operation, Slice, SliceDone
+from enmasse.engines.standby import Standby
+from enmasse.plan import Plan
+
+
+async def test_while_standing_by_there_is_nothing_to_see() -> None:
+    engine = Standby()
+    assert await engine.observe() == Observed(0, ())
+    assert await engine.connections() == ()
+    assert "stands by" in (engine.trouble() or "")
+
+
+async def test_while_standing_by_nothing_can_be_done() -> None:
+    engine = Standby()
+    for step in (
+        engine.apply(Plan(version=1, spaces=())),
+        engine.trace(1, on=True),
+        engine.manage("uid", Operation.PURGE, Slice()),
+    ):
+        with pytest.raises(Unavailable, match="ask that one") as refusal:
+            await step
+        assert refusal.value.code == Code.STANDING_BY
+
+
+async def test_it_gives_way() -> None:
+    engine, real = Standby(), FakeEngine()
+    real.open = [Connection(1, "default", None, None, None, "amqp", 0)]
+    real.answers = [SliceDone(1, 2)]
+    engine.give_way(real)
+    assert (await engine.apply(Plan(version=7, spaces=()))).version == 7
+    assert await engine.connections() == real.open
+    assert (await engine.observe()).connections == 1
+    assert await engine.manage("uid", Operation.PURGE, Slice()) == SliceDone(1, 2)
+    await engine.trace(1, on=True)
+    assert real.traced == {1: True}
+    assert engine.trouble() is None
