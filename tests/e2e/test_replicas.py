@@ -72,10 +72,6 @@ def test_one_leads_and_both_answer(pair: Pair) -> None:
     assert all(item["status"]["isReady"] for item in items)
     assert "stands by" in httpx2.get(f"{other.url('http')}/readyz").text
     assert httpx2.get(f"{other.url('http')}/metrics").status_code == 200
-
-
-def test_operations_are_refused_by_the_one_that_stands_by(pair: Pair) -> None:
-    _, other = pair
     token = (other.data / "token").read_text().strip()
     answer = httpx2.post(
         f"{other.url('http')}/apis/enmasse.io/v1beta1/namespaces/default/addresses/"
@@ -95,6 +91,7 @@ def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
     exchange(other, "orders")
 
 
+@pytest.mark.slow
 def test_the_other_one_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
     one, other = pair
     one.kill()
@@ -114,6 +111,7 @@ def test_messages_go_on_while_the_database_is_away(pair: Pair, postgres: Postgre
     exchange(one, "later")
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_replaced_ends(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.new_database()
     environment = {"ENMASSE_STORE": url}
