@@ -23,3 +23,11 @@ def shop(tmp_path: Path) -> Iterator[Obeying]:
     platform.server.stop()
     thread.join()
     platform.listener.close()
+
+
+@pytest.fixture(autouse=True)
+def no_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of contexts, which are nobody's own here."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("ENMASSE_CONTEXT", raising=False)
+    return tmp_path / "config" / "enmasse"

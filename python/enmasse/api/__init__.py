@@ -8,6 +8,7 @@
     GET                            BASE/namespaces/NS/KINDS/NAME/status
     POST                           BASE/namespaces/NS/addresses/NAME/OPERATION
     GET                            BASE/connections
+    GET (?follow=true)             BASE/logs
     POST DELETE                    BASE/connections/ID/trace
 
 BASE is /api/v1 or /apis/GROUP/VERSION; which kinds are under which is in `enmasse.api.kinds`.

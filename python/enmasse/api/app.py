@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -26,6 +26,7 @@ from enmasse.api.kinds import SERVED, of_group_version
 from enmasse.api.openapi import OpenApiPages
 from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
+from enmasse.api.queries import flag, number
 from enmasse.api.resources import ResourceHandlers
 from enmasse.base.errors import (
     Code,
@@ -35,10 +36,12 @@ from enmasse.base.errors import (
     Missing,
     Misuse,
 )
+from enmasse.base.log import RECENT, RECENT_MAX
 from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 
 BASE = f"/apis/{API_VERSION}"
+LINES = "application/x-ndjson"
 
 __all__ = ["Platform", "create_app"]
 
@@ -68,6 +71,7 @@ def _pages(platform: Platform) -> list[Route]:
         Route("/readyz", pages.readyz),
         Route("/metrics", pages.metrics),
         Route(f"{BASE}/connections", pages.connections),
+        Route(f"{BASE}/logs", pages.logs),
         Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
     ]
 
@@ -158,6 +162,16 @@ class _Pages:
         """The open connections."""
         connections = await self._platform.engine.connections()
         return JSONResponse({"items": [connection._asdict() for connection in connections]})
+
+    async def logs(self, request: Request) -> Response:
+        """The last records of the platform's log as lines of JSON; `?follow=true` goes on."""
+        tail = number(request.query_params, "tail")
+        tail = RECENT_MAX if tail is None else min(tail, RECENT_MAX)
+        if flag(request.query_params, "follow"):
+            lines = (f"{line}\n" async for line in RECENT.follow(tail))
+            return StreamingResponse(lines, media_type=LINES)
+        text = "".join(f"{line}\n" for line in RECENT.last(tail))
+        return Response(text, media_type=LINES)
 
     async def trace(self, request: Request) -> Response:
         """POST switches the protocol trace of a connection on, DELETE off; it goes to the log."""

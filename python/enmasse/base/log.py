@@ -4,8 +4,12 @@ Everything logs through `structlog.get_logger()`; records of the standard librar
 the HTTP server writes them, pass through the same processors.
 """
 
+import asyncio
 import logging
 import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
 from typing import TextIO
 
 import structlog
@@ -15,6 +19,68 @@ SECRET_KEYS = frozenset(
     {"password", "token", "authorization", "verifiers", "stored_key", "server_key", "secret"}
 )
 """Keys whose values are never written, whoever logs them."""
+
+
+RECENT_MAX = 2_000
+"""Records that are kept in memory for those who ask the running platform; of more the oldest go."""
+
+
+class Recent(logging.Handler):
+    """The last records, as lines of JSON, and those that come."""
+
+    def __init__(self, maximum: int = RECENT_MAX) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=maximum)
+        self._count = 0
+        """Records there have ever been."""
+
+        self._mutex = threading.Lock()
+        self._followers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record; called on whatever thread it is written."""
+        line = self.format(record)
+        with self._mutex:
+            self._lines.append(line)
+            self._count += 1
+            followers = list(self._followers)
+        for loop, event in followers:
+            loop.call_soon_threadsafe(event.set)
+
+    def last(self, tail: int) -> list[str]:
+        """Return the last `tail` records, the oldest first."""
+        with self._mutex:
+            return list(self._lines)[-tail:] if tail > 0 else []
+
+    async def follow(self, tail: int) -> AsyncIterator[str]:
+        """Yield the last `tail` records and then each that comes, until cancelled.
+
+        Who takes them slower than they come misses the oldest and is told how many.
+        """
+        come = asyncio.Event()
+        follower = (asyncio.get_running_loop(), come)
+        with self._mutex:
+            self._followers.add(follower)
+            seen = self._count - min(tail, len(self._lines))
+        try:
+            while True:
+                come.clear()
+                with self._mutex:
+                    first = self._count - len(self._lines)
+                    lines = list(self._lines)[max(seen - first, 0) :]
+                    missed, seen = max(first - seen, 0), self._count
+                if missed:
+                    yield f'{{"event": "{missed} records were missed", "level": "warning"}}'
+                for line in lines:
+                    yield line
+                await come.wait()
+        finally:
+            with self._mutex:
+                self._followers.discard(follower)
+
+
+RECENT = Recent()
+"""Those of this process, from `configure` on."""
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
@@ -53,8 +119,18 @@ def configure(level: str, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
+    RECENT.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [handler, RECENT]
     # A library at level debug writes whatever passes through it: the database driver whole rows,
     # keys of users included. Only our own records follow the level asked for.
     root.setLevel(logging.WARNING)

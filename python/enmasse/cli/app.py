@@ -1,6 +1,6 @@
 """The tree of commands, and what becomes of an error."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -11,19 +11,29 @@ from enmasse.cli.commands import (
     apply,
     bench,
     connections,
+    context,
     crds,
     create,
     delete,
+    describe,
+    doctor,
+    edit,
     get,
+    logs,
     operate,
     pipeline,
+    plan,
     receive,
     request,
     respond,
     send,
     settings,
+    top,
     up,
+    user,
+    wait,
 )
+from enmasse.cli.contexts import choose, chosen
 
 INTERRUPTED = 130
 
@@ -53,13 +63,39 @@ app = typer.Typer(
 
 
 @app.callback()
-def root() -> None:
+def root(
+    ctx: typer.Context,
+    context_: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            envvar="ENMASSE_CONTEXT",
+            help="Platform that is meant, from `enmasse context list`.",
+        ),
+    ] = None,
+) -> None:
     """EnMasse: messaging as a service. Declare an address, connect with any AMQP 1.0 client.
 
     Start with [bold]enmasse up[/bold]; then, in a second terminal,
     [bold]enmasse receive anycast[/bold], and in a third
     [bold]enmasse send anycast --body hello[/bold].
     """
+    choose(context_)
+    if ctx.invoked_subcommand not in WITHOUT_CONTEXT and (meant := chosen()) is not None:
+        said = {"namespace": meant.namespace, "space": meant.space}
+        defaults = {name: value for name, value in said.items() if value is not None}
+        ctx.default_map = everywhere(ctx.command, defaults)
+
+
+WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
+"""Commands that are about no running platform: a bad context must not keep anybody from them."""
+
+
+def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of options for a command and all below it."""
+    below = getattr(command, "commands", {})
+    return defaults | {name: everywhere(one, defaults) for name, one in below.items()}
 
 
 PLATFORM = "Run and declare"
@@ -71,8 +107,17 @@ app.command(rich_help_panel=PLATFORM)(up.up)
 app.add_typer(create.app, name="create", rich_help_panel=PLATFORM)
 app.add_typer(get.app, name="get", rich_help_panel=PLATFORM)
 app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
+app.add_typer(user.app, name="user", rich_help_panel=PLATFORM)
+app.add_typer(plan.app, name="plan", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
+app.command(rich_help_panel=PLATFORM)(edit.edit)
+app.command(rich_help_panel=PLATFORM)(describe.describe)
+app.command(rich_help_panel=PLATFORM)(wait.wait)
+app.command(rich_help_panel=PLATFORM)(top.top)
+app.command(rich_help_panel=PLATFORM)(doctor.doctor)
+app.command(rich_help_panel=PLATFORM)(logs.logs)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
+app.add_typer(context.app, name="context", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
 app.command(rich_help_panel=PLATFORM)(crds.crds)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINE)

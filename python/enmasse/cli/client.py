@@ -1,42 +1,61 @@
 """The commands' client of the HTTP API: finds the platform, asks, turns refusals into errors."""
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx2
 
+from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, default_data_dir
-from enmasse.base.errors import KINDS, Code, Fault, Missing, PeerError, Unavailable
-from enmasse.cli import network
-from enmasse.resources import API_VERSION
+from enmasse.base.errors import KINDS, Code, Conflict, Fault, Missing, PeerError, Unavailable
+from enmasse.cli import contexts, kinds, network
+from enmasse.resources import API_VERSION, Address, Event, Resource
 
 BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
-READY_TIMEOUT_S = 30
+READY_TIMEOUT_S = 30.0
+ATTEMPTS = 5
+"""How often a change is tried on a resource that others change meanwhile."""
+
+AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 Document = dict[str, Any]
 
 
 class Api:
-    """The HTTP API of a running platform."""
+    """The HTTP API of a running platform, or of a Kubernetes server that holds its kinds."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, ca: str | None = None) -> None:
+        self.clock: Clock = SystemClock()
         self._http = httpx2.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=TIMEOUT_S,
             trust_env=False,
+            verify=_trusting(ca) if ca else True,
         )
 
     @classmethod
     def find(cls, data: Path | None, server: str | None, token_file: Path | None) -> Self:
-        """Return the API at `server`, else of the platform on this machine that uses `data`.
+        """Return the API at `server`, else of the platform on this machine that uses `data`, else
+        of the context that is meant, else of the default data folder.
 
-        Raises: Missing if there is no such platform or no token.
+        Raises: Missing if there is no such platform or no token; Denied if others can read the
+            token of a context; Invalid if the contexts cannot be read.
         """
+        context = None
+        if data is None and server is None:
+            context = contexts.chosen()
+        if context is not None and context.server is not None and context.token_file is not None:
+            token = contexts.secret(token_file or Path(context.token_file))
+            return cls(context.server.rstrip("/"), token, context.ca)
+        if context is not None and context.data is not None:
+            data = Path(context.data)
         url = server
         if url is None:
             http = network.running(data)["endpoints"].get("http")
@@ -45,7 +64,8 @@ class Api:
                     Code.SERVER_MISSING, "the platform was started with --http-port off: no API"
                 )
             url = network.url("http", http["host"], http["port"])
-        file = token_file or DataDir(data or default_data_dir()).token
+        folder = DataDir(data or default_data_dir())
+        file = token_file or folder.token
         try:
             token = file.read_text().strip()
         except OSError as error:
@@ -54,7 +74,9 @@ class Api:
                 f"cannot read the API's token from {file}: {error.strerror};"
                 " name it with --token-file",
             ) from None
-        return cls(url.rstrip("/"), token)
+        own = folder.tls / "ca.crt"
+        secured = url.startswith("https:") and own.exists()
+        return cls(url.rstrip("/"), token, str(own) if secured else None)
 
     def __enter__(self) -> Self:
         return self
@@ -67,33 +89,92 @@ class Api:
     ) -> None:
         self._http.close()
 
-    def list(self, plural: str, namespace: str | None, *, statistics: bool = False) -> Document:
+    def list(
+        self,
+        plural: str,
+        namespace: str | None,
+        *,
+        statistics: bool = False,
+        selector: str | None = None,
+    ) -> Document:
         """Return the list of a kind, of one namespace or of all."""
-        path = f"{BASE}/namespaces/{namespace}/{plural}" if namespace else f"{BASE}/{plural}"
-        listed = self._ask("GET", path, parameters={"statistics": "true"} if statistics else None)
+        model = kinds.named(plural)
+        parameters = {"statistics": "true"} if statistics else {}
+        if selector:
+            parameters["labelSelector"] = selector
+        listed = self._ask("GET", _path(model, namespace), parameters=parameters)
         for item in listed["items"]:
             # Who has set which field is for programs; kubectl leaves it out too.
             item["metadata"].pop("managedFields", None)
+            # Lists of Kubernetes leave out of their items what all of them have.
+            item.setdefault("kind", model.__name__)
+            item.setdefault("apiVersion", listed["apiVersion"])
         return listed
+
+    def table(
+        self,
+        model: type[Resource],
+        namespace: str | None,
+        name: str | None = None,
+        selector: str | None = None,
+    ) -> Document:
+        """Return resources of a kind as the table that the server makes of them."""
+        parameters = {"labelSelector": selector} if selector else None
+        path = _path(model, namespace, name)
+        return self._ask("GET", path, parameters=parameters, headers={"Accept": AS_TABLE})
+
+    def get(self, model: type[Resource], namespace: str, name: str) -> Document:
+        """Return one resource."""
+        return self._ask("GET", _path(model, namespace, name))
 
     def create(self, plural: str, document: Document) -> Document:
         """Create a resource and return it as it is now."""
         return self._ask("POST", _collection(plural, document), document)
 
-    def apply(self, plural: str, document: Document) -> tuple[Document, str]:
-        """Create or replace a resource; return it and what became of it."""
+    def apply(
+        self, plural: str, document: Document, *, dry_run: bool = False
+    ) -> tuple[Document, str]:
+        """Create or replace a resource; return it and what became of it.
+
+        A document without a version is meant for whatever version there is.
+        """
         path = f"{_collection(plural, document)}/{document['metadata']['name']}"
-        try:
-            before = self._ask("GET", path)
-        except Missing:
-            return self.create(plural, document), "created"
-        now = self._ask("PUT", path, document)
-        versions = [one["metadata"]["resourceVersion"] for one in (before, now)]
-        return now, "unchanged" if versions[0] == versions[1] else "configured"
+        parameters = {"dryRun": "All"} if dry_run else None
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                before = self._ask("GET", path)
+            except Missing:
+                collection = _collection(plural, document)
+                return self._ask("POST", collection, document, parameters), "created"
+            version = before["metadata"]["resourceVersion"]
+            metadata = {"resourceVersion": version} | document["metadata"]
+            try:
+                now = self._ask("PUT", path, document | {"metadata": metadata}, parameters)
+            except Conflict:
+                if attempt == ATTEMPTS or "resourceVersion" in document["metadata"]:
+                    raise
+                continue
+            unchanged = now["metadata"]["resourceVersion"] == version
+            return now, "unchanged" if unchanged else "configured"
+        raise AssertionError("the last attempt returns or raises")
+
+    def patch(self, model: type[Resource], namespace: str, name: str, patch: Document) -> Document:
+        """Change a resource by a JSON merge patch and return it as it is now."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        return self._ask("PATCH", _path(model, namespace, name), patch, headers=headers)
 
     def delete(self, plural: str, namespace: str, name: str) -> Document:
         """Delete a resource."""
-        return self._ask("DELETE", _path(plural, namespace, name))
+        return self._ask("DELETE", _path(kinds.named(plural), namespace, name))
+
+    def events_of(self, document: Document) -> Sequence[Document]:
+        """Return what has happened to a resource, the oldest first."""
+        metadata = document["metadata"]
+        fields = {"involvedObject.uid": metadata["uid"], "involvedObject.kind": document["kind"]}
+        selector = ",".join(f"{name}={value}" for name, value in fields.items())
+        path = _path(Event, metadata.get("namespace"))
+        found = self._ask("GET", path, parameters={"fieldSelector": selector})["items"]
+        return sorted(found, key=lambda one: one.get("lastTimestamp") or "")
 
     def operate(
         self, operation: str, namespace: str, name: str, request: Document
@@ -102,7 +183,7 @@ class Api:
 
         `limit` of the request is for all slices together.
         """
-        path = f"{_path('addresses', namespace, name)}/{operation}"
+        path = f"{_path(Address, namespace, name)}/{operation}"
         limit = request.get("limit")
         while True:
             answer = self._ask("POST", path, request)
@@ -122,42 +203,110 @@ class Api:
         """Switch the protocol trace of a connection."""
         self._ask("POST" if on else "DELETE", f"{BASE}/connections/{connection}/trace")
 
+    def health(self) -> str:
+        """Return what the platform says of itself: `ok`, perhaps with what it cannot do any more.
+
+        Raises: Unavailable if it is starting or stopping.
+        """
+        with self._reached():
+            answer = self._http.get("/readyz")
+        if answer.status_code == 503:
+            raise Unavailable(Code.NOT_AVAILABLE, answer.text.strip())
+        return answer.text.strip() if answer.is_success else "ok"
+
+    def logs(self, tail: int, *, follow: bool) -> Iterator[str]:
+        """Yield the platform's log, line by line: the last `tail` records, and then what comes."""
+        parameters = {"tail": str(tail), "follow": "true" if follow else "false"}
+        timeout = httpx2.Timeout(TIMEOUT_S, read=None)
+        with (
+            self._reached(),
+            self._http.stream("GET", f"{BASE}/logs", params=parameters, timeout=timeout) as answer,
+        ):
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            yield from answer.iter_lines()
+
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
 
         Raises: Unavailable with what it waits for, if that takes longer than 30 s; Missing if it
             is deleted meanwhile.
         """
-        if _is_ready(document):
+        return self.wait(plural, document, _is_ready, "ready", READY_TIMEOUT_S)
+
+    def wait(
+        self,
+        plural: str,
+        document: Document,
+        is_so: Callable[[Document], bool],
+        what: str,
+        timeout_s: float,
+    ) -> Document:
+        """Return a resource once something is so with it.
+
+        Raises: Unavailable with what it waits for, if that takes longer than `timeout_s`; Missing
+            if it is deleted meanwhile.
+        """
+        if is_so(document):
             return document
-        uid = document["metadata"]["uid"]
-        for event in self._watch(plural, document):
+        uid, name = document["metadata"]["uid"], document["metadata"]["name"]
+        for event in self._watch(plural, document, timeout_s):
             if event["object"].get("metadata", {}).get("uid") != uid:
                 continue
             document = event["object"]
             if event["type"] == "DELETED":
-                name = document["metadata"]["name"]
                 raise Missing(Code.RESOURCE_MISSING, f"{name} was deleted meanwhile")
-            if _is_ready(document):
+            if is_so(document):
                 return document
-        name = document["metadata"]["name"]
-        reason = "; ".join(document["status"].get("messages", [])) or "no answer from the node"
-        raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not ready: {reason}")
+        said = document.get("status", {}).get("messages", [])
+        reason = "; ".join(said) or f"nothing was said for {timeout_s:g} s"
+        raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
-    def _watch(self, plural: str, document: Document) -> Iterator[Document]:
+    def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
+        """Return once a resource is gone.
+
+        Raises: Unavailable if that takes longer than `timeout_s`.
+        """
+        uid, name = document["metadata"]["uid"], document["metadata"]["name"]
+        for event in self._watch(plural, document, timeout_s):
+            metadata = event["object"].get("metadata", {})
+            if event["type"] == "DELETED" and metadata.get("uid") == uid:
+                return
+        kept = ", ".join(document["metadata"].get("finalizers", [])) or "nobody deletes it"
+        raise Unavailable(
+            Code.NOT_AVAILABLE, f"{name} is still there after {timeout_s:g} s ({kept})"
+        )
+
+    def _watch(self, plural: str, document: Document, timeout_s: float) -> Iterator[Document]:
+        """Yield what happens beside a resource from its version on; end at the time-out."""
+        deadline_s = self.clock.monotonic() + timeout_s
         metadata = document["metadata"]
         parameters = {
             "watch": "true",
             "resourceVersion": metadata["resourceVersion"],
-            "timeoutSeconds": str(READY_TIMEOUT_S),
+            "timeoutSeconds": str(max(math.ceil(timeout_s), 1)),
+            "fieldSelector": f"metadata.name={metadata['name']}",
         }
         path = _collection(plural, document)
-        with self._reached(), self._http.stream("GET", path, params=parameters) as answer:
-            if answer.status_code != 200:
-                answer.read()
-            _check(answer)
-            for line in answer.iter_lines():
-                yield json.loads(line)
+        # A server that falls silent must not hold the command beyond its time.
+        timeout = httpx2.Timeout(TIMEOUT_S, read=timeout_s + 1)
+        try:
+            with (
+                self._reached(),
+                self._http.stream("GET", path, params=parameters, timeout=timeout) as answer,
+            ):
+                if answer.status_code != 200:
+                    answer.read()
+                _check(answer)
+                for line in answer.iter_lines():
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise Unavailable(Code.NOT_AVAILABLE, event["object"]["message"])
+                    yield event
+        except Unavailable:
+            if self.clock.monotonic() < deadline_s:
+                raise
 
     def _ask(
         self,
@@ -165,9 +314,10 @@ class Api:
         path: str,
         body: Document | None = None,
         parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Document:
         with self._reached():
-            answer = self._http.request(method, path, json=body, params=parameters)
+            answer = self._http.request(method, path, json=body, params=parameters, headers=headers)
         _check(answer)
         document: Document = answer.json()
         return document
@@ -199,30 +349,76 @@ class _Reached:
             ) from None
 
 
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise Missing(
+            Code.SERVER_MISSING, f"cannot read the certificate authority {ca}: {error}"
+        ) from None
+
+
+_FOREIGN: dict[int, Code] = {
+    401: Code.ACCESS_DENIED,
+    403: Code.ACCESS_DENIED,
+    404: Code.NOT_FOUND,
+    409: Code.STATE_CONFLICT,
+    410: Code.VERSION_EXPIRED,
+    413: Code.REQUEST_TOO_LARGE,
+    429: Code.LIMIT_REACHED,
+    503: Code.NOT_AVAILABLE,
+    504: Code.NOT_AVAILABLE,
+}
+"""What a Kubernetes server means that knows no codes of ours, by its HTTP status."""
+
+
+def _foreign(answer: httpx2.Response, status: Document) -> str:
+    """Return our code for what a server says that has none.
+
+    Raises: KeyError if it is not as a Kubernetes server speaks.
+    """
+    if status["kind"] != "Status":
+        raise KeyError("kind")
+    if status.get("reason") == "AlreadyExists":
+        return Code.ALREADY_EXISTS
+    other = Code.REQUEST_INVALID if answer.status_code < 500 else Code.NOT_AVAILABLE
+    return _FOREIGN.get(answer.status_code, other)
+
+
 def _check(answer: httpx2.Response) -> None:
     """Raise the error that a refusal stands for."""
     if answer.is_success:
         return
     try:
         status = answer.json()
-        details = status["details"]
-        code, message = details["code"], status["message"]
-        faults = [Fault(cause["field"], cause["message"]) for cause in details.get("causes", [])]
-    except (ValueError, KeyError, TypeError):
+        message = status["message"]
+        details = status.get("details") or {}
+        code: str = details["code"] if "code" in details else _foreign(answer, status)
+        causes = details.get("causes") or []
+        faults = [Fault(cause.get("field", ""), cause["message"]) for cause in causes]
+        kind = list(KINDS.values())[int(code[1]) - 1]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise PeerError(
             Code.PROTOCOL_BROKEN,
             f"{answer.url} answered {answer.status_code} and not as EnMasse does",
         ) from None
-    kind = list(KINDS.values())[int(code[1]) - 1]
     raise kind(code, message, faults=faults)
 
 
 def _is_ready(document: Document) -> bool:
-    return bool(document["status"].get("isReady"))
+    """Whether a resource is served as it was declared last, and not as it was before."""
+    status, generation = document.get("status", {}), document["metadata"].get("generation", 0)
+    return bool(
+        status.get("isReady") and status.get("observedGeneration", generation) >= generation
+    )
 
 
-def _path(plural: str, namespace: str, name: str) -> str:
-    return f"{BASE}/namespaces/{namespace}/{plural}/{name}"
+def _path(model: type[Resource], namespace: str | None, name: str | None = None) -> str:
+    """Return the path of a kind, of all namespaces or of one, or of one resource."""
+    version = model.api_versions[0]
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    inside = f"/namespaces/{namespace}" if model.namespaced and namespace else ""
+    return f"{base}{inside}/{model.plural}{f'/{name}' if name else ''}"
 
 
 def _collection(plural: str, document: Document) -> str:

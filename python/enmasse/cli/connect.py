@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enmasse.base.errors import Code, Missing, Unavailable
-from enmasse.cli import network
+from enmasse.cli import contexts, network
 from enmasse.client import Connection, connect
 
 CONNECT_MIN_S = 5.0
@@ -32,9 +32,11 @@ class Server:
         Raises: Missing if there is no URL and no platform on this machine; Unavailable if the
             server does not answer.
         """
+        context = self._context()
+        authority = self.ca or (context.ca if context else None)
         connection = connect(
             self.found_url(),
-            ca=str(self.ca) if self.ca else None,
+            ca=str(authority) if authority else None,
             mechanisms=[self.mechanism] if self.mechanism else None,
             hostname=self.space,
         )
@@ -51,10 +53,16 @@ class Server:
             yield session
 
     def found_url(self) -> str:
-        """Return the URL given, or that of the platform on this machine."""
+        """Return the URL given, that of the context, or that of the platform on this machine.
+
+        Raises: Missing if there is none of them; Denied if others can read a context's password.
+        """
         if self.url is not None:
             return self.url
-        amqp = network.running(self.data)["endpoints"].get("amqp")
+        context = self._context()
+        if context is not None and (url := contexts.messaging_url(context)) is not None:
+            return url
+        amqp = network.running(self._folder())["endpoints"].get("amqp")
         if amqp is None:
             raise Missing(
                 Code.SERVER_MISSING,
@@ -64,4 +72,14 @@ class Server:
 
     def pids(self) -> list[int]:
         """Return the server's process, if it is the platform on this machine."""
-        return [network.running(self.data)["pid"]] if self.url is None else []
+        context = self._context()
+        if self.url is not None or (context is not None and context.url is not None):
+            return []
+        return [network.running(self._folder())["pid"]]
+
+    def _context(self) -> contexts.Context | None:
+        return contexts.chosen() if self.url is None and self.data is None else None
+
+    def _folder(self) -> Path | None:
+        context = self._context()
+        return Path(context.data) if context and context.data else self.data

@@ -5,12 +5,15 @@ from typing import Any
 from typer.core import TyperGroup
 
 ALIASES = (
-    {"address", "addresses"},
-    {"addressspace", "addressspaces", "space", "spaces"},
-    {"user", "users", "messaginguser", "messagingusers"},
+    {"address", "addresses", "addr"},
+    {"addressspace", "addressspaces", "as", "space", "spaces"},
+    {"user", "users", "messaginguser", "messagingusers", "mu"},
     {"connection", "connections"},
 )
 """Names of one kind. The first of them that is a command of the group is meant."""
+
+ANY_KIND = "resources"
+"""The command of a group that takes the kinds that have none of their own, as first argument."""
 
 
 class Aliases(TyperGroup):
@@ -21,3 +24,16 @@ class Aliases(TyperGroup):
         names = next((names for names in ALIASES if cmd_name.lower() in names), {cmd_name})
         found = [super(Aliases, self).get_command(ctx, name) for name in names]
         return next(filter(None, found), None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that is meant by its own name, and its arguments.
+
+        Raises: UsageError if there is no such command or kind.
+        """
+        from enmasse.cli import kinds
+
+        if ANY_KIND in self.commands and args and self.get_command(ctx, args[0]) is None:
+            if kinds.find(args[0]) is not None:
+                return ANY_KIND, self.commands[ANY_KIND], args
+        _, command, rest = super().resolve_command(ctx, args)
+        return (command.name if command else None), command, rest

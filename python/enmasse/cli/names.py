@@ -1,11 +1,16 @@
 """Names of resources for what people name by address or user name."""
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from enmasse.base.errors import Code, Missing
 from enmasse.base.ids import short_hash
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+    from enmasse.resources import Resource
 
 _PART_MAX = 50
 
@@ -31,10 +36,12 @@ KINDS = {"address": "address", "username": "user", "": "address space"}
 """What a person calls a kind, by the field of spec that clients call it by."""
 
 
-def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) -> dict[str, Any]:
+def find(
+    listed: Sequence[dict[str, Any]], field: str, name: str, space: str, kind: str | None = None
+) -> dict[str, Any]:
     """Return what a name means: what clients call it, or the resource's own name.
 
-    `field` of spec is what clients call it.
+    `field` of spec is what clients call it; `kind` is what to call the kind if nothing is found.
 
     Raises: Missing if nothing in the space is called so.
     """
@@ -47,7 +54,16 @@ def find(listed: Sequence[dict[str, Any]], field: str, name: str, space: str) ->
         if document["metadata"]["name"] in (name, prefix + name):
             return document
     where = f" in address space {space!r}" if space else ""
-    raise Missing(Code.RESOURCE_MISSING, f"there is no {KINDS[field]} {name!r}{where}")
+    known = [
+        called(one, field)[0] if field else one["metadata"]["name"].removeprefix(prefix)
+        for one in listed
+        if one["metadata"]["name"].startswith(prefix)
+    ]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise Missing(
+        Code.RESOURCE_MISSING, f"there is no {kind or KINDS[field]} {name!r}{where}{hint}"
+    )
 
 
 def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
@@ -55,3 +71,30 @@ def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
     spec = document["spec"]
     full = (f"{spec['topic']}::{spec[field]}",) if "topic" in spec else ()
     return (*full, spec[field])
+
+
+FIELDS = {"addresses": "address", "messagingusers": "username"}
+"""The field of spec by which people call what belongs to an address space, by plural."""
+
+
+def looked_up(
+    api: "Api", model: "type[Resource]", name: str, space: str, namespace: str
+) -> dict[str, Any]:
+    """Return the resource that a name means: of what belongs to an address space what clients call
+    it, or its own name.
+
+    Raises: Missing if there is none.
+    """
+    field = FIELDS.get(model.plural)
+    if field is not None:
+        return find(api.list(model.plural, namespace)["items"], field, name, space)
+    if model.unique:
+        # Of those there is one of a name through all namespaces.
+        return find(api.list(model.plural, None)["items"], "", name, "", model.__name__)
+    return api.get(model, namespace, name)
+
+
+def in_its_space(model: "type[Resource]", document: Mapping[str, Any], space: str) -> bool:
+    """Whether a resource belongs to an address space, or is of a kind that belongs to none."""
+    name = document["metadata"]["name"]
+    return model.plural not in FIELDS or name.startswith(f"{space}.")

@@ -22,6 +22,22 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class Listing(StrEnum):
+    """How a command prints resources."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="address, addressspace, user, addressplan, ... by any of its names."
+    ),
+]
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -50,6 +66,18 @@ TokenFile = Annotated[
     ),
 ]
 OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Form of what is printed.")]
+ListingForm = Annotated[
+    Listing,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Form of what is printed; wide has more columns, name only names.",
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option("--selector", "-l", metavar="LABELS", help="Only what has labels: team=north."),
+]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the resource.")
 ]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from enmasse.cli.options import Output
+from enmasse.cli import kinds
+from enmasse.cli.options import Listing, Output
 
 Rows = Sequence[Sequence[object]]
 
@@ -21,6 +22,42 @@ def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
     else:
         print(as_text())
+
+
+def show_listed(document: Any, form: Listing, as_text: Callable[[bool], str]) -> None:
+    """Print a list of resources, or one, in the form that is asked for.
+
+    `as_text` returns the table; True asks for the wide one.
+    """
+    if form is Listing.NAME:
+        for one in document["items"] if "items" in document else [document]:
+            print(kinds.qualified(kinds.named(one["kind"]), one["metadata"]["name"]))
+        return
+    plain = {Listing.JSON: Output.JSON, Listing.YAML: Output.YAML}.get(form, Output.TABLE)
+    show(document, plain, lambda: as_text(form is Listing.WIDE))
+
+
+def server_table(table: Any, *, wide: bool, namespaces: bool) -> str:
+    """Return a table that a server has made of resources as text; `namespaces` adds theirs."""
+    shown = [
+        (place, column["name"].upper())
+        for place, column in enumerate(table["columnDefinitions"])
+        if wide or not column.get("priority")
+    ]
+    headings = [*(["NAMESPACE"] if namespaces else []), *(name for _, name in shown)]
+    rows = [
+        [
+            *([row["object"]["metadata"].get("namespace")] if namespaces else []),
+            *(_cell(row["cells"][place]) for place, _ in shown),
+        ]
+        for row in table["rows"]
+    ]
+    return columns(headings, rows)
+
+
+def _cell(cell: Any) -> Any:
+    """Return a cell of a server's table; a list is told as one text."""
+    return "; ".join(map(str, cell)) or None if isinstance(cell, list) else cell
 
 
 def columns(headings: Sequence[str], rows: Rows) -> str:

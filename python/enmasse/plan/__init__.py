@@ -9,7 +9,7 @@ read.
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
 from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
 from enmasse.plan.model import Plan, PlannedAddress
-from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
+from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
 from enmasse.plan.space import LeftOut, Outcome
 
@@ -32,4 +32,6 @@ __all__ = [
     "exceeded",
     "is_open",
     "outgrown",
+    "shown",
+    "used",
 ]

@@ -49,7 +49,7 @@ class Excess(NamedTuple):
     limit: int
 
     def __str__(self) -> str:
-        return f"{self.resource} {_shown(self.needed)} of {_shown(self.limit)}"
+        return f"{self.resource} {shown(self.needed)} of {shown(self.limit)}"
 
 
 def demand(plan: AddressPlan | None) -> Demand:
@@ -66,15 +66,23 @@ def demand(plan: AddressPlan | None) -> Demand:
     )
 
 
-def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Excess]:
-    """Return which limits of a plan do not hold addresses; `demands` says how many of each."""
+def used(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[tuple[str, int, int]]:
+    """Return what addresses come to of each limit of a plan: its name, what is needed, the limit.
+
+    Credit is in millionths; `demands` says how many addresses there are of each.
+    """
     limits = plan.spec.resource_limits
     needed = _needed(demands, brokered=plan.spec.address_space_type == "brokered")
     return [
-        Excess(name, amount, allowed)
+        (name, amount, _millionths(limit))
         for name, amount in needed.items()
-        if (limit := getattr(limits, name)) is not None and amount > (allowed := _millionths(limit))
+        if (limit := getattr(limits, name)) is not None
     ]
+
+
+def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Excess]:
+    """Return which limits of a plan do not hold addresses; `demands` says how many of each."""
+    return [Excess(*one) for one in used(demands, plan) if one[1] > one[2]]
 
 
 def outgrown(
@@ -151,5 +159,6 @@ def _rounded_up(millionths: int) -> int:
     return -(-millionths // ONE)
 
 
-def _shown(millionths: int) -> str:
+def shown(millionths: int) -> str:
+    """Return credit as people write it."""
     return f"{millionths / ONE:.6f}".rstrip("0").rstrip(".")

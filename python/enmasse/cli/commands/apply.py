@@ -13,6 +13,9 @@ def apply(
         typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON; `-` is standard input."),
     ],
     wait: Wait = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the platform check everything; change nothing.")
+    ] = False,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -22,7 +25,11 @@ def apply(
     What others need is applied before them: spaces first, then addresses that others refer to. What
     is in no file stays as it is.
 
-    Example: enmasse apply -f addresses.yaml
+    Examples:
+
+      enmasse apply -f addresses.yaml
+
+      enmasse apply -f addresses.yaml --dry-run
     """
     from enmasse.cli.client import Api
     from enmasse.cli.files import load_files
@@ -33,10 +40,10 @@ def apply(
         applied = []
         for resource in resources:
             document = resource.document()
-            now, change = api.apply(resource.plural, document)
-            print(f"{resource.key} {change}")
+            now, change = api.apply(resource.plural, document, dry_run=dry_run)
+            print(f"{resource.key} {change}{' (dry run)' if dry_run else ''}")
             applied.append((resource.plural, now))
-        if wait:
+        if wait and not dry_run:
             for plural, document in applied:
                 if "isReady" in document.get("status", {}):
                     api.wait_ready(plural, document)

@@ -177,8 +177,6 @@ def user(
 
     Example: enmasse create user alice --send orders --receive 'news/#'
     """
-    import base64
-
     from enmasse.cli.names import resource_name
 
     allowed = [
@@ -186,14 +184,23 @@ def user(
         for operation, addresses in (("send", send), ("recv", receive))
         if addresses
     ]
-    encoded = base64.b64encode((password or _asked_password()).encode()).decode()
     spec = {
         "username": name,
-        "authentication": {"type": "password", "password": encoded},
+        "authentication": {"type": "password", "password": encoded_password(password)},
         "authorization": allowed or [{"operations": ["send", "recv"]}],
     }
     document = _document("MessagingUser", resource_name(space, name), namespace, spec)
     _create("messagingusers", document, wait, output, (data, server, token_file))
+
+
+def encoded_password(given: str | None) -> str:
+    """Return a password as documents have it, asked for on the terminal if none is given.
+
+    Raises: BadParameter if there is none.
+    """
+    import base64
+
+    return base64.b64encode((given or _asked_password()).encode()).decode()
 
 
 def _asked_password() -> str:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.group import Aliases
-from enmasse.cli.options import Data, Namespace, ServerUrl, Space, TokenFile
+from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
 
-app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Delete an address, a space or a user.")
+app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Delete what is declared.")
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")]
 Force = Annotated[
@@ -75,6 +75,40 @@ def user(
     Example: enmasse delete user alice
     """
     _delete("messagingusers", "username", names, space, namespace, (data, server, token_file))
+
+
+@app.command()
+def resources(
+    kind: Kind,
+    names: Names,
+    namespace: Namespace = "default",
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Delete resources of any other kind. The word `resources` may be left out.
+
+    Examples:
+
+      enmasse delete resources addressplan team-queue
+
+      enmasse delete addressspaceplan team
+    """
+    from enmasse.cli import kinds
+    from enmasse.cli.client import Api
+    from enmasse.cli.names import FIELDS, looked_up
+
+    model = kinds.named(kind)
+    if model.plural in FIELDS or model.plural == "addressspaces":
+        singular = {"addresses": "address", "messagingusers": "user"}.get(
+            model.plural, "addressspace"
+        )
+        raise typer.BadParameter(f"use `enmasse delete {singular}`", param_hint="KIND")
+    with Api.find(data, server, token_file) as api:
+        for found in [looked_up(api, model, name, "", namespace) for name in names]:
+            metadata = found["metadata"]
+            api.delete(model.plural, metadata.get("namespace", ""), metadata["name"])
+            print(f"{found['kind']} {metadata['name']} deleted")
 
 
 def _delete(

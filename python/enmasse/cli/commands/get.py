@@ -10,6 +10,10 @@ from enmasse.cli.options import (
     AnyNamespace,
     AnySpace,
     Data,
+    Kind,
+    Labels,
+    Listing,
+    ListingForm,
     Output,
     OutputForm,
     ServerUrl,
@@ -23,11 +27,16 @@ REFRESH_S = 1.0
 """Time between two pictures of `--watch`."""
 
 app = typer.Typer(
-    cls=Aliases, no_args_is_help=True, help="Show addresses, spaces, users or connections."
+    cls=Aliases,
+    no_args_is_help=True,
+    help="Show what is declared. Every other kind works as these do: enmasse get addressplans.",
 )
 
 Name = Annotated[str | None, typer.Argument(help="Only this one, by either of its names.")]
 Document = dict[str, Any]
+Place = tuple[Data, ServerUrl, TokenFile]
+Asked = tuple[str | None, str | None, str | None, str | None]
+"""Name, address space, namespace and labels, each of them None for any."""
 
 
 @app.command()
@@ -38,7 +47,8 @@ def addresses(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")
     ] = False,
-    output: OutputForm = Output.TABLE,
+    selector: Labels = None,
+    output: ListingForm = Listing.TABLE,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -69,19 +79,22 @@ def addresses(
             *_at_rest(one["spec"]["type"], figures.get("stored", {})),
             figures.get("deliveredPerSecond"),
             figures.get("delivered"),
+            *(one["spec"].get(field) for field in ("plan", "topic", "deadletter", "expiry")),
         ]
 
     headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING STORED OLDEST"
-    headings += " RATE DELIVERED"
-    listing = _Listing("addresses", "address", headings.split(), row)
-    listing.show(name, space, namespace, output, (data, server, token_file), watch=watch)
+    headings += " RATE DELIVERED PLAN TOPIC DEADLETTER EXPIRY"
+    listing = _Listing("addresses", "address", headings.split(), row, hidden=4)
+    asked = (name, space, namespace, selector)
+    listing.show(asked, output, (data, server, token_file), watch=watch)
 
 
 @app.command()
 def addressspaces(
     name: Name = None,
     namespace: AnyNamespace = None,
-    output: OutputForm = Output.TABLE,
+    selector: Labels = None,
+    output: ListingForm = Listing.TABLE,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -94,11 +107,12 @@ def addressspaces(
     def row(one: Document) -> list[object]:
         service = one["spec"].get("authenticationService", {})
         authentication = service.get("name") or service.get("type") or "by users"
-        return [*_whose(one), one["spec"]["type"], authentication, _state(one)]
+        plan = one["spec"].get("plan")
+        return [*_whose(one), one["spec"]["type"], authentication, _state(one), plan]
 
-    headings = ["SPACE", "NAMESPACE", "TYPE", "AUTHENTICATION", "STATUS"]
-    listing = _Listing("addressspaces", None, headings, row)
-    listing.show(name, None, namespace, output, (data, server, token_file))
+    headings = ["SPACE", "NAMESPACE", "TYPE", "AUTHENTICATION", "STATUS", "PLAN"]
+    listing = _Listing("addressspaces", None, headings, row, hidden=1)
+    listing.show((name, None, namespace, selector), output, (data, server, token_file))
 
 
 @app.command()
@@ -106,7 +120,8 @@ def users(
     name: Name = None,
     space: AnySpace = None,
     namespace: AnyNamespace = None,
-    output: OutputForm = Output.TABLE,
+    selector: Labels = None,
+    output: ListingForm = Listing.TABLE,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -115,6 +130,19 @@ def users(
 
     Example: enmasse get users --space shop
     """
+
+    show_users(name, space, namespace, selector, output, (data, server, token_file))
+
+
+def show_users(
+    name: str | None,
+    space: str | None,
+    namespace: str | None,
+    selector: str | None,
+    output: Listing,
+    place: Place,
+) -> None:
+    """Print users and what they may do."""
 
     def row(one: Document) -> list[object]:
         allowed = "; ".join(
@@ -125,7 +153,51 @@ def users(
 
     headings = ["USER", "SPACE", "NAMESPACE", "STATUS", "MAY"]
     listing = _Listing("messagingusers", "username", headings, row)
-    listing.show(name, space, namespace, output, (data, server, token_file))
+    listing.show((name, space, namespace, selector), output, place)
+
+
+@app.command()
+def resources(
+    kind: Kind,
+    name: Name = None,
+    namespace: AnyNamespace = None,
+    selector: Labels = None,
+    output: ListingForm = Listing.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show resources of any kind. The word `resources` may be left out.
+
+    Examples:
+
+      enmasse get resources addressplans
+
+      enmasse get addressspaceplans standard-small --output yaml
+    """
+    from enmasse.cli import kinds
+    from enmasse.cli import output as printing
+    from enmasse.cli.client import Api
+    from enmasse.cli.names import looked_up
+
+    model = kinds.named(kind)
+    with Api.find(data, server, token_file) as api:
+        if name is not None:
+            document = looked_up(api, model, name, "", namespace or "default")
+            where = document["metadata"].get("namespace")
+            table = api.table(model, where, name) if output in _TABLES else {}
+        else:
+            document = api.list(model.plural, namespace, selector=selector)
+            table = api.table(model, namespace, None, selector) if output in _TABLES else {}
+    in_all = model.namespaced and namespace is None
+    printing.show_listed(
+        document,
+        output,
+        lambda wide: printing.server_table(table, wide=wide, namespaces=in_all),
+    )
+
+
+_TABLES = (Listing.TABLE, Listing.WIDE)
 
 
 @app.command()
@@ -158,53 +230,44 @@ class _Listing:
         field: str | None,
         headings: list[str],
         row: Callable[[Document], list[object]],
+        hidden: int = 0,
     ) -> None:
+        """`hidden`: how many of the last columns are only in the wide form."""
         self._plural = plural
         self._field = field
         self._headings = headings
         self._row = row
+        self._narrow = len(headings) - hidden
 
-    def show(
-        self,
-        name: str | None,
-        space: str | None,
-        namespace: str | None,
-        output: Output,
-        place: tuple[Data, ServerUrl, TokenFile],
-        *,
-        watch: bool = False,
-    ) -> None:
+    def show(self, asked: Asked, output: Listing, place: Place, *, watch: bool = False) -> None:
         """Print what is there once, or again and again."""
         from enmasse.cli.client import Api
-        from enmasse.cli.output import repeat, show
+        from enmasse.cli.output import repeat, show_listed
 
         with Api.find(*place) as api:
-
-            def items() -> Document:
-                return self._items(api, name, space, namespace)
-
             if watch:
-                repeat(lambda: self._text(items()), REFRESH_S)
-            document = items()
-            show(document, output, lambda: self._text(document))
+                wide = output is Listing.WIDE
+                repeat(lambda: self._text(self._items(api, asked), wide), REFRESH_S)
+            document = self._items(api, asked)
+            show_listed(document, output, lambda wide: self._text(document, wide))
 
-    def _text(self, document: Document) -> str:
+    def _text(self, document: Document, wide: bool) -> str:
         from enmasse.cli.output import columns
 
-        return columns(self._headings, [self._row(one) for one in document["items"]])
+        width = len(self._headings) if wide else self._narrow
+        rows = [self._row(one)[:width] for one in document["items"]]
+        return columns(self._headings[:width], rows)
 
-    def _items(
-        self, api: "Api", name: str | None, space: str | None, namespace: str | None
-    ) -> Document:
-        from enmasse.base.errors import Code, Missing
-        from enmasse.cli.names import KINDS
+    def _items(self, api: "Api", asked: Asked) -> Document:
+        from enmasse.cli.names import find
 
-        document = api.list(self._plural, namespace, statistics=self._plural == "addresses")
-        document["items"] = [one for one in document["items"] if self._is_meant(one, name, space)]
+        name, space, namespace, selector = asked
+        figures = self._plural == "addresses"
+        document = api.list(self._plural, namespace, statistics=figures, selector=selector)
+        listed = document["items"]
+        document["items"] = [one for one in listed if self._is_meant(one, name, space)]
         if name and not document["items"]:
-            where = f" in address space {space!r}" if space else ""
-            kind = KINDS[self._field or ""]
-            raise Missing(Code.RESOURCE_MISSING, f"there is no {kind} {name!r}{where}")
+            find(listed, self._field or "", name, space or "")
         return document
 
     def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:

@@ -1,0 +1,94 @@
+"""`enmasse doctor`: why an address is not ready, and what mends it."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from enmasse.cli.options import (
+    Address,
+    Data,
+    Namespace,
+    Output,
+    OutputForm,
+    ServerUrl,
+    Space,
+    TokenFile,
+)
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+    from enmasse.cli.diagnosis import Facts, Finding
+
+
+def doctor(
+    address: Address,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Explain why an address is not ready, or why no messages pass, and say what mends it.
+
+    It looks at its space, name, plan, quota, references, the control loop, the node, room, and who
+    is there. The exit code is 1 if there is trouble.
+
+    Example: enmasse doctor orders --space shop
+    """
+    from enmasse.cli import errors
+    from enmasse.cli.client import Api
+    from enmasse.cli.diagnosis import State, diagnose
+    from enmasse.cli.output import show
+
+    with Api.find(data, server, token_file) as api:
+        found = diagnose(_facts(api, address, space, namespace))
+    document = {"address": address, "findings": [_plain(one) for one in found]}
+    show(document, output, lambda: _text(found))
+    if any(one.state is State.TROUBLE for one in found):
+        raise typer.Exit(errors.FAILED)
+
+
+def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
+    from enmasse.base.errors import Unavailable
+    from enmasse.cli import usage
+    from enmasse.cli.diagnosis import Facts
+    from enmasse.cli.names import find
+
+    addresses = api.list("addresses", namespace, statistics=True)["items"]
+    document = find(addresses, "address", name, space)
+    own = document["metadata"]["name"].partition(".")[0]
+    spaces = api.list("addressspaces", namespace)["items"]
+    plans = ("addressspaceplans", "addressplans", "authenticationservices")
+    infra = ("standardinfraconfigs", "brokeredinfraconfigs")
+    listed = [one for plural in (*plans, *infra) for one in api.list(plural, None)["items"]]
+    beside = [one for one in addresses if one["metadata"]["name"].startswith(f"{own}.")]
+    try:
+        health = api.health()
+    except Unavailable as error:
+        health = error.message
+    return Facts(
+        document=document,
+        resources=usage.read([*spaces, *beside, *listed]),
+        space=next((one for one in spaces if one["metadata"]["name"] == own), None),
+        users=[
+            one
+            for one in api.list("messagingusers", namespace)["items"]
+            if one["metadata"]["name"].startswith(f"{own}.")
+        ],
+        health=health,
+    )
+
+
+def _plain(finding: "Finding") -> dict[str, str]:
+    return finding._asdict() | {"state": str(finding.state)}
+
+
+def _text(found: "list[Finding]") -> str:
+    from enmasse.cli.diagnosis import State
+    from enmasse.cli.output import columns
+
+    rows = [[one.check, one.state, one.message] for one in found]
+    table = columns(["CHECK", "STATE", "WHAT"], rows)
+    mends = [f"{one.check}: {one.mend}" for one in found if one.mend and one.state is not State.OK]
+    return "\n".join([table, *(["", "What mends it:", *mends] if mends else [])])

@@ -1,0 +1,168 @@
+"""`enmasse edit`: change one resource in an editor."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile, Wait
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+    from enmasse.resources import Resource
+
+Document = dict[str, Any]
+
+HEAD = """\
+# Change what you like, save and close the editor. An empty file, or one that is as it was, changes
+# nothing.
+"""
+
+
+def edit(
+    kind: Kind,
+    name: Annotated[str, typer.Argument(help="Its name, or what clients call it.")],
+    wait: Wait = True,
+    space: Space = "default",
+    namespace: Namespace = "default",
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Change a resource in the editor that VISUAL or EDITOR names (else vi).
+
+    What is refused is shown in the editor again. Fields that somebody else changes meanwhile stay
+    as they are then; if it is the same field, nothing is changed and your text is kept in a file.
+
+    Example: EDITOR=nano enmasse edit address orders
+    """
+    from enmasse.cli import kinds
+    from enmasse.cli.client import Api
+    from enmasse.cli.names import looked_up
+
+    model = kinds.named(kind)
+    with Api.find(data, server, token_file) as api:
+        before = looked_up(api, model, name, space, namespace)
+        after = _edited(api, model, before)
+        if after is None:
+            print(f"{before['kind']} {before['metadata']['name']} unchanged")
+            return
+        if wait and "isReady" in after.get("status", {}):
+            after = api.wait_ready(model.plural, after)
+    print(f"{after['kind']} {after['metadata']['name']} changed")
+
+
+def _edited(api: "Api", model: "type[Resource]", before: Document) -> Document | None:
+    """Let somebody edit a resource until it is taken or left; return it as it is now."""
+    import yaml
+
+    from enmasse.base.errors import EnMasseError, Exhausted, Invalid
+    from enmasse.cli.editing import difference, editable
+
+    shown = editable(before)
+    plain = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+    text = plain
+    refusal: EnMasseError | None = None
+    while True:
+        told = f"#\n# {refusal.message}\n" if refusal else ""
+        given = _in_editor(HEAD + told + text)
+        if given is None or given == plain:
+            return None
+        if refusal is not None and given == text:
+            raise refusal
+        text = given
+        try:
+            after = _document(text)
+            patch = difference(shown, after)
+            return _patched(api, model, before, patch, text) if patch else None
+        except (Invalid, Exhausted) as error:
+            refusal = error
+
+
+def _document(text: str) -> Document:
+    from enmasse.base.errors import Code, Invalid
+    from enmasse.resources import one_document
+
+    document = one_document(text)
+    if not isinstance(document, dict):
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "this is not one resource any more")
+    return document
+
+
+def _patched(
+    api: "Api", model: "type[Resource]", before: Document, patch: Document, text: str
+) -> Document:
+    """Send a change, on what others have changed meanwhile too, as long as it is not the same.
+
+    Raises: Conflict if it is the same; what was edited is in a file then.
+    """
+    from enmasse.base.errors import Code, Conflict
+    from enmasse.cli.client import ATTEMPTS
+    from enmasse.cli.editing import difference, disputed, editable
+
+    where, name = before["metadata"].get("namespace", ""), before["metadata"]["name"]
+    now = before
+    for attempt in range(1, ATTEMPTS + 1):
+        version = {"metadata": {"resourceVersion": now["metadata"]["resourceVersion"]}}
+        try:
+            return api.patch(model, where, name, _merged(patch, version))
+        except Conflict as error:
+            if error.code not in (Code.VERSION_CONFLICT, Code.STATE_CONFLICT):
+                raise
+            if attempt == ATTEMPTS:
+                raise
+        now = api.get(model, where, name)
+        fields = disputed(patch, difference(editable(before), editable(now)))
+        if fields:
+            file = _kept(name, text)
+            raise Conflict(
+                Code.VERSION_CONFLICT,
+                f"somebody else has changed {', '.join(fields)} meanwhile; your text is in {file}",
+            )
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _merged(patch: Mapping[str, Any], version: Mapping[str, Any]) -> Document:
+    return {**patch, "metadata": {**patch.get("metadata", {}), **version["metadata"]}}
+
+
+def _in_editor(text: str) -> str | None:
+    """Return a text after somebody has edited it, without comments at its top; None if it is empty.
+
+    Raises: Invalid if the editor cannot be started or fails.
+    """
+    import os
+    import shlex
+    import subprocess
+
+    from enmasse.base.errors import Code, Invalid
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    file = Path(_kept("edit", text))
+    try:
+        done = subprocess.run([*shlex.split(editor), str(file)], check=False)
+        given = file.read_text()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise Invalid(Code.SETTING_INVALID, f"editor {editor!r}: {error}") from None
+    finally:
+        file.unlink(missing_ok=True)
+    if done.returncode:
+        raise Invalid(
+            Code.SETTING_INVALID, f"editor {editor!r} ended with {done.returncode}; nothing changed"
+        )
+    lines = given.splitlines(keepends=True)
+    while lines and lines[0].startswith("#"):
+        lines.pop(0)
+    return "".join(lines) if "".join(lines).strip() else None
+
+
+def _kept(name: str, text: str) -> str:
+    """Write a text into a file that only its owner can read, and return its path."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix=f"enmasse-{name}-", suffix=".yaml", delete=False
+    ) as file:
+        file.write(text)
+    return file.name

@@ -1,0 +1,56 @@
+"""`enmasse logs`: what the platform has to say."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from enmasse.cli.options import Data, Form, ServerUrl, TokenFile
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+_FIRST = ("timestamp", "level", "event", "logger")
+
+
+def logs(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    tail: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Begin with the last so many records.")
+    ] = 100,
+    level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Only this severe: info, warning or error.")
+    ] = "debug",
+    output: Annotated[Form, typer.Option("--output", "-o", help="Text, or JSON lines.")] = (
+        Form.TEXT
+    ),
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show the last records of the platform's log. It keeps 2,000 in memory.
+
+    Of a platform in a Kubernetes cluster `kubectl logs` shows them.
+
+    Example: enmasse logs --follow --level warning
+    """
+    from enmasse.cli.client import Api
+
+    if level not in LEVELS:
+        raise typer.BadParameter(f"one of {', '.join(LEVELS)}", param_hint="--level")
+    with Api.find(data, server, token_file) as api:
+        for line in api.logs(tail, follow=follow):
+            record = json.loads(line)
+            if LEVELS.index(record.get("level", "info")) >= LEVELS.index(level):
+                print(line if output is Form.JSON else text(record), flush=True)
+
+
+def text(record: dict[str, object]) -> str:
+    """Return a record as one line: when, how severe, what, and the rest as NAME=VALUE."""
+    rest = " ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in record.items()
+        if name not in _FIRST
+    )
+    when, level, event = (str(record.get(name, "-")) for name in _FIRST[:3])
+    return f"{when} {level:8} {event} {rest}".rstrip()

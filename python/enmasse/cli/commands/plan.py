@@ -1,0 +1,117 @@
+"""`enmasse plan`: what there is to choose from, and what of the quotas is used."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.options import AnyNamespace, Data, Output, OutputForm, ServerUrl, TokenFile
+
+app = typer.Typer(no_args_is_help=True, help="Plans, and what of their quotas is used.")
+
+RESOURCES = ("router", "broker", "aggregate")
+
+
+@app.command("list")
+def list_(
+    type_: Annotated[
+        str | None,
+        typer.Option("--type", "-t", metavar="TYPE", help="Only plans for this type of address."),
+    ] = None,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show the plans of address spaces with their quotas, and those of addresses with the credit
+    that counts against a quota.
+
+    Example: enmasse plan list --type queue
+    """
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import columns, show
+
+    with Api.find(data, server, token_file) as api:
+        spaces = [] if type_ else api.list("addressspaceplans", None)["items"]
+        addresses = api.list("addressplans", None)["items"]
+    wanted = [one for one in addresses if type_ in (None, one["spec"]["addressType"])]
+
+    def text() -> str:
+        tables = []
+        if spaces:
+            rows = [_row(one, "addressSpaceType", "resourceLimits") for one in spaces]
+            headings = ["PLAN OF A SPACE", "TYPE", "ROUTER", "BROKER", "AGGREGATE", "WHAT IT IS"]
+            tables.append(columns(headings, rows))
+        rows = [_row(one, "addressType", "resources", RESOURCES[:2]) for one in wanted]
+        headings = ["PLAN OF AN ADDRESS", "TYPE", "ROUTER", "BROKER", "WHAT IT IS"]
+        return "\n\n".join([*tables, columns(headings, rows)])
+
+    show({"items": [*spaces, *wanted]}, output, text)
+
+
+@app.command()
+def usage(
+    space: Annotated[str | None, typer.Argument(help="Only this address space.")] = None,
+    namespace: AnyNamespace = None,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show what of its quota each address space uses: routers, brokers, and both together.
+
+    Example: enmasse plan usage shop
+    """
+    from enmasse.base.errors import Code, Missing
+    from enmasse.cli import usage as using
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import columns, show
+
+    with Api.find(data, server, token_file) as api:
+        listed = [
+            *api.list("addressspaces", namespace)["items"],
+            *api.list("addresses", namespace)["items"],
+            *api.list("addressspaceplans", None)["items"],
+            *api.list("addressplans", None)["items"],
+        ]
+    found = using.of_spaces(using.read(listed))
+    if space is not None:
+        found = [one for one in found if one.space == space]
+        if not found:
+            raise Missing(Code.RESOURCE_MISSING, f"there is no address space {space!r}")
+    items = [one._asdict() | {"uses": [use._asdict() for use in one.uses]} for one in found]
+
+    def text() -> str:
+        rows = []
+        for one in found:
+            by_name = {use.resource: use for use in one.uses}
+            cells = [_use(by_name.get(name)) for name in RESOURCES]
+            rows.append([one.space, one.namespace, one.plan, one.addresses, *cells])
+        return columns(
+            ["SPACE", "NAMESPACE", "PLAN", "ADDRESSES", *map(str.upper, RESOURCES)], rows
+        )
+
+    show({"items": items}, output, text)
+
+
+def _use(use: Any) -> str | None:
+    if use is None:
+        return None
+    return f"{use.used} of {use.limit}{' (over)' if use.is_over else ''}"
+
+
+def _row(
+    document: Mapping[str, Any], type_: str, credit: str, names: tuple[str, ...] = RESOURCES
+) -> list[object]:
+    spec = document["spec"]
+    amounts = spec.get(credit) or {}
+    return [
+        document["metadata"]["name"],
+        spec[type_],
+        *(_number(amounts.get(name)) for name in names),
+        spec.get("shortDescription"),
+    ]
+
+
+def _number(amount: float | None) -> str | None:
+    return None if amount is None else f"{amount:,g}"

@@ -1,0 +1,88 @@
+"""One resource as text for people: its fields, its conditions, what has happened to it. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from enmasse.cli.output import columns
+
+Document = Mapping[str, Any]
+
+_METADATA = ("labels", "annotations", "finalizers", "creationTimestamp", "deletionTimestamp")
+_FIRST = 22
+"""Where values begin, at least."""
+
+
+def text(document: Document, events: Sequence[Document]) -> str:
+    """Return a resource in words; events are told the oldest first."""
+    metadata = document["metadata"]
+    lines = [_line(0, "Name", metadata["name"])]
+    if namespace := metadata.get("namespace"):
+        lines.append(_line(0, "Namespace", namespace))
+    lines.append(_line(0, "Kind", f"{document['kind']} of {document['apiVersion']}"))
+    for name in _METADATA:
+        if name in metadata:
+            lines += _fields(0, _title(name), metadata[name])
+    for name, value in document.items():
+        if name not in ("apiVersion", "kind", "metadata", "status"):
+            lines += _fields(0, _title(name), value)
+    status = dict(document.get("status", {}))
+    conditions = status.pop("conditions", [])
+    if status:
+        lines += _fields(0, "Status", status)
+    if conditions:
+        lines += ["Conditions:", *_table(_conditions(conditions))]
+    told = _events(events)
+    return "\n".join([*lines, "Events:", *_table(told)] if events else [*lines, "Events: none"])
+
+
+def _conditions(conditions: Sequence[Document]) -> str:
+    fields = ("type", "status", "reason", "lastTransitionTime", "message")
+    rows = [[one.get(name) or None for name in fields] for one in conditions]
+    return columns(["TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"], rows)
+
+
+def _events(events: Sequence[Document]) -> str:
+    fields = ("lastTimestamp", "type", "reason", "count", "message")
+    rows = [[one.get(name) for name in fields] for one in events]
+    return columns(["LAST SEEN", "TYPE", "REASON", "COUNT", "MESSAGE"], rows)
+
+
+def _table(table: str) -> Iterator[str]:
+    return (f"  {line}" for line in table.splitlines())
+
+
+def _fields(depth: int, title: str, value: Any) -> Iterator[str]:
+    """Yield a value below its title: a mapping and a list of mappings on lines of their own."""
+    if isinstance(value, Mapping):
+        yield f"{'  ' * depth}{title}:"
+        for name, inner in value.items():
+            yield from _fields(depth + 1, _title(name), inner)
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        yield f"{'  ' * depth}{title}:"
+        for one in value:
+            inner = [line for name, part in one.items() for line in _fields(0, _title(name), part)]
+            for number, line in enumerate(inner):
+                yield f"{'  ' * (depth + 1)}{'- ' if number == 0 else '  '}{line}"
+    elif isinstance(value, list | tuple):
+        yield _line(depth, title, ", ".join(map(_plain, value)) or "none")
+    else:
+        yield _line(depth, title, value)
+
+
+def _line(depth: int, title: str, value: Any) -> str:
+    head = f"{'  ' * depth}{title}:"
+    return f"{head.ljust(_FIRST)} {_plain(value)}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _title(name: str) -> str:
+    """Return the name of a field in words: `messageTtl` is `Message Ttl`; a key stays as it is."""
+    if not name.isalnum():
+        return name
+    words = "".join(f" {letter}" if letter.isupper() else letter for letter in name)
+    return words[:1].upper() + words[1:]

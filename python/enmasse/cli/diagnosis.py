@@ -1,0 +1,297 @@
+"""Why an address is not ready, or no messages pass through it: one check after the other. Pure.
+
+A check looks at what the API has told and finds nothing, a note, or trouble with its mend. What is
+checked follows the way of an address: its space, its name, its plan, the quota, what it refers to,
+what the control loop says, the node that serves it, its disk, and who is there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from enmasse.cli import usage
+from enmasse.plan import Catalogue, dangling
+from enmasse.resources import Address, AddressSpace, Resource
+from enmasse.resources.address_rules import STORED
+
+Document = Mapping[str, Any]
+
+
+class State(StrEnum):
+    """How it is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Nothing is wrong, and perhaps not what is wanted."""
+
+    TROUBLE = "trouble"
+
+
+class Finding(NamedTuple):
+    """What one check has found."""
+
+    check: str
+    state: State
+    message: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an address."""
+
+    document: Document
+    """The address as the API shows it, with figures."""
+
+    resources: Sequence[Resource]
+    """Spaces and addresses of its namespace, and all plans and services, as declared."""
+
+    space: Document | None
+    """Its address space as the API shows it."""
+
+    users: Sequence[Document] = ()
+    """Users of the space."""
+
+    health: str = "ok"
+    """What the platform says of itself."""
+
+    catalogue: Catalogue = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sort out what there is to choose from."""
+        object.__setattr__(self, "catalogue", Catalogue(self.resources))
+
+    @property
+    def address(self) -> Address:
+        """The address as it is declared."""
+        name = self.document["metadata"]["name"]
+        return next(
+            one for one in self.resources if isinstance(one, Address) and one.metadata.name == name
+        )
+
+    @property
+    def declared_space(self) -> AddressSpace | None:
+        """Its address space as it is declared."""
+        home = self.address.space
+        spaces = (one for one in self.resources if isinstance(one, AddressSpace))
+        return next((one for one in spaces if one.metadata.name == home), None)
+
+    @property
+    def beside(self) -> list[Address]:
+        """The addresses of its space."""
+        home = self.address.space
+        return [one for one in self.resources if isinstance(one, Address) and one.space == home]
+
+    @property
+    def figures(self) -> Document:
+        """Its live figures."""
+        found: Document = self.document.get("status", {}).get("statistics", {})
+        return found
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """Return what every check finds, in order; a check that finds nothing is ok."""
+    found = []
+    for name, check in CHECKS.items():
+        findings = list(check(facts))
+        found += findings or [Finding(name, State.OK, _FINE[name])]
+    return found
+
+
+def _space(facts: Facts) -> Iterator[Finding]:
+    name = facts.address.space
+    if facts.space is None:
+        yield Finding(
+            "address space",
+            State.TROUBLE,
+            f"there is no address space {name!r}",
+            f"enmasse create addressspace {name}",
+        )
+    elif not facts.space.get("status", {}).get("isReady"):
+        status = facts.space.get("status", {})
+        said = "; ".join(status.get("messages", [])) or status.get("phase", "Pending")
+        yield Finding(
+            "address space",
+            State.TROUBLE,
+            f"address space {name!r} is not ready: {said}",
+            f"enmasse describe addressspace {name}",
+        )
+
+
+def _name(facts: Facts) -> Iterator[Finding]:
+    own = facts.address
+    for other in facts.beside:
+        if other.key != own.key and set(other.names) & set(own.names):
+            yield Finding(
+                "name",
+                State.TROUBLE,
+                f"{other.metadata.name} declares the address {own.spec.address!r} too",
+                "delete one of the two; the older one is served",
+            )
+
+
+def _plan(facts: Facts) -> Iterator[Finding]:
+    space = facts.declared_space
+    problem = facts.catalogue.problem_of_address(facts.address, space) if space else None
+    if problem is not None:
+        mend = f"enmasse edit address {facts.address.spec.address}, with a plan that is offered"
+        yield Finding("plan", State.TROUBLE, problem.message, mend)
+
+
+def _quota(facts: Facts) -> Iterator[Finding]:
+    for one in usage.of_spaces(facts.resources):
+        if one.space != facts.address.space:
+            continue
+        over = [f"{use.resource} {use.used} of {use.limit}" for use in one.uses if use.is_over]
+        if over:
+            waits = _ready(facts).get("reason") == "QuotaExceeded"
+            yield Finding(
+                "quota",
+                State.TROUBLE if waits else State.NOTE,
+                f"the addresses of the space come to {', '.join(over)} of plan {one.plan}",
+                "delete addresses, give them smaller plans, or the space a larger one"
+                " (enmasse plan usage)",
+            )
+
+
+def _references(facts: Facts) -> Iterator[Finding]:
+    named = {name: one for one in facts.beside for name in one.names}
+    for one in dangling(facts.address, named.get):
+        yield Finding("references", State.TROUBLE, f"it {one.problem}", one.mend)
+
+
+def _control(facts: Facts) -> Iterator[Finding]:
+    metadata, status = facts.document["metadata"], facts.document.get("status", {})
+    if metadata.get("deletionTimestamp"):
+        keep = ", ".join(metadata.get("finalizers", []))
+        yield Finding(
+            "control",
+            State.TROUBLE,
+            f"it was deleted and goes when its finalizers are done: {keep}",
+            "end what the finalizers are for, or take them away with enmasse edit",
+        )
+        return
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        yield Finding(
+            "control",
+            State.TROUBLE,
+            "the control loop has not come to the last change yet",
+            "enmasse logs --level warning tells what holds it up",
+        )
+    ready = _ready(facts)
+    if ready.get("status") != "True":
+        reason, message = ready.get("reason", "Pending"), ready.get("message", "")
+        yield Finding(
+            "control",
+            State.TROUBLE,
+            f"not ready since {ready.get('lastTransitionTime', 'it was made')}: {reason}"
+            + (f": {message}" if message else ""),
+            _MENDS.get(reason, "what is said above mends it; if nothing is, enmasse logs"),
+        )
+
+
+_MENDS = {
+    "PlanRefused": "enmasse logs --level warning; the node says what it cannot serve",
+    "PlanNotApplied": "wait; if it stays so, enmasse logs tells what the node does",
+    "NotActive": "wait; if it stays so, enmasse logs tells what the node does",
+}
+
+
+def _node(facts: Facts) -> Iterator[Finding]:
+    trouble = facts.health.partition(";")[2].strip()
+    if trouble:
+        direct = facts.address.spec.type not in STORED
+        state = State.NOTE if direct else State.TROUBLE
+        yield Finding("node", state, f"the node says: {trouble}", "mend that, and start it again")
+    elif facts.health != "ok":
+        yield Finding("node", State.TROUBLE, facts.health, "wait until it is ready")
+
+
+def _room(facts: Facts) -> Iterator[Finding]:
+    status, stored = facts.document.get("status", {}), facts.figures.get("stored", {})
+    limits = status.get("limits", {})
+    full = [
+        f"{stored[name]:,} of {limits[name]:,} {name}"
+        for name in ("messages", "bytes")
+        if stored.get(name) and limits.get(name) and stored[name] >= limits[name]
+    ]
+    if full:
+        then = {"reject": "refused", "dropOldest": "taken in for the oldest"}
+        yield Finding(
+            "room",
+            State.TROUBLE,
+            f"it is full ({', '.join(full)}): new messages"
+            f" {then.get(limits.get('onFull', ''), 'wait')}",
+            "receive from it, enmasse purge, or a larger limit (enmasse edit)",
+        )
+    if facts.figures.get("damaged"):
+        yield Finding(
+            "room",
+            State.NOTE,
+            f"the disk has lost {facts.figures['damaged']:,} messages",
+            "look at the disk and at enmasse logs",
+        )
+
+
+def _clients(facts: Facts) -> Iterator[Finding]:
+    figures, type_ = facts.figures, facts.address.spec.type
+    if not figures:
+        return
+    senders, receivers = figures.get("senders", 0), figures.get("receivers", 0)
+    if type_ in ("anycast", "multicast") and senders and not receivers:
+        yield Finding(
+            "clients",
+            State.NOTE,
+            f"{senders} senders wait: a direct address takes messages only for a receiver",
+            f"enmasse receive {facts.address.spec.address}, or an address of type queue",
+        )
+    depth = figures.get("stored", {}).get("messages", 0)
+    if depth and not receivers and type_ in ("queue", "subscription"):
+        yield Finding(
+            "clients", State.NOTE, f"{depth:,} messages are stored and nobody receives them"
+        )
+
+
+def _access(facts: Facts) -> Iterator[Finding]:
+    service = (facts.space or {}).get("spec", {}).get("authenticationService", {})
+    if service.get("type") == "standard" and not facts.users:
+        yield Finding(
+            "access",
+            State.NOTE,
+            "the address space asks for a login and has no users: nobody gets in",
+            f"enmasse user create NAME --space {facts.address.space}",
+        )
+
+
+def _ready(facts: Facts) -> Document:
+    conditions = facts.document.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Ready"), {})
+
+
+CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
+    "address space": _space,
+    "name": _name,
+    "plan": _plan,
+    "quota": _quota,
+    "references": _references,
+    "control": _control,
+    "node": _node,
+    "room": _room,
+    "clients": _clients,
+    "access": _access,
+}
+"""What is checked, in this order."""
+
+_FINE = {
+    "address space": "it is there and ready",
+    "name": "no other address has it",
+    "plan": "it is offered",
+    "quota": "there is room",
+    "references": "all lead somewhere",
+    "control": "the node has proven that it serves the address",
+    "node": "it serves, and takes what is to be stored",
+    "room": "it is not full",
+    "clients": "nobody waits for anybody",
+    "access": "somebody can come in",
+}

@@ -1,0 +1,52 @@
+"""What an edited document says: a merge patch of what differs, and whether others changed it too.
+
+Pure. A patch is a JSON merge patch (RFC 7396): a list is one value, and null takes a field away.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = dict[str, Any]
+
+_NOT_FOR_EDITORS = (
+    *("managedFields", "uid", "generation", "creationTimestamp", "resourceVersion"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
+)
+"""What is the server's, of metadata."""
+
+
+def editable(document: Mapping[str, Any]) -> Document:
+    """Return the part of a resource that one can change."""
+    metadata = {
+        name: value for name, value in document["metadata"].items() if name not in _NOT_FOR_EDITORS
+    }
+    rest = {name: value for name, value in document.items() if name != "status"}
+    return rest | {"metadata": metadata}
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+    """Return the patch that makes the second of the first; empty if they are alike."""
+    patch: Document = {}
+    for name in before.keys() | after.keys():
+        was, now = before.get(name), after.get(name)
+        if name not in after:
+            patch[name] = None
+        elif isinstance(was, Mapping) and isinstance(now, Mapping):
+            if inner := difference(was, now):
+                patch[name] = inner
+        elif was != now:
+            patch[name] = now
+    return patch
+
+
+def disputed(mine: Mapping[str, Any], theirs: Mapping[str, Any], above: str = "") -> list[str]:
+    """Return the fields that two patches change, each in its own way."""
+    found: list[str] = []
+    for name in sorted(mine.keys() & theirs.keys()):
+        path = f"{above}.{name}" if above else name
+        one, other = mine[name], theirs[name]
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found += disputed(one, other, path)
+        elif one != other:
+            found.append(path)
+    return found

@@ -1,0 +1,161 @@
+"""Why an address is not ready: one case for each check."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from doubles import address, address_plan, deadletter, infra, queue, space, space_plan, subscription
+from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose
+from enmasse.engines import AddressFigures
+from enmasse.resources import Address, Resource
+from obeying import Obeying
+
+LARGE = address_plan("large", "queue", router=0.01, broker=1)
+PLANS = [infra(), LARGE, space_plan("p", [LARGE], (1, 1, 2))]
+
+
+def condition(reason: str, status: str = "False", message: str = "") -> dict[str, Any]:
+    moment = "2026-01-01T00:00:00Z"
+    return {"type": "Ready", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": moment}  # fmt: skip
+
+
+SERVED = {"isReady": True, "observedGeneration": 1, "conditions": [condition("Served", "True")]}
+
+
+def facts(
+    one: Address | None = None,
+    others: Sequence[Resource] = (),
+    status: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Facts:
+    """What is known of an address that nothing is wrong with, but for what is said."""
+    one = one or queue()
+    document = one.document() | {"status": status or SERVED}
+    document["metadata"] = document["metadata"] | {"generation": 1} | changes.pop("metadata", {})
+    home = space().document() | {"status": {"isReady": True}}
+    return Facts(document, [space(), one, *others], **({"space": home} | changes))
+
+
+def figures(**values: Any) -> dict[str, Any]:
+    return SERVED | {"statistics": values}
+
+
+CASES: dict[str, tuple[Facts, str, State, str, str]] = {
+    "no space": (
+        facts(space=None), "address space", State.TROUBLE,
+        "there is no address space 'default'", "enmasse create addressspace default",
+    ),
+    "a space that is not ready": (
+        facts(space=space().document() | {"status": {"phase": "Configuring"}}),
+        "address space", State.TROUBLE, "is not ready: Configuring", "describe addressspace",
+    ),
+    "a name that another one has": (
+        facts(others=[address("default.twin", "queue", "orders")]),
+        "name", State.TROUBLE, "default.twin declares the address 'orders' too", "delete one",
+    ),
+    "a plan that is gone": (
+        facts(queue(plan="gone"), PLANS),
+        "plan", State.TROUBLE, "there is no AddressPlan 'gone'", "enmasse edit address orders",
+    ),
+    "a reference that is gone": (
+        facts(queue(deadletter="dead")),
+        "references", State.TROUBLE, "'dead' that does not exist", "declare it first",
+    ),
+    "a reference of another type": (
+        facts(subscription(topic="tasks"), [queue("default.tasks")]),
+        "references", State.TROUBLE, "not of type topic but queue", "name one of type topic",
+    ),
+    "no status at all": (
+        facts(status={"phase": "Pending"}),
+        "control", State.TROUBLE, "has not come to the last change yet", "enmasse logs",
+    ),
+    "a plan that the node refuses": (
+        facts(status=SERVED | {"conditions": [condition("PlanRefused", message="no room")]}),
+        "control", State.TROUBLE,
+        "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "the node says",
+    ),
+    "one that was deleted": (
+        facts(metadata={"deletionTimestamp": "now", "finalizers": ["x/keep"]}),
+        "control", State.TROUBLE, "goes when its finalizers are done: x/keep", "enmasse edit",
+    ),
+    "a disk that has failed": (
+        facts(health="ok; the journal has stopped: no space left"),
+        "node", State.TROUBLE, "the journal has stopped: no space left", "start it again",
+    ),
+    "a disk that a direct address does not need": (
+        facts(address(), health="ok; the journal has stopped"),
+        "node", State.NOTE, "the journal has stopped", "",
+    ),
+    "a platform that is starting": (
+        facts(health="starting or stopping"), "node", State.TROUBLE, "starting", "wait",
+    ),
+    "a full queue": (
+        facts(status=figures(stored={"messages": 10}) | {
+            "limits": {"messages": 10, "onFull": "reject"}}),
+        "room", State.TROUBLE, "it is full (10 of 10 messages): new messages refused", "purge",
+    ),
+    "messages lost": (
+        facts(status=figures(damaged=3)), "room", State.NOTE, "lost 3 messages", "disk",
+    ),
+    "senders without a receiver": (
+        facts(address(), status=figures(senders=2)),
+        "clients", State.NOTE, "2 senders wait", "enmasse receive orders",
+    ),
+    "messages without a receiver": (
+        facts(status=figures(stored={"messages": 5})),
+        "clients", State.NOTE, "5 messages are stored and nobody receives them", "",
+    ),
+    "a closed space without users": (
+        facts(space=space(authentication="standard").document() | {"status": {"isReady": True}}),
+        "access", State.NOTE, "has no users", "enmasse user create NAME --space default",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_is_found_with_its_mend(name: str) -> None:
+    known, check, state, message, mend = CASES[name]
+    (found,) = [one for one in diagnose(known) if one.check == check and message in one.message]
+    assert found.state is state
+    assert mend in found.mend
+
+
+def test_of_what_is_well_every_check_says_so() -> None:
+    found = diagnose(facts(queue(deadletter="dead"), [deadletter()]))
+    assert [one.check for one in found] == list(CHECKS)
+    assert {one.state for one in found} == {State.OK}
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("QuotaExceeded", State.TROUBLE), ("Served", State.NOTE)]
+)
+def test_a_quota_that_is_full_is_told(reason: str, state: State) -> None:
+    home = space(plan="p")
+    both = [queue(plan="large"), queue("default.b", plan="large")]
+    document = both[0].document() | {"status": SERVED | {"conditions": [condition(reason)]}}
+    shown = home.document() | {"status": {"isReady": True}}
+    found = diagnose(Facts(document, [home, *both, *PLANS], shown))
+    (quota,) = [one for one in found if one.check == "quota"]
+    assert quota.state is state
+    assert "broker 2 of 1, aggregate 3 of 2 of plan p" in quota.message
+
+
+def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> None:
+    assert shop.enmasse("wait", "address", "--all").exit_code == 0
+    well = shop.enmasse("doctor", "orders")
+    assert well.exit_code == 0, well.output
+    assert [line.split()[0] for line in well.stdout.splitlines()[1:3]] == ["address", "name"]
+    assert "mends" not in well.stdout
+    uid = shop.address("orders").metadata.uid or ""
+    shop.engine.figures = [AddressFigures(uid, "default", "orders", stored=3)]
+    shop.engine.troubled = "the journal has stopped"
+    ill = shop.enmasse("doctor", "orders", "--output", "json")
+    assert ill.exit_code == 1
+    found = {one["check"]: one for one in json.loads(ill.stdout)["findings"]}
+    assert found["node"]["state"] == "trouble"
+    assert found["clients"]["message"] == "3 messages are stored and nobody receives them"
+    assert "What mends it:" in shop.enmasse("doctor", "orders").stdout
+    assert "did you mean 'orders'" in shop.enmasse("doctor", "order").stderr

@@ -1,0 +1,309 @@
+"""get, describe, edit, wait, delete, apply, top, user, plan, logs: of resources of any kind."""
+
+import json
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from doubles import address_plan, infra, queue, space_plan
+from enmasse.engines import AddressFigures
+from obeying import Obeying
+
+SMALL = address_plan("small", "queue", router=0.25, broker=0.5, shortDescription="Half a broker")
+QUOTA = space_plan("p", [SMALL], (1, 1, 2))
+
+
+def said(shop: Obeying, *words: str, stdin: str | None = None) -> str:
+    """Run one command that succeeds; return what it printed."""
+    answer = shop.enmasse(*words, stdin=stdin)
+    assert answer.exit_code == 0, answer.output
+    return str(answer.stdout)
+
+
+def refused(shop: Obeying, code: int, *words: str, stdin: str | None = None) -> str:
+    answer = shop.enmasse(*words, stdin=stdin)
+    assert answer.exit_code == code, answer.output
+    return " ".join(answer.stderr.replace("│", " ").split())
+
+
+def documents(*resources: Any) -> str:
+    return yaml.safe_dump_all(one.document() for one in resources)
+
+
+@pytest.fixture
+def planned(shop: Obeying) -> Obeying:
+    """The shop with plans, and a space `team` that has one."""
+    said(shop, "apply", "-f", "-", stdin=documents(infra(), SMALL, QUOTA))
+    said(shop, "create", "addressspace", "team", "--plan", "p")
+    return shop
+
+
+def test_every_kind_is_shown_by_any_of_its_names(planned: Obeying) -> None:
+    for word in ("addressplans", "addressplan", "AddressPlan", "addressplans.admin.enmasse.io"):
+        head, row = said(planned, "get", word).splitlines()
+        assert head.split()[:4] == ["NAMESPACE", "NAME", "TYPE", "READY"]
+        assert row.split()[:4] == ["enmasse-infra", "small", "queue", "yes"]
+    assert said(planned, "get", "resources", "addressplans") == said(planned, "get", "addressplans")
+    one = said(planned, "get", "addressspaceplan", "p", "--output", "yaml")
+    assert yaml.safe_load(one)["spec"]["addressPlans"] == ["small"]
+    assert said(planned, "get", "ns", "-o", "name") == (
+        "namespace/default\nnamespace/enmasse-infra\n"
+    )
+
+
+def test_names_and_wide_tables(shop: Obeying) -> None:
+    assert said(shop, "get", "address", "-o", "name").splitlines() == [
+        "address.enmasse.io/default.dead",
+        "address.enmasse.io/default.orders",
+    ]
+    head, *rows = said(shop, "get", "address", "-o", "wide").splitlines()
+    assert head.split()[-4:] == ["PLAN", "TOPIC", "DEADLETTER", "EXPIRY"]
+    assert rows[1].split()[-2:] == ["dead", "-"]
+    assert "PLAN" not in said(shop, "get", "address")
+
+
+def test_labels_select(shop: Obeying) -> None:
+    labelled = queue("default.tasks").with_metadata(labels={"team": "north"})
+    said(shop, "apply", "-f", "-", stdin=documents(labelled))
+    assert said(shop, "get", "address", "-l", "team=north", "-o", "name") == (
+        "address.enmasse.io/default.tasks\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["get", "addresplans"], 2, "No such command 'addresplans'"),
+        (["describe", "adress", "orders"], 1, "there is no kind 'adress'; did you mean 'address'"),
+        (["describe", "address", "ordrs"], 3, "no address 'ordrs' in address space 'default'; did"
+            " you mean 'orders'?"),
+        (["get", "address", "ordrs"], 3, "did you mean 'orders'?"),
+        (["get", "addressplan", "none"], 3, "there is no AddressPlan 'none'"),
+        (["wait", "address"], 2, "name resources, or say --all"),
+        (["wait", "address", "orders", "--for", "ready"], 2, "neither delete nor condition=TYPE"),
+        (["delete", "resources", "addresses", "x"], 2, "use `enmasse delete address`"),
+        (["logs", "--level", "loud"], 2, "one of debug, info"),
+    ],
+)  # fmt: skip
+def test_slips_get_a_hint(shop: Obeying, words: list[str], code: int, says: str) -> None:
+    assert says in refused(shop, code, *words)
+
+
+def test_describe_tells_conditions_and_events(shop: Obeying) -> None:
+    said(shop, "wait", "address", "orders")
+    text = said(shop, "describe", "address", "orders")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "Name: default.orders"
+    assert "Deadletter: dead" in lines
+    assert "TYPE STATUS REASON SINCE MESSAGE" in lines
+    assert any(line.startswith("Ready True Served 2026-01-01T00:00:00Z") for line in lines)
+    assert any("Normal Served" in line for line in lines)
+    assert "Uid" not in text and "Managed" not in text
+    both = said(shop, "describe", "address", "orders", "dead")
+    assert both.count("Kind: ") == 2
+
+
+def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:
+    said(shop, "user", "create", "alice", "--password", "pencil", "--send", "orders")
+    text = said(shop, "describe", "user", "alice")
+    assert "Username:" in text and "pencil" not in text and "cGVuY2ls" not in text
+    assert "Key" not in text
+
+
+def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
+    assert said(shop, "wait", "address", "--all") == (
+        "Address default.dead is Ready\nAddress default.orders is Ready\n"
+    )
+    assert "is Ready=False: nothing was said" in refused(
+        shop, 7, "wait", "address", "orders", "--for", "condition=Ready=False", "--timeout", "0.1"
+    ).replace("is not", "is")
+    assert "still there after" in refused(
+        shop, 7, "wait", "address", "orders", "--for", "delete", "--timeout", "0.1"
+    )
+    said(shop, "delete", "address", "orders", "--force")
+    assert said(shop, "wait", "address", "orders", "--for", "delete") == ""
+    assert "there is no address 'orders'" in refused(shop, 3, "wait", "address", "orders")
+
+
+def editor(folder: Path, program: str) -> str:
+    """Return an editor that does to `text` what a program says."""
+    script = folder / "editor.py"
+    script.write_text(
+        "import pathlib, subprocess, sys\n"
+        "file = pathlib.Path(sys.argv[1])\n"
+        "text = file.read_text()\n"
+        f"{program}\n"
+        "file.write_text(text)\n"
+    )
+    return f"{sys.executable} {script}"
+
+
+@pytest.fixture
+def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Say what the editor does."""
+
+    def does(program: str) -> None:
+        monkeypatch.setenv("EDITOR", editor(tmp_path, program))
+        monkeypatch.delenv("VISUAL", raising=False)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    return does
+
+
+def test_an_edit_is_applied(shop: Obeying, edits: Any) -> None:
+    edits("text = text.replace('deadletter: dead', 'messageTtl: {maximum: 5s}')")
+    assert said(shop, "edit", "address", "orders") == "Address default.orders changed\n"
+    spec = shop.address("orders").spec
+    assert spec.deadletter is None
+    assert spec.message_ttl is not None and spec.message_ttl.maximum == 5000
+
+
+@pytest.mark.parametrize("program", ["", "text = ''", "text += '\\n'"])
+def test_an_edit_that_says_nothing_changes_nothing(shop: Obeying, edits: Any, program: str) -> None:
+    said(shop, "wait", "address", "--all")
+    said(shop, "wait", "addressspace", "--all")
+    version = shop.store.version
+    edits(program)
+    assert said(shop, "edit", "address", "orders") == "Address default.orders unchanged\n"
+    assert shop.store.version == version
+
+
+def test_what_is_refused_is_shown_again(shop: Obeying, edits: Any) -> None:
+    edits(
+        "bad = 'does not exist; declare it first' in text\n"
+        "text = text.replace('deadletter: none', 'deadletter: null') if bad else"
+        " text.replace('deadletter: dead', 'deadletter: none')"
+    )
+    said(shop, "edit", "address", "orders")
+    assert shop.address("orders").spec.deadletter is None
+    edits("text = text.replace('type: queue', 'type: topic')")
+    assert "spec.type: cannot change" in refused(shop, 1, "edit", "address", "orders")
+    edits("text = text.replace('type: queue', 'type: [')")
+    assert "not a YAML document" in refused(shop, 1, "edit", "address", "orders")
+
+
+def test_an_editor_that_fails_changes_nothing(
+    shop: Obeying, edits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits("sys.exit(3)")
+    assert "ended with 3; nothing changed" in refused(shop, 1, "edit", "address", "orders")
+    monkeypatch.setenv("EDITOR", "/none/such")
+    assert "editor '/none/such'" in refused(shop, 1, "edit", "address", "orders")
+
+
+def meanwhile(shop: Obeying, patch: str) -> str:
+    """Return the part of an editor's program that changes `orders` as somebody else does."""
+    url = f"http://127.0.0.1:{shop.listener.getsockname()[1]}"
+    return (
+        "import urllib.request\n"
+        f"urllib.request.urlopen(urllib.request.Request('{url}/apis/enmasse.io/v1beta1/namespaces"
+        f"/default/addresses/default.orders', data=b'{patch}', method='PATCH', headers={{"
+        f"'Authorization': 'Bearer the-token', 'Content-Type': 'application/merge-patch+json'}}))\n"
+    )
+
+
+def test_what_others_change_meanwhile_stays(shop: Obeying, edits: Any) -> None:
+    others = meanwhile(shop, '{"metadata": {"labels": {"team": "north"}}}')
+    edits(others + "text = text.replace('deadletter: dead', 'expiry: dead')")
+    said(shop, "edit", "address", "orders")
+    now = shop.address("orders")
+    assert (now.spec.deadletter, now.spec.expiry) == (None, "dead")
+    assert now.metadata.labels == {"team": "north"}
+
+
+def test_the_same_field_changed_by_others_is_a_conflict(
+    shop: Obeying, edits: Any, tmp_path: Path
+) -> None:
+    others = meanwhile(shop, '{"spec": {"messageTtl": {"maximum": 7000}}}')
+    edits(others + "text = text.replace('deadletter: dead', 'messageTtl: {maximum: 5000}')")
+    told = refused(shop, 5, "edit", "address", "orders")
+    assert "somebody else has changed spec.messageTtl.maximum meanwhile; your text is in" in told
+    (kept,) = tmp_path.glob("enmasse-default.orders-*.yaml")
+    assert "maximum: 5000" in kept.read_text()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    now = shop.address("orders")
+    assert now.spec.message_ttl is not None and now.spec.message_ttl.maximum == 7000
+
+
+def test_apply_may_only_try(planned: Obeying) -> None:
+    text = documents(queue("team.a", address="a", plan="small"))
+    told = said(planned, "apply", "-f", "-", "--dry-run", stdin=text)
+    assert told == "Address team.a created (dry run)\n"
+    assert "team" not in said(planned, "get", "addresses")
+
+
+def test_a_full_quota_is_exit_code_6(planned: Obeying) -> None:
+    for name in ("a", "b"):
+        said(planned, "create", "address", name, "--type", "queue", "--space", "team")
+    told = refused(planned, 6, "create", "address", "c", "--type", "queue", "--space", "team")
+    assert "exceeded quota: address space 'team' would need broker 2 of 1, aggregate 3 of 2" in told
+    table = [line.split() for line in said(planned, "plan", "usage").splitlines()]
+    assert table[0] == ["SPACE", "NAMESPACE", "PLAN", "ADDRESSES", "ROUTER", "BROKER", "AGGREGATE"]
+    assert table[2] == ["team", "default", "p", "2", *"1 of 1 1 of 1 2 of 2".split()]
+    (one,) = json.loads(said(planned, "plan", "usage", "team", "-o", "json"))["items"]
+    assert one["uses"][1] == {"resource": "broker", "used": "1", "limit": "1", "is_over": False}
+    assert "there is no address space 'none'" in refused(planned, 3, "plan", "usage", "none")
+
+
+def test_plans_are_listed(planned: Obeying) -> None:
+    text = said(planned, "plan", "list")
+    assert ["p", "standard", "1", "1", "2", "-"] in [line.split() for line in text.splitlines()]
+    assert text.splitlines()[-1].split() == ["small", "queue", "0.25", "0.5", "Half", "a", "broker"]
+    assert "p  " not in said(planned, "plan", "list", "--type", "queue")
+
+
+def test_other_kinds_are_deleted_by_name(planned: Obeying) -> None:
+    assert "is in use by" in refused(planned, 5, "delete", "addressspaceplan", "p")
+    said(planned, "delete", "addressspace", "team")
+    assert said(planned, "delete", "addressspaceplan", "p") == "AddressSpacePlan p deleted\n"
+    assert "no AddressSpacePlan 'p'" in refused(planned, 3, "delete", "addressspaceplan", "p")
+
+
+def test_users_are_made_changed_and_listed(shop: Obeying) -> None:
+    said(shop, "user", "create", "alice", "--password", "pencil", "--send", "orders")
+    assert said(shop, "user", "list").splitlines()[1].split() == [
+        "alice", "default", "default", "Active", "send", "orders",
+    ]  # fmt: skip
+    before = shop.engine.plan.spaces[0].users[0]
+    assert said(shop, "user", "passwd", "alice", "--password", "crayon") == (
+        "user alice has another password\n"
+    )
+    after = shop.engine.plan.spaces[0].users[0]
+    assert before.verifiers != after.verifiers
+    assert before.rights == after.rights
+    told = said(shop, "user", "allow", "alice", "--receive", "orders", "--view")
+    assert told == "user alice may recv orders; view everywhere\n"
+    rights = shop.engine.plan.spaces[0].users[0].rights
+    assert {(one.pattern, one.operations) for one in rights} == {
+        ("orders", ("recv",)),
+        ("#", ("view",)),
+    }
+    assert said(shop, "user", "allow", "alice") == "user alice may do nothing\n"
+    assert shop.engine.plan.spaces[0].users[0].rights == ()
+    assert "MessagingUser default.alice deleted" in said(shop, "user", "delete", "alice")
+    assert "there is no user 'alice'" in refused(shop, 3, "user", "passwd", "alice",
+        "--password", "x")  # fmt: skip
+
+
+def test_top_shows_the_busiest_first(shop: Obeying) -> None:
+    uids = {name: shop.address(name).metadata.uid or "" for name in ("orders", "dead")}
+    shop.engine.figures = [
+        AddressFigures(uids["orders"], "default", "orders", stored=5, stored_bytes=50, senders=1),
+        AddressFigures(uids["dead"], "default", "dead", stored=70, oldest_age_s=3.0),
+    ]
+    rows = [line.split() for line in said(shop, "top", "--sort", "depth").splitlines()]
+    assert rows[0][:5] == ["ADDRESS", "SPACE", "NAMESPACE", "IN", "OUT"]
+    assert [row[0] for row in rows[1:]] == ["dead", "orders"]
+    assert len(said(shop, "top", "--limit", "1").splitlines()) == 2
+    (one,) = json.loads(said(shop, "top", "--by", "space", "-o", "json"))["items"]
+    assert (one["space"], one["addresses"], one["depth"]) == ("default", 2, 75)
+    assert (one["storedBytes"], one["oldestAgeSeconds"], one["senders"]) == (50, 3.0, 1)
+
+
+def test_what_is_looked_up_may_be_of_no_space(planned: Obeying) -> None:
+    assert "Kind:                  Namespace of v1" in said(planned, "describe", "ns", "default")
