@@ -10,23 +10,23 @@ The folder and its files are the owner's alone, and a token or password that oth
 refused. What a command is told by its options or variables holds before what a context says.
 """
 
+import difflib
 import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
-
-import yaml
-from pydantic import Field, ValidationError
 
 from enmasse.base.data_dir import write_private
 from enmasse.base.errors import Code, Denied, Invalid, Missing
-from enmasse.resources import faults
-from enmasse.resources.model import Model
 
 VARIABLE = "ENMASSE_CONTEXT"
 """Names the context for one command or one shell."""
 
 
-class Context(Model):
+@dataclass(frozen=True, slots=True)
+class Context:
     """One platform: its API, its messaging server, and what is meant where nothing is said."""
 
     server: str | None = None
@@ -53,12 +53,58 @@ class Context(Model):
     space: str | None = None
     """Address space where a command names none."""
 
+    @classmethod
+    def of(cls, document: object, where: str) -> Self:
+        """Return what the file says of a context; `where` names it.
 
-class Contexts(Model):
+        Raises: ValueError for what is no text, or a field that there is not.
+        """
+        names = {_spelled(one.name): one.name for one in fields(cls)}
+        if not isinstance(document, Mapping):
+            raise ValueError(f"{where}: must be a mapping")
+        for name, value in document.items():
+            if name not in names:
+                raise ValueError(f"{where}.{name}: is unknown; known: {', '.join(names)}")
+            if not isinstance(value, str):
+                raise ValueError(f"{where}.{name}: must be a text")
+        return cls(**{names[name]: value for name, value in document.items()})
+
+    def document(self) -> dict[str, str]:
+        """Return it as the file has it."""
+        return {_spelled(name): value for name, value in asdict(self).items() if value is not None}
+
+    def changed(self, **given: str) -> Self:
+        """Return it with some fields changed."""
+        return replace(self, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
     """Everything in the file."""
 
     current: str | None = None
-    contexts: dict[str, Context] = Field(default_factory=dict)
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: object) -> Self:
+        """Return what the file says.
+
+        Raises: ValueError for what cannot be meant.
+        """
+        if not isinstance(document, Mapping) or not document.keys() <= {"current", "contexts"}:
+            raise ValueError("has `current` and `contexts`, and nothing else")
+        current, contexts = document.get("current"), document.get("contexts") or {}
+        if current is not None and not isinstance(current, str):
+            raise ValueError("current: must be a text")
+        if not isinstance(contexts, Mapping):
+            raise ValueError("contexts: must be a mapping")
+        found = {str(name): Context.of(one, f"contexts.{name}") for name, one in contexts.items()}
+        return cls(current, found)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the file has it."""
+        found: dict[str, Any] = {"current": self.current} if self.current else {}
+        return found | {"contexts": {name: one.document() for name, one in self.contexts.items()}}
 
     def named(self, name: str) -> Context:
         """Return the context of a name.
@@ -66,9 +112,16 @@ class Contexts(Model):
         Raises: Missing if there is none; the message says what there is.
         """
         if name not in self.contexts:
-            hint = faults.nearest(name, sorted(self.contexts)) if self.contexts else "there is none"
+            close = difflib.get_close_matches(name, self.contexts, n=1)
+            there = f"there are {', '.join(self.contexts)}" if self.contexts else "there is none"
+            hint = f"did you mean {close[0]!r}?" if close else there
             raise Missing(Code.NOT_FOUND, f"there is no context {name!r}; {hint}")
         return self.contexts[name]
+
+
+def _spelled(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def folder() -> Path:
@@ -83,20 +136,21 @@ def load() -> Contexts:
     Raises: Invalid if it cannot be read.
     """
     file = folder() / "config.yaml"
-    try:
-        return Contexts.model_validate(yaml.safe_load(file.read_text()) or {}, by_name=False)
-    except FileNotFoundError:
+    if not file.exists():
         return Contexts()
-    except ValidationError as error:
-        found = "; ".join(str(fault) for fault in faults.of(error, Contexts))
-        raise Invalid(Code.SETTING_INVALID, f"{file}: {found}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    import yaml
+
+    try:
+        return Contexts.of(yaml.safe_load(file.read_text()) or {})
+    except (OSError, ValueError, yaml.YAMLError) as error:
         problem = " ".join(str(error).split())
         raise Invalid(Code.SETTING_INVALID, f"cannot read {file}: {problem}") from None
 
 
 def save(contexts: Contexts) -> None:
     """Write the file; only the owner may read it."""
+    import yaml
+
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     text = yaml.safe_dump(contexts.document(), sort_keys=False)
     write_private(folder() / "config.yaml", text)

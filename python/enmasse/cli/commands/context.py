@@ -51,11 +51,11 @@ def use(name: Name) -> None:
 
     Example: enmasse context use shop
     """
-    from enmasse.cli.contexts import load, save
+    from enmasse.cli.contexts import Contexts, load, save
 
     known = load()
     known.named(name)
-    save(known.model_copy(update={"current": name}))
+    save(Contexts(name, known.contexts))
     print(f"context {name} is the current one")
 
 
@@ -91,7 +91,7 @@ def set_(
 
       enmasse context set shop --server https://mq.example.com:6443 --ca ca.crt --token - < token
     """
-    from enmasse.cli.contexts import Context, load, save
+    from enmasse.cli.contexts import Context, Contexts, load, save
 
     given = {
         "server": server,
@@ -107,11 +107,9 @@ def set_(
     if kubeconfig is not None:
         found = _from_kubeconfig(name, kubeconfig) | found
     known = load()
-    changed = known.contexts.get(name, Context()).model_copy(update=found)
+    changed = known.contexts.get(name, Context()).changed(**found)
     _check(name, changed)
-    contexts = known.contexts | {name: changed}
-    current = known.current or name
-    save(known.model_copy(update={"contexts": contexts, "current": current}))
+    save(Contexts(known.current or name, {**known.contexts, name: changed}))
     print(f"context {name} {'changed' if name in known.contexts else 'added'}")
 
 
@@ -121,13 +119,13 @@ def delete(name: Name) -> None:
 
     Example: enmasse context delete shop
     """
-    from enmasse.cli.contexts import folder, load, save
+    from enmasse.cli.contexts import Contexts, folder, load, save
 
     known = load()
     known.named(name)
     rest = {one: context for one, context in known.contexts.items() if one != name}
     current = None if known.current == name else known.current
-    save(known.model_copy(update={"contexts": rest, "current": current}))
+    save(Contexts(current, rest))
     (folder() / f"{name}.token").unlink(missing_ok=True)
     (folder() / f"{name}.ca").unlink(missing_ok=True)
     print(f"context {name} deleted")

@@ -1,0 +1,64 @@
+"""The command line against the platform as a user starts it, by contexts, over TLS."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from running import ENMASSE, Platform
+
+TIMEOUT_S = 60.0
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def enmasse(platform: Platform, tmp_path: Path) -> "Command":
+    return Command(tmp_path)
+
+
+class Command:
+    """The command line of somebody who has contexts and nothing else."""
+
+    def __init__(self, home: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if "ENMASSE" not in name}
+        self._environment = kept | {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [ENMASSE, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+def test_contexts_lead_to_the_platform_over_tls(platform: Platform, enmasse: Command) -> None:
+    enmasse("context", "set", "tls", "--kubeconfig", str(platform.data / "kubeconfig"))
+    enmasse("context", "set", "tls", "--url", platform.url("amqp"))
+    shown = json.loads(enmasse("context", "list", "--output", "json"))
+    assert shown["contexts"]["tls"]["server"].startswith("https://")
+    enmasse("create", "address", "jobs", "--type", "queue")
+    enmasse("send", "jobs", "--body", "hello", "--durable")
+    assert json.loads(enmasse("top", "--sort", "depth", "-o", "json"))["items"][0]["depth"] == 1
+    assert "nobody receives them" in enmasse("doctor", "jobs")
+    assert enmasse("receive", "jobs", "--count", "1") == "hello\n"
+    assert "Served" in enmasse("describe", "address", "jobs")
+    assert '"event": "ready"' in enmasse("logs", "--output", "json")
+    assert "standard-unlimited" in enmasse("plan", "usage")
+    enmasse("delete", "address", "jobs", "--force")
+    assert "there is no address 'jobs'" in enmasse("wait", "address", "jobs", code=3)
+
+
+def test_a_quota_that_is_full_is_told_at_once(platform: Platform, enmasse: Command) -> None:
+    enmasse("context", "set", "here", "--data", str(platform.data))
+    enmasse("create", "addressspace", "small", "--plan", "standard-small")
+    wide = ("--type", "queue", "--plan", "standard-large-queue", "--space", "small")
+    enmasse("create", "address", "a", *wide)
+    assert "exceeded quota" in enmasse("create", "address", "b", *wide, code=6)
+    assert "1 of 1" in enmasse("plan", "usage", "small")
+    enmasse("delete", "addressspace", "small")
