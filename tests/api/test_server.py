@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from enmasse.api import Server, bind
-from enmasse.api.peers import Bounds
+from enmasse.api.waiting import Bounds
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Unavailable

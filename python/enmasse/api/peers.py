@@ -1,4 +1,4 @@
-"""HTTP of one peer, cut off when it takes too long over a request or holds too many connections.
+"""HTTP/1.1 of one peer, cut off when it is slow with a request or holds too many connections.
 
 uvicorn bounds the time between requests only. Whoever opens a connection and says nothing, or half
 a request, would keep it for ever.
@@ -7,30 +7,17 @@ a request, would keep it for ever.
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from enmasse.api.http2 import PREFACE, Http2Connection
+from enmasse.api.waiting import Bounds, make_room
 from enmasse.auth.certificates import TlsFiles
 
 _WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a peer may take. Past a number the connection that has waited longest is closed."""
-
-    request_s: float = 10.0
-    """Time for a whole request, head and body, from the first byte or the connection's begin."""
-
-    waiting_max: int = 512
-    """Connections without a whole request at one time, of all peers."""
-
-    waiting_of_peer_max: int = 256
-    """Those of one address."""
 
 
 class BoundedConfig(uvicorn.Config):
@@ -72,7 +59,7 @@ class Renewed:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*files)
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols(["h2", "http/1.1"])
         context.sni_callback = self._greeted
         self._context, self._changed = context, changed
 
@@ -92,6 +79,8 @@ class BoundedProtocol(H11Protocol):
         self._bounds = config.bounds
         self._cut_off: asyncio.TimerHandle | None = None
         self._waiting_since = self.loop.time()
+        self._begun: bytes | None = b""
+        """What may be the begin of HTTP/2; None once it is not."""
 
     @property
     def host(self) -> str:
@@ -107,11 +96,24 @@ class BoundedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait, and see that not too many do."""
         super().connection_made(transport)
+        encrypted = transport.get_extra_info("ssl_object")
+        if encrypted is not None and encrypted.selected_alpn_protocol() == "h2":
+            self._switch(b"")
+            return
         self._watch_request()
-        self._make_room()
+        connections: set[Any] = self.connections
+        make_room(connections, self, self._bounds)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Take a part of a request; the first bytes say which HTTP it is."""
+        if self._begun is not None:
+            data = self._begun + data
+            if data.startswith(PREFACE):
+                self._switch(data)
+                return
+            self._begun = data if PREFACE.startswith(data) else None
+            if self._begun is not None:
+                return
         super().data_received(data)
         self._watch_request()
 
@@ -144,17 +146,14 @@ class BoundedProtocol(H11Protocol):
             self._cut_off.cancel()
             self._cut_off = None
 
-    def _make_room(self) -> None:
-        waiting = [
-            one
-            for one in self.connections
-            if isinstance(one, BoundedProtocol)
-            and one.waiting_since is not None
-            and not one.transport.is_closing()
-        ]
-        waiting.sort(key=lambda one: one.waiting_since or 0.0)
-        of_peer = [one for one in waiting if one.host == self.host]
-        if len(of_peer) > self._bounds.waiting_of_peer_max:
-            of_peer[0].close()
-        elif len(waiting) > self._bounds.waiting_max:
-            waiting[0].close()
+    def _switch(self, begun: bytes) -> None:
+        """Go on as HTTP/2, with what the peer has sent already."""
+        self._unset_cut_off()
+        self.connections.discard(self)
+        scope = {"client": self.client, "server": self.server, "scheme": self.scheme}
+        assert self.config.loaded_app is not None
+        protocol = Http2Connection(self.config.loaded_app, self.server_state, self._bounds, scope)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        if begun:
+            protocol.data_received(begun)

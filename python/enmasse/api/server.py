@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from enmasse.api.peers import BoundedConfig, Bounds
+from enmasse.api.peers import BoundedConfig
+from enmasse.api.waiting import Bounds
 from enmasse.auth.certificates import TlsFiles
 from enmasse.base.errors import Code, Unavailable
 
