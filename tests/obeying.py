@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
+from enmasse.base.rotated import RotatedFile
 from enmasse.cli import app
 from enmasse.control import Admission, Manager
 from enmasse.resources import Address, Key, Resource
@@ -41,7 +42,9 @@ class Obeying:
             clock,
             is_ready=lambda: True,
         )
-        self.server = Server(create_app(platform, token=TOKEN, hosts=["127.0.0.1"]), self.listener)
+        trail = RotatedFile(folder / "audit.log", file_bytes_max=1 << 20, files=2)
+        web = create_app(platform, token=TOKEN, hosts=["127.0.0.1"], trail=trail)
+        self.server = Server(web, self.listener)
         self.token = folder / "token"
         self.token.write_text(TOKEN)
 

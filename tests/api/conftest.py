@@ -1,7 +1,8 @@
 """A served platform for each test."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
+from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
@@ -16,7 +18,15 @@ from served import TOKEN, Served
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
+def trail(tmp_path: Path) -> Iterator[RotatedFile]:
+    """The audit trail of the platform."""
+    file = RotatedFile(tmp_path / "audit.log", file_bytes_max=1 << 20, files=2)
+    yield file
+    file.close()
+
+
+@pytest.fixture
+async def served(trail: RotatedFile) -> AsyncIterator[Served]:
     clock = TestClock()
     store = MemoryStore(clock)
     engine = FakeEngine()
@@ -31,7 +41,7 @@ async def served() -> AsyncIterator[Served]:
         clock=clock,
         is_ready=lambda: served.ready,
     )
-    app = create_app(platform, token=TOKEN, hosts=["localhost", "mq.example.com"])
+    app = create_app(platform, token=TOKEN, hosts=["localhost", "mq.example.com"], trail=trail)
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     running = asyncio.ensure_future(manager.run())

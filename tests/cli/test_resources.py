@@ -307,3 +307,19 @@ def test_top_shows_the_busiest_first(shop: Obeying) -> None:
 
 def test_what_is_looked_up_may_be_of_no_space(planned: Obeying) -> None:
     assert "Kind:                  Namespace of v1" in said(planned, "describe", "ns", "default")
+
+
+def test_the_audit_trail_is_shown(shop: Obeying) -> None:
+    said(shop, "create", "address", "tasks", "--type", "queue")
+    refused(shop, 1, "create", "address", "bad", "--type", "queue", "--deadletter", "none")
+    rows = [line.split() for line in said(shop, "audit").splitlines()]
+    assert rows[0] == ["TIME", "WHO", "FROM", "VERB", "WHAT", "DECISION", "WHY"]
+    assert rows[1][1:] == [
+        "enmasse:token", "127.0.0.1", "create", "addresses/default.tasks", "in", "default",
+        "allowed", "-",
+    ]  # fmt: skip
+    (one,) = json.loads(said(shop, "audit", "--refused", "--output", "json"))["items"]
+    assert (one["name"], one["fields"]) == ("default.bad", ["spec.deadletter"])
+    assert (
+        said(shop, "audit", "--refused").splitlines()[1].endswith("E1012 Invalid spec.deadletter")
+    )

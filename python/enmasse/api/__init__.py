@@ -9,6 +9,7 @@
     POST                           BASE/namespaces/NS/addresses/NAME/OPERATION
     GET                            BASE/connections
     GET (?follow=true)             BASE/logs
+    GET                            BASE/audit
     POST DELETE                    BASE/connections/ID/trace
 
 BASE is /api/v1 or /apis/GROUP/VERSION; which kinds are under which is in `enmasse.api.kinds`.

@@ -1,5 +1,6 @@
 """The application: which path goes where."""
 
+import asyncio
 from collections.abc import Collection
 from functools import partial
 
@@ -11,8 +12,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from enmasse.api import metrics
+from enmasse.api import audit, metrics
 from enmasse.api.access import AccessReviews
+from enmasse.api.audit import Audit
 from enmasse.api.discovery import (
     ACCESS_VERSION,
     IDENTITY_VERSION,
@@ -37,34 +39,40 @@ from enmasse.base.errors import (
     Misuse,
 )
 from enmasse.base.log import RECENT, RECENT_MAX
+from enmasse.base.rotated import RotatedFile
 from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 
 BASE = f"/apis/{API_VERSION}"
 LINES = "application/x-ndjson"
+AUDIT_TAIL_MAX = 10_000
+"""Records of the audit trail that one answer has."""
 
 __all__ = ["Platform", "create_app"]
 
 
-def create_app(platform: Platform, *, token: str, hosts: Collection[str]) -> ASGIApp:
+def create_app(
+    platform: Platform, *, token: str, hosts: Collection[str], trail: RotatedFile | None = None
+) -> ASGIApp:
     """Return the ASGI application of a platform.
 
     `token` is what a client must know; `hosts` are the names under which the server may be asked,
-    beside plain addresses.
+    beside plain addresses. Who asks for what is written into `trail`.
     """
     app = Starlette(
-        routes=[*_pages(platform), *_discovery(), *_operations(platform), *_kinds(platform)],
+        routes=[*_pages(platform, trail), *_discovery(), *_operations(platform), *_kinds(platform)],
         exception_handlers={
             EnMasseError: handle_error,
             HTTPException: _handle_http,
             Exception: _handle_bug,
         },
     )
-    return Guard(app, token=token, hosts=hosts)
+    guarded = Guard(app, token=token, hosts=hosts)
+    return Audit(guarded, trail, platform.clock) if trail is not None else guarded
 
 
-def _pages(platform: Platform) -> list[Route]:
-    pages = _Pages(platform)
+def _pages(platform: Platform, trail: RotatedFile | None) -> list[Route]:
+    pages = _Pages(platform, trail)
     return [
         Route("/healthz", pages.healthz),
         Route("/livez", pages.healthz),
@@ -72,6 +80,7 @@ def _pages(platform: Platform) -> list[Route]:
         Route("/metrics", pages.metrics),
         Route(f"{BASE}/connections", pages.connections),
         Route(f"{BASE}/logs", pages.logs),
+        Route(audit.PATH, pages.audit),
         Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
     ]
 
@@ -131,8 +140,9 @@ def _kinds(platform: Platform) -> list[Route]:
 class _Pages:
     """Everything but the resources."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, trail: RotatedFile | None) -> None:
         self._platform = platform
+        self._trail = trail
 
     async def healthz(self, _request: Request) -> Response:
         """The process answers."""
@@ -172,6 +182,15 @@ class _Pages:
             return StreamingResponse(lines, media_type=LINES)
         text = "".join(f"{line}\n" for line in RECENT.last(tail))
         return Response(text, media_type=LINES)
+
+    async def audit(self, request: Request) -> Response:
+        """The last records of the audit trail as lines of JSON."""
+        if self._trail is None:
+            raise Missing(Code.NOT_FOUND, "this platform keeps no audit trail")
+        tail = number(request.query_params, "tail")
+        tail = AUDIT_TAIL_MAX if tail is None else min(tail, AUDIT_TAIL_MAX)
+        lines = await asyncio.to_thread(self._trail.last, tail)
+        return Response("".join(f"{line}\n" for line in lines), media_type=LINES)
 
     async def trace(self, request: Request) -> Response:
         """POST switches the protocol trace of a connection on, DELETE off; it goes to the log."""

@@ -11,6 +11,8 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from enmasse.api.access import BEARER
+from enmasse.api.audit import WHO
 from enmasse.api.errors import error_response
 from enmasse.auth.token import is_bearer_of
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
@@ -67,7 +69,9 @@ class Guard:
         if path in OPEN_PATHS:
             return None
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
-        if not open_here and not is_bearer_of(self._token, headers.get("authorization")):
+        if is_bearer_of(self._token, headers.get("authorization")):
+            scope[WHO] = BEARER
+        elif not open_here:
             return Denied(
                 Code.TOKEN_REQUIRED,
                 "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"

@@ -9,6 +9,7 @@
       token           what a client of the API must know
       decoy           what users that do not exist are made up from, alike at every start
       kubeconfig      how kubectl finds the running process; it holds no secret
+      audit.log       who asked the API for what; audit.log.1 and so on are before it
       endpoint.json   where the running process listens; gone when it stops
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
@@ -45,6 +46,7 @@ class DataDir:
         self.token = path / "token"
         self.decoy = path / "decoy"
         self.kubeconfig = path / "kubeconfig"
+        self.audit = path / "audit.log"
         self.endpoint = path / "endpoint.json"
         self._lock: int | None = None
 

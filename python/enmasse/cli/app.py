@@ -9,6 +9,7 @@ from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
 from enmasse.cli.commands import (
     apply,
+    audit,
     bench,
     connections,
     context,
@@ -116,6 +117,7 @@ app.command(rich_help_panel=PLATFORM)(wait.wait)
 app.command(rich_help_panel=PLATFORM)(top.top)
 app.command(rich_help_panel=PLATFORM)(doctor.doctor)
 app.command(rich_help_panel=PLATFORM)(logs.logs)
+app.command(rich_help_panel=PLATFORM)(audit.audit)
 app.command(rich_help_panel=PLATFORM)(connections.trace)
 app.add_typer(context.app, name="context", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(settings.settings)

@@ -227,6 +227,13 @@ class Api:
             _check(answer)
             yield from answer.iter_lines()
 
+    def audit(self, tail: int) -> Sequence[Document]:
+        """Return the last records of the audit trail, the oldest first."""
+        with self._reached():
+            answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail)})
+        _check(answer)
+        return [json.loads(line) for line in answer.text.splitlines()]
+
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
 

@@ -17,12 +17,14 @@ import structlog
 import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
+from enmasse.api.audit import FILE_BYTES_MAX, FILES
 from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, EnMasseError, Invalid
+from enmasse.base.rotated import RotatedFile
 from enmasse.base.settings import SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
@@ -93,7 +95,14 @@ async def serve(
             store, computed, admission, engine, Statistics(engine, clock), clock, process.is_ready
         )
         tls = certificates.ensure()
-        app = create_app(platform, token=ensure_token(data.token), hosts=names_of(settings.host))
+        trail = RotatedFile(data.audit, file_bytes_max=FILE_BYTES_MAX, files=FILES)
+        stack.callback(trail.close)
+        app = create_app(
+            platform,
+            token=ensure_token(data.token),
+            hosts=names_of(settings.host),
+            trail=trail,
+        )
         for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
             if port is not None:
                 listener = stack.enter_context(bind(settings.host, port))

@@ -1,0 +1,207 @@
+"""The audit trail: who asked for what, and whether it was let in. Plain ASGI.
+
+A record is one line of JSON. Written are all requests that change something or show what is
+confidential (Secrets, messages, logs, the trail itself), and every refusal. Reading other resources
+is not written when it is allowed. A record is there before the answer is; where the disk refuses
+it, the platform goes on and its log says so. Nothing of a request's body gets into a record, and of
+an answer only its code, its reason and the fields at fault.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from enmasse.base.clock import Clock, rfc3339
+from enmasse.base.rotated import RotatedFile
+from enmasse.resources import API_VERSION
+
+log = structlog.get_logger(__name__)
+
+FILE_BYTES_MAX = 10 << 20
+FILES = 5
+"""Files of the trail, the present one among them."""
+
+TEXT_MAX = 500
+"""Characters of a text from outside that a record keeps."""
+
+ANSWER_BYTES_MAX = 1 << 16
+"""Bytes of an answer that are looked at for a name or a reason."""
+
+STRANGERS_A_SECOND = 10
+"""Refusals of requests without a valid token that are written in a second; of the others only how
+many there were, so that strangers cannot drive out the records of others."""
+
+WHO = "enmasse.who"
+"""Where in a scope the guard says who asks."""
+
+STRANGER = "system:anonymous"
+
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_READING = ("get", "list", "watch")
+_CONFIDENTIAL = ("secrets", "logs", "audit")
+
+
+class Audit:
+    """Writes down what becomes of requests."""
+
+    def __init__(self, app: ASGIApp, file: RotatedFile, clock: Clock) -> None:
+        self._app = app
+        self._file = file
+        self._clock = clock
+        self._second = -1
+        self._strangers = 0
+        self._unwritten = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request and write down how."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        asked = _asked(scope)
+        answer = _Answer(send, lambda status, body: self._record(scope, asked, status, body))
+        if asked["verb"] == "watch":
+            answer.begins_is_all = True
+        await self._app(scope, receive, answer)
+
+    def _record(self, scope: Scope, asked: Mapping[str, Any], status: int, body: bytes) -> None:
+        refused = status >= 400
+        reads = asked["verb"] in _READING and asked.get("resource") not in _CONFIDENTIAL
+        # A read of what is not there tells nobody anything; only a refused one does.
+        if reads and (not refused or status == 404):
+            return
+        who = scope.get(WHO, STRANGER)
+        if who == STRANGER and not self._may_write_of_a_stranger():
+            return
+        said = _said(body)
+        details = said.get("details") or {}
+        name = asked.get("name") or details.get("name") or _name(said)
+        record = {
+            "time": rfc3339(self._clock.now()),
+            "who": who,
+            "from": (scope.get("client") or ("",))[0],
+            **asked,
+            "name": name,
+            "decision": "refused" if 400 <= status < 500 else "failed" if refused else "allowed",
+            "status": status,
+        }
+        if refused:
+            causes = details.get("causes") or []
+            record |= {
+                "code": details.get("code"),
+                "reason": said.get("reason"),
+                "fields": [_short(cause.get("field", "")) for cause in causes][:10] or None,
+            }
+        if self._unwritten:
+            record["unwritten"] = self._unwritten
+            self._unwritten = 0
+        kept = {field: value for field, value in record.items() if value not in (None, "")}
+        try:
+            self._file.append(json.dumps(kept, ensure_ascii=False))
+        except OSError as error:
+            log.error("the audit trail cannot be written", reason=error.strerror or str(error))
+
+    def _may_write_of_a_stranger(self) -> bool:
+        second = int(self._clock.monotonic())
+        if second != self._second:
+            self._second, self._strangers = second, 0
+        self._strangers += 1
+        if self._strangers > STRANGERS_A_SECOND:
+            self._unwritten += 1
+            return False
+        return True
+
+
+class _Answer:
+    """Passes an answer on; what is to be written is written before its last part goes out."""
+
+    def __init__(self, send: Send, done: Any) -> None:
+        self._send = send
+        self._done = done
+        self._status = 0
+        self._body = b""
+        self._told = False
+        self.begins_is_all = False
+        """Whether it is told when it begins: a watch has no end to wait for."""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            if self.begins_is_all and self._status < 400:
+                self._tell()
+        elif message["type"] == "http.response.body" and not self._told:
+            room = ANSWER_BYTES_MAX - len(self._body)
+            self._body += message.get("body", b"")[: max(room, 0)]
+            if not message.get("more_body"):
+                self._tell()
+        await self._send(message)
+
+    def _tell(self) -> None:
+        self._told = True
+        self._done(self._status, self._body)
+
+
+def _asked(scope: Scope) -> dict[str, Any]:
+    """Return what a request is about, as far as its first line says: verb, resource, name."""
+    headers, query = Headers(scope=scope), QueryParams(scope.get("query_string", b""))
+    verb = _VERBS.get(scope["method"], scope["method"].lower()[:TEXT_MAX])
+    asked: dict[str, Any] = {"verb": verb, "path": _short(scope["path"])}
+    parts = scope["path"].strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, rest = parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+    else:
+        return asked | {"agent": _short(headers.get("user-agent", ""))}
+    if rest[0] == "namespaces" and len(rest) > 2:
+        asked["namespace"] = _short(rest[1])
+        rest = rest[2:]
+    names = dict(zip(("resource", "name", "subresource"), map(_short, rest), strict=False))
+    if "name" not in names and verb in ("get", "delete"):
+        verb = {"get": "list", "delete": "deletecollection"}[verb]
+    if "true" in (query.get("watch"), query.get("follow")) or query.get("watch") == "1":
+        verb = "watch"
+    return (
+        asked
+        | names
+        | {
+            "verb": verb,
+            "group": _short(group),
+            "dryRun": True if query.get("dryRun") else None,
+            "agent": _short(headers.get("user-agent", "")),
+        }
+    )
+
+
+def _said(body: bytes) -> dict[str, Any]:
+    if len(body) >= ANSWER_BYTES_MAX:
+        return {}
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _name(said: Mapping[str, Any]) -> str | None:
+    metadata = said.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _short(text: object) -> str:
+    return str(text)[:TEXT_MAX]
+
+
+PATH = f"/apis/{API_VERSION}/audit"
+"""Where the trail is read."""

@@ -1,0 +1,72 @@
+"""A file of lines that is begun anew when it is large, beside a few older ones. Only the owner may
+read them."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+class RotatedFile:
+    """Lines in `path`; `path.1` is the one before it, and so on.
+
+    Bounds: `files` files of `file_bytes_max` each, and one line more; of more the oldest goes. A
+    line is in the page cache when `append` returns: the end of the process loses none of them, the
+    end of the machine the last.
+    """
+
+    def __init__(self, path: Path, *, file_bytes_max: int, files: int) -> None:
+        self._path = path
+        self._file_bytes_max = file_bytes_max
+        self._files = files
+        self._descriptor: int | None = None
+        self._size = 0
+
+    def append(self, line: str) -> None:
+        """Write one line.
+
+        Raises: OSError if the disk refuses; the line is not there then, or in part.
+        """
+        data = f"{line}\n".encode()
+        if self._descriptor is not None and self._size + len(data) > self._file_bytes_max:
+            self._rotate()
+        if self._descriptor is None:
+            self._open()
+        assert self._descriptor is not None
+        self._size += os.write(self._descriptor, data)
+
+    def last(self, count: int) -> list[str]:
+        """Return the last `count` lines, the oldest first.
+
+        Raises: OSError if the disk refuses.
+        """
+        found: list[str] = []
+        for number in range(self._files):
+            if len(found) >= count:
+                break
+            with contextlib.suppress(FileNotFoundError):
+                text = self._numbered(number).read_text(encoding="utf-8", errors="replace")
+                found = text.splitlines() + found
+        return found[-count:] if count else []
+
+    def close(self) -> None:
+        """Close the file; `append` opens it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o600)
+        os.fchmod(self._descriptor, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in reversed(range(self._files - 1)):
+            with contextlib.suppress(FileNotFoundError):
+                self._numbered(number).replace(self._numbered(number + 1))
+        if self._files == 1:
+            self._path.unlink(missing_ok=True)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path

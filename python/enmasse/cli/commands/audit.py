@@ -1,0 +1,53 @@
+"""`enmasse audit`: who asked the API for what, and whether it was let in."""
+
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+
+
+def audit(
+    tail: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="The last so many records.")
+    ] = 50,
+    refused: Annotated[
+        bool, typer.Option("--refused", help="Of those only what was refused or has failed.")
+    ] = False,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show the audit trail: every request that changes something or shows what is confidential, and
+    every refusal.
+
+    Example: enmasse audit --refused
+    """
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import columns, show
+
+    with Api.find(data, server, token_file) as api:
+        found = [one for one in api.audit(tail) if not refused or one["decision"] != "allowed"]
+    headings = ["TIME", "WHO", "FROM", "VERB", "WHAT", "DECISION", "WHY"]
+    rows = [
+        [one["time"], one["who"], one.get("from"), one["verb"], _what(one), one["decision"],
+         _why(one)]
+        for one in found
+    ]  # fmt: skip
+    show({"items": found}, output, lambda: columns(headings, rows))
+
+
+def _what(one: dict[str, Any]) -> str:
+    if "resource" not in one:
+        return str(one["path"])
+    parts = [one["resource"], one.get("name"), one.get("subresource")]
+    where = f" in {one['namespace']}" if "namespace" in one else ""
+    return "/".join(part for part in parts if part) + where
+
+
+def _why(one: dict[str, Any]) -> str | None:
+    if one["decision"] == "allowed":
+        return "dry run" if one.get("dryRun") else None
+    fields = ", ".join(one.get("fields", []))
+    return " ".join(filter(None, [one.get("code"), one.get("reason"), fields]))
