@@ -17,7 +17,7 @@ C ?=
 ARGS ?=
 
 .PHONY: help setup build run test test-rust test-python check check-all prove bench bench-journal docs
-.PHONY: setup-dev setup-interop format fmt lint types layers tidy lock clean
+.PHONY: setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench-journal: ## commits of the journal beside bare writes and syncs, and how l
 
 docs: $(STAMPS)/dev ## build the documentation into site/
 	rm -rf site && $(BIN)/zensical build --strict
+
+reference: setup-dev ## write the pages of reference into docs/reference, from the models
+	$(BIN)/python scripts/reference.py
 
 lock: $(STAMPS)/dev ## resolve the Python dependencies anew
 	$(BIN)/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade --quiet \

@@ -1,0 +1,62 @@
+"""The pages of reference: what they say, and that those in docs/ are the present ones."""
+
+from pathlib import Path
+
+import pytest
+
+from enmasse.resources import KINDS
+from enmasse.resources.reference import pages
+from enmasse.resources.schema import schema
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference"
+PAGES = pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_in_docs_is_the_present_one(name: str) -> None:
+    file = FOLDER / name
+    assert file.is_file() and file.read_text() == PAGES[name], (
+        f"docs/reference/{name} is not what the models say: run scripts/reference.py"
+    )
+
+
+def test_there_are_no_others_and_all_can_be_found() -> None:
+    assert {file.name for file in FOLDER.iterdir()} == set(PAGES)
+    navigation = (ROOT / "zensical.toml").read_text()
+    for name in PAGES:
+        assert f'"reference/{name}"' in navigation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_spec_is_told(kind: str) -> None:
+    page = PAGES[f"{kind.lower()}.md"]
+    for name in schema(KINDS[kind])["properties"].get("spec", {}).get("properties", {}):
+        assert f"`spec.{name}" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("address", "| `spec.address` | string | required | all | The name that clients use. |"),
+        (
+            "address",
+            "| `spec.messageTtl.maximum` | number, or text with a unit |  | queue, topic,"
+            " deadletter | Longest life, in milliseconds; a message that names none gets this"
+            " one. |",
+        ),
+        (
+            "address",
+            "| `spec.limits.onFull` | `block`, `reject`, `dropOldest` |  | queue, topic,"
+            " subscription, deadletter | At `messages` or `bytes`: senders wait, messages are"
+            " refused, or the oldest one goes. |",
+        ),
+        ("address", "| cannot change | `spec.type`, `spec.address`, `spec.topic` |"),
+        ("messaginguser", "| never shown again | `spec.authentication.password` |"),
+        ("secret", "| never shown again | `stringData` |"),
+        ("namespace", "| lives in | no namespace |"),
+        ("addressplan", "| name | one through all namespaces |"),
+    ],
+)
+def test_what_a_page_says(kind: str, row: str) -> None:
+    assert row in PAGES[f"{kind}.md"].splitlines()
