@@ -38,6 +38,7 @@ system() {
     # qpid-proton compiles C: OpenSSL for its TLS, Cyrus for its SCRAM.
     need g++ g++
     need pkg-config pkg-config
+    need curl curl
     need node nodejs
     need npm npm
     # Spark runs on it

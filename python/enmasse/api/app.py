@@ -214,9 +214,11 @@ async def _handle_http(request: Request, error: Exception) -> Response:
             hint = f"; in {known[0].group_version} there are {plurals}"
         return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}{hint}"))
     if error.status_code == 405:
-        return error_response(
-            Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")
-        )
+        refused = Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")
+        answer = error_response(refused)
+        # which verbs are (RFC 9110, 15.5.6)
+        answer.headers.update(error.headers or {})
+        return answer
     return error_response(Invalid(Code.REQUEST_INVALID, error.detail))
 
 

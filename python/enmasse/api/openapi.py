@@ -163,9 +163,14 @@ _LISTING = (
     *("resourceVersionMatch", "allowWatchBookmarks", "sendInitialEvents", "timeoutSeconds"),
 )
 _WRITING = ("dryRun", "fieldManager", "fieldValidation")
-_TYPES = {
-    **dict.fromkeys(("limit", "timeoutSeconds"), "integer"),
-    **dict.fromkeys(("watch", "allowWatchBookmarks", "sendInitialEvents", "force"), "boolean"),
+_PARAMETERS: dict[str, Document] = {
+    **dict.fromkeys(("limit", "timeoutSeconds"), {"type": "integer", "minimum": 0}),
+    **dict.fromkeys(
+        ("watch", "allowWatchBookmarks", "sendInitialEvents", "force"), {"type": "boolean"}
+    ),
+    "dryRun": {"type": "string", "enum": ["All"]},
+    "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
+    "resourceVersionMatch": {"type": "string", "enum": ["Exact", "NotOlderThan"]},
 }
 
 
@@ -180,7 +185,7 @@ def _operation(
     operation: Document = {
         "tags": [kind.group_version.replace("/", "_")],
         "parameters": [
-            {"name": name, "in": "query", "schema": {"type": _TYPES.get(name, "string")}}
+            {"name": name, "in": "query", "schema": _PARAMETERS.get(name, _TEXT)}
             for name in parameters
         ],
         "responses": {

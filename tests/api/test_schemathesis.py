@@ -1,0 +1,53 @@
+"""What the OpenAPI documents promise, asked of a running platform with made-up requests."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from running import Platform
+
+GROUPS = ("api/v1", "apis/admin.enmasse.io/v1beta2", "apis/enmasse.io/v1beta1")
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+MODES = {
+    schemathesis.GenerationMode.POSITIVE: CHECKS,
+    schemathesis.GenerationMode.NEGATIVE: [*CHECKS, negative_data_rejection, unsupported_method],
+}
+
+
+@pytest.mark.parametrize(
+    "examples", [2, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("group", GROUPS)
+def test_answers_are_as_the_documents_say(
+    platform: Platform, group: str, mode: schemathesis.GenerationMode, examples: int
+) -> None:
+    token = (platform.data / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    url = platform.url("http")
+    schema = schemathesis.openapi.from_url(f"{url}/openapi/v3/{group}", headers=headers)
+    for operation in schema.get_all_operations():
+
+        @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(operation.ok().as_strategy(generation_mode=mode))
+        def ask(case: schemathesis.Case) -> None:
+            # a watch is answered with events for as long as it is asked for
+            case.query.pop("watch", None)
+            case.call_and_validate(base_url=url, headers=headers, checks=MODES[mode])
+
+        ask()
