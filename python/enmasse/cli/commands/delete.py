@@ -153,7 +153,7 @@ def _agree(api: "Api", plural: str, namespace: str, found: list[dict[str, Any]])
     if not any(one["spec"]["type"] in STORED for one in listed if is_meant(one)):
         return
     for one in api.list("addresses", namespace, statistics=True)["items"]:
-        count = one["status"].get("statistics", {}).get("stored", {}).get("messages", 0)
+        count = one.get("status", {}).get("statistics", {}).get("stored", {}).get("messages", 0)
         if count == 0 or not is_meant(one):
             continue
         holds = f"{one['spec']['address']} holds {text(count)} messages"

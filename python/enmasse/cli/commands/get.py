@@ -69,7 +69,7 @@ def addresses(
     from enmasse.cli.names import called
 
     def row(one: Document) -> list[object]:
-        figures = one["status"].get("statistics", {})
+        figures = one.get("status", {}).get("statistics", {})
         return [
             called(one, "address")[0],
             one["spec"]["type"],
@@ -283,7 +283,7 @@ def _whose(one: Document) -> tuple[str, str]:
 
 
 def _state(one: Document) -> str:
-    status = one["status"]
+    status = one.get("status", {})
     if status.get("isReady"):
         return "Active"
     return ": ".join([status.get("phase", "Pending"), *status.get("messages", [])])
