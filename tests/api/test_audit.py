@@ -72,6 +72,9 @@ async def test_reading_is_written_where_it_is_confidential(
     await served.http.get(ADDRESSES)
     await served.http.get(f"{ADDRESSES}/none")
     await served.http.get("/healthz")
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "addresses"}}}
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert (await served.http.post(reviews, json=review)).status_code == 201
     assert written(trail) == []
     await served.http.get(SECRETS)
     await served.http.get("/apis/enmasse.io/v1beta1/logs", params={"tail": "1"})

@@ -115,6 +115,19 @@ def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:
     assert "Key" not in text
 
 
+def test_describe_of_a_secret_tells_its_size(shop: Obeying) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "key"},
+        "stringData": {"password": "pencil"},
+    }
+    said(shop, "apply", "-f", "-", stdin=yaml.safe_dump(secret))
+    text = said(shop, "describe", "secret", "key")
+    assert "password: 6 bytes" in " ".join(text.split())
+    assert "cGVuY2ls" not in text and "pencil" not in text
+
+
 def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     assert said(shop, "wait", "address", "--all") == (
         "Address default.dead is Ready\nAddress default.orders is Ready\n"

@@ -50,6 +50,8 @@ _VERBS = {
 }
 _READING = ("get", "list", "watch")
 _CONFIDENTIAL = ("secrets", "logs", "audit")
+_QUESTIONS = "selfsubject"
+"""How the resources begin that are questions, and are only created to be answered."""
 
 
 class Audit:
@@ -76,7 +78,9 @@ class Audit:
 
     def _record(self, scope: Scope, asked: Mapping[str, Any], status: int, body: bytes) -> None:
         refused = status >= 400
-        reads = asked["verb"] in _READING and asked.get("resource") not in _CONFIDENTIAL
+        resource = asked.get("resource", "")
+        reads = asked["verb"] in _READING and resource not in _CONFIDENTIAL
+        reads = reads or resource.startswith(_QUESTIONS)
         # A read of what is not there tells nobody anything; only a refused one does.
         if reads and (not refused or status == 404):
             return

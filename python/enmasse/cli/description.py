@@ -1,5 +1,6 @@
 """One resource as text for people: its fields, its conditions, what has happened to it. Pure."""
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ from enmasse.cli.output import columns
 Document = Mapping[str, Any]
 
 _METADATA = ("labels", "annotations", "finalizers", "creationTimestamp", "deletionTimestamp")
+_OWN_NAMES = ("Labels", "Annotations", "Data", "Binary Data")
+"""Below these are names that people have given, and no fields."""
+
 _FIRST = 22
 """Where values begin, at least."""
 
@@ -24,7 +28,8 @@ def text(document: Document, events: Sequence[Document]) -> str:
             lines += _fields(0, _title(name), metadata[name])
     for name, value in document.items():
         if name not in ("apiVersion", "kind", "metadata", "status"):
-            lines += _fields(0, _title(name), value)
+            hides = document["kind"] == "Secret" and isinstance(value, Mapping)
+            lines += _fields(0, _title(name), _sizes(value) if hides else value)
     status = dict(document.get("status", {}))
     conditions = status.pop("conditions", [])
     if status:
@@ -33,6 +38,11 @@ def text(document: Document, events: Sequence[Document]) -> str:
         lines += ["Conditions:", *_table(_conditions(conditions))]
     told = _events(events)
     return "\n".join([*lines, "Events:", *_table(told)] if events else [*lines, "Events: none"])
+
+
+def _sizes(data: Mapping[str, str]) -> dict[str, str]:
+    """Return how large the values of a Secret are, which are not for screens."""
+    return {name: f"{len(base64.b64decode(value))} bytes" for name, value in data.items()}
 
 
 def _conditions(conditions: Sequence[Document]) -> str:
@@ -56,7 +66,8 @@ def _fields(depth: int, title: str, value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield f"{'  ' * depth}{title}:"
         for name, inner in value.items():
-            yield from _fields(depth + 1, _title(name), inner)
+            shown = name if title in _OWN_NAMES else _title(name)
+            yield from _fields(depth + 1, shown, inner)
     elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
         yield f"{'  ' * depth}{title}:"
         for one in value:
