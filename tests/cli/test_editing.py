@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.api.patches import merge_patch
@@ -17,6 +17,7 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 
+@settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_the_difference_makes_the_second_of_the_first(
     before: dict[str, Any], after: dict[str, Any]
