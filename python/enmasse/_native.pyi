@@ -82,8 +82,8 @@ class Node:
         "addresses": [{"uid", "space", "name", "senders", "receivers", "delivered", "bytes",
         "accepted", "rejected", "released", "modified", "presettled", "dropped", "waiting",
         "creditStalls", "stored", "storedBytes", "inFlight", "scheduled", "oldestMs", "enqueued",
-        "redelivered", "duplicates", "expired", "deadRejected", "deadAttempts",
-        "deadExpired", "damaged"}],
+        "redelivered", "duplicates", "expired", "replaced", "overrun", "deadRejected",
+        "deadAttempts", "deadExpired", "damaged"}],
         "journal": null or as `journal` returns it}`. Every declared address is listed.
         """
 

@@ -76,7 +76,7 @@ def test_messages_at_rest_have_figures() -> None:
     full = ORDERS._replace(
         **dict(stored=5, stored_bytes=600, in_flight=2, scheduled=1, oldest_age_s=9.5),
         **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, damaged=8),
-        **dict(dead_rejected=7, dead_attempts=10, dead_expired=11),
+        **dict(dead_rejected=7, dead_attempts=10, dead_expired=11, replaced=13, overrun=14),
     )
     journal = JournalFigures(1000, 600, 90_000, 12, stopped="it burns")
     observed = Observed(0, [full, full._replace(name="b", oldest_age_s=20.0)], journal=journal)
@@ -85,7 +85,7 @@ def test_messages_at_rest_have_figures() -> None:
         "stored_messages": 5, "stored_bytes": 600, "in_flight_messages": 2,
         "scheduled_messages": 1, "oldest_message_age_seconds": 9.5, "enqueued_messages_total": 90,
         "failed_deliveries_total": 3, "duplicate_messages_total": 4, "expired_messages_total": 6,
-        "damaged_messages_total": 8,
+        "damaged_messages_total": 8, "replaced_messages_total": 13, "overrun_messages_total": 14,
     }  # fmt: skip
     for name, value in expected.items():
         assert found[f"enmasse_address_{name}", "default.default", "orders"] == value

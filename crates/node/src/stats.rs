@@ -102,6 +102,10 @@ pub struct AddressLine {
     pub duplicates: u64,
     /// messages whose time to live ended
     pub expired: u64,
+    /// messages that went because a newer one of their key came
+    pub replaced: u64,
+    /// messages that went to make room for newer ones: of a ring, or by the retention of a stream
+    pub overrun: u64,
     /// messages that failed for good because a receiver rejected them
     pub dead_rejected: u64,
     /// messages that failed for good because their attempts were used up
@@ -257,6 +261,8 @@ impl AddressLine {
             redelivered: queue.redelivered,
             duplicates: queue.duplicates,
             expired: left(Cause::Expired),
+            replaced: left(Cause::Replaced),
+            overrun: left(Cause::Overrun),
             dead_rejected: left(Cause::Rejected),
             dead_attempts: left(Cause::Attempts),
             dead_expired: queue.diverted[Cause::Expired as usize],

@@ -57,6 +57,16 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
         attrgetter("duplicates"),
     ),
     ("expired_messages", "Messages whose time to live ended.", attrgetter("expired")),
+    (
+        "replaced_messages",
+        "Messages that went because a newer one of their key came.",
+        attrgetter("replaced"),
+    ),
+    (
+        "overrun_messages",
+        "Messages that went to make room for newer ones.",
+        attrgetter("overrun"),
+    ),
     ("damaged_messages", "Messages that the disk lost.", attrgetter("damaged")),
 )
 _DEAD_LETTERS: tuple[tuple[str, Callable[[AddressFigures], int]], ...] = (

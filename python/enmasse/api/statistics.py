@@ -72,6 +72,8 @@ def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) 
         "redelivered": now.redelivered,
         "duplicates": now.duplicates,
         "expired": now.expired,
+        "replaced": now.replaced,
+        "overrun": now.overrun,
         "deadLettered": {
             "rejected": now.dead_rejected,
             "maximumDeliveryAttempts": now.dead_attempts,

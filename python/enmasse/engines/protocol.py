@@ -36,8 +36,9 @@ class AddressFigures(NamedTuple):
     those that wait for a time. `oldest_age_s` is how long the oldest that can be had is here; 0
     where there is none. `enqueued` to `damaged` count messages stored, failed deliveries, messages
     accepted and not stored because they were here before, and messages gone: their time to live
-    ended; they failed for good because a receiver rejected them, or because their attempts were
-    used up; they went to a dead letter because their time to live ended; the disk lost them.
+    ended; a newer one of their key came; they made room for newer ones; they failed for good
+    because a receiver rejected them, or because their attempts were used up; they went to a dead
+    letter because their time to live ended; the disk lost them.
     """
 
     uid: str
@@ -63,6 +64,8 @@ class AddressFigures(NamedTuple):
     redelivered: int = 0
     duplicates: int = 0
     expired: int = 0
+    replaced: int = 0
+    overrun: int = 0
     dead_rejected: int = 0
     dead_attempts: int = 0
     dead_expired: int = 0

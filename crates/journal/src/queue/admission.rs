@@ -64,6 +64,7 @@ impl Queue {
             self.timers.push(due, at);
         }
         self.bytes += u64::from(record.size_bytes);
+        self.uncommitted_bytes += u64::from(record.size_bytes);
         self.depths[State::Offered as usize] += 1;
     }
 
@@ -80,8 +81,11 @@ impl Queue {
 
     fn fullness(&self, head: &Head) -> Option<Refusal> {
         let limits = &self.settings.limits;
-        if self.settings.full != Full::Reject {
-            return None;
+        match self.settings.full {
+            Full::Block => return None,
+            _ if u64::from(head.size_bytes) > limits.bytes => return Some(Refusal::LargerThanQueue(limits.bytes)),
+            Full::DropOldest => return None,
+            Full::Reject => {}
         }
         if self.len() as u64 >= limits.messages {
             return Some(Refusal::Messages(limits.messages));
@@ -100,6 +104,7 @@ impl Queue {
             return false;
         };
         entry.place = place;
+        self.uncommitted_bytes -= u64::from(entry.size);
         let timed = entry.has(Mark::Timed);
         entry.set(Mark::Unseen, timed);
         self.figures.enqueued += 1;

@@ -31,6 +31,11 @@ impl Barred {
         self.by_message.get(&at).is_some_and(|names| names.contains(&name))
     }
 
+    /// The names that a message is kept from.
+    pub(super) fn names_of(&self, at: u64) -> &[u64] {
+        self.by_message.get(&at).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether a consumer of that name has to look before it takes.
     pub(super) fn knows(&self, name: u64) -> bool {
         self.by_name.contains_key(&name)

@@ -114,6 +114,8 @@ pub(super) struct Consumers {
     exclusive: Option<ConsumerId>,
     single: bool,
     active: Option<ConsumerId>,
+    /// messages that consumers hold which have gone: their links may come back, or a transaction has the messages
+    orphans: u32,
     /// those that walk, for what comes back
     pub(super) walkers: Vec<ConsumerId>,
 }
@@ -191,6 +193,7 @@ impl Consumers {
         slot.generation = (slot.generation + 1) & (u32::MAX >> SLOT_BITS);
         self.free.push(id.0 & SLOT_MASK);
         self.count -= 1;
+        self.orphans += consumer.outstanding;
         let class = self.class(consumer.priority);
         self.classes[class].members -= 1;
         self.classes[class].takers -= u32::from(!consumer.browses);
@@ -214,17 +217,28 @@ impl Consumers {
         }
     }
 
-    /// Says which consumer is the active one: of the highest priority the oldest. One that is active stays so while
-    /// it holds messages, and against others of its priority.
+    /// A consumer, which may have gone, holds so many messages more.
+    #[inline]
+    pub(super) fn count_held(&mut self, id: ConsumerId, change: i32) {
+        match self.get_mut(id) {
+            Some(consumer) => consumer.outstanding = consumer.outstanding.saturating_add_signed(change),
+            None => self.orphans = self.orphans.saturating_add_signed(change),
+        }
+    }
+
+    /// Says which consumer is the active one: who holds messages, else of the highest priority the oldest. One that is
+    /// active stays so while it holds messages, and against others of its priority. As long as one that has gone holds
+    /// some there is no other: it may be at work on them still.
     pub(super) fn choose_active(&mut self) {
-        if !self.single {
+        if !self.single || self.orphans > 0 {
             return;
         }
         let current = self.active.and_then(|id| self.get(id));
         if current.is_some_and(|current| current.outstanding > 0 || !self.gives_way(current)) {
             return;
         }
-        let rank = |consumer: &Consumer| (consumer.priority, std::cmp::Reverse(consumer.arrived));
+        let rank =
+            |consumer: &Consumer| (consumer.outstanding > 0, consumer.priority, std::cmp::Reverse(consumer.arrived));
         let takers = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let consumer = slot.consumer.as_ref().filter(|consumer| !consumer.browses)?;
             Some((rank(consumer), ConsumerId(slot.generation << SLOT_BITS | index as u32)))

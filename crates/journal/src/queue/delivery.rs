@@ -3,7 +3,7 @@
 use super::Queue;
 use super::consumers::{Candidates, Consume, ConsumerId, Refused};
 use super::effect::{Item, Next, Verdict};
-use super::entry::{Entry, Mark, Step};
+use super::entry::{Entry, Mark, Seq, Step};
 use super::index::Class;
 
 /// Expired messages that are passed over in one call.
@@ -115,26 +115,36 @@ impl Queue {
         if entry.grouped() {
             self.bind_group(entry.group, at, id);
         }
-        if let Some(consumer) = self.consumers.get_mut(id) {
-            consumer.outstanding += 1;
-        }
+        self.consumers.count_held(id, 1);
         self.figures.delivered += 1;
         Next::Message(self.show(at, &entry))
     }
 
-    /// A consumer holds a message less; its name.
+    /// A consumer holds a message less; its name, unless it has gone.
     #[inline]
     pub(super) fn let_go(&mut self, id: ConsumerId, group: u32) -> Option<u64> {
         if group != Entry::NO_GROUP {
             self.loosen_group(group);
         }
-        let consumer = self.consumers.get_mut(id)?;
-        consumer.outstanding = consumer.outstanding.saturating_sub(1);
-        let name = consumer.name;
-        if consumer.outstanding == 0 && self.consumers.is_single() {
+        self.consumers.count_held(id, -1);
+        let consumer = self.consumers.get(id);
+        let (name, idle) = (consumer.map(|consumer| consumer.name), consumer.is_none_or(|it| it.outstanding == 0));
+        if idle && self.consumers.is_single() {
             self.consumers.choose_active();
         }
-        Some(name)
+        name
+    }
+
+    /// The names of consumers that a message is kept from, 64 at most: those that have sent it away last.
+    #[must_use]
+    pub fn barred_from(&self, seq: Seq) -> &[u64] {
+        self.barred.names_of(seq.0)
+    }
+
+    /// After a restart: a message is kept from consumers of these names. `false`: it is not here.
+    pub fn bar_again(&mut self, seq: Seq, names: impl IntoIterator<Item = u64>) -> bool {
+        names.into_iter().for_each(|name| self.bar(seq.0, name));
+        self.index.get(seq.0).is_some()
     }
 
     /// Consumers of that name do not get the message again: from now on they look before they take.

@@ -25,6 +25,8 @@ pub struct Item {
     pub expires: Option<u64>,
     /// `delivery-count`: failed deliveries
     pub failures: u16,
+    /// there are consumers that it is kept from: [`barred_from`](super::Queue::barred_from)
+    pub barred: bool,
     /// digest of its group
     pub group: Option<u64>,
     /// where it is in its life
@@ -153,6 +155,9 @@ pub enum Refusal {
     /// `limits.message_bytes`
     #[error("a message of this address may have at most {0} bytes")]
     MessageSize(u32),
+    /// `limits.bytes`: not even alone
+    #[error("the address holds at most {0} bytes, and the message has more: make it smaller, or limits.bytes larger")]
+    LargerThanQueue(u64),
 }
 
 /// The answer to [`next`](super::Queue::next).

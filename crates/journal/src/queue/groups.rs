@@ -349,7 +349,7 @@ impl Queue {
         let mut blocked = per_key && group.delayed > 0;
         if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
             // Its consumer has gone. What it held is still outstanding until it is settled.
-            blocked |= per_key && group.held > 0;
+            blocked |= group.held > 0;
             group.holder = if blocked { group.holder } else { NOBODY };
         }
         let first = group.lanes.iter_mut().find_map(|lane| Some((9 - lane.priority, lane.first(index)?)));

@@ -91,6 +91,8 @@ pub struct Queue {
     /// the number of the next message
     next: u64,
     bytes: u64,
+    /// of those that are offered and not committed
+    uncommitted_bytes: u64,
     /// messages by state
     depths: [u64; 8],
     timers: Timers,
@@ -116,6 +118,7 @@ impl Queue {
             index: Index::default(),
             next: next.0,
             bytes: 0,
+            uncommitted_bytes: 0,
             depths: [0; 8],
             timers: Timers::default(),
             producers: 0,
@@ -292,6 +295,7 @@ impl Queue {
             enqueued: entry.enqueued(),
             expires: Some(entry.expires()).filter(|at| *at != 0),
             failures: entry.failures(),
+            barred: entry.has(Mark::Barred),
             group: if entry.grouped() { self.groups.digest(entry.group) } else { None },
             state: entry.state(),
         }
@@ -310,6 +314,9 @@ impl Queue {
             self.leave_group(entry.group);
         }
         self.bytes -= u64::from(entry.size);
+        if entry.state() == State::Offered {
+            self.uncommitted_bytes -= u64::from(entry.size);
+        }
         if entry.has(Mark::Renamed) {
             self.names.remove(&at);
         }

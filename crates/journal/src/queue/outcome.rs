@@ -82,12 +82,9 @@ impl Queue {
         };
         let before = ConsumerId(std::mem::replace(&mut entry.holder, to.0));
         let group = entry.group;
-        if let Some(consumer) = self.consumers.get_mut(before) {
-            consumer.outstanding = consumer.outstanding.saturating_sub(1);
-        }
-        if let Some(consumer) = self.consumers.get_mut(to) {
-            consumer.outstanding += 1;
-        }
+        self.consumers.count_held(before, -1);
+        self.consumers.count_held(to, 1);
+        self.consumers.choose_active();
         self.hand_group_over(group, to);
         true
     }

@@ -115,9 +115,7 @@ impl Queue {
             return None;
         }
         let (holder, size, place) = (ConsumerId(entry.holder), entry.size, entry.place);
-        if let Some(consumer) = self.consumers.get_mut(holder) {
-            consumer.outstanding = consumer.outstanding.saturating_sub(1);
-        }
+        self.consumers.count_held(holder, -1);
         self.index.remove(seq.0);
         self.depths[State::Acquired as usize] -= 1;
         self.bytes -= u64::from(size);

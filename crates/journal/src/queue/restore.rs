@@ -57,6 +57,7 @@ impl Queue {
     fn reappear(&mut self, at: u64, restored: Restored, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.place = restored.place;
+        self.uncommitted_bytes -= u64::from(entry.size);
         if restored.record.due.is_some() {
             self.await_time(at, Step::Schedule);
         } else {

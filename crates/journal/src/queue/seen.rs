@@ -1,6 +1,6 @@
 //! Messages that came before: by message id within a window, and by the number their producer gave them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Queue;
 use super::effect::{Admission, Refusal};
@@ -104,7 +104,7 @@ pub(crate) struct Seen {
     ids: Ids,
     producers: HashMap<u128, Producer>,
     /// by message not committed
-    traces: HashMap<u64, Trace>,
+    traces: BTreeMap<u64, Trace>,
 }
 
 impl Seen {
@@ -190,7 +190,8 @@ impl Seen {
         let of_it = |(seq, trace): (&u64, &Trace)| {
             trace.producer.filter(|(of, _)| *of == name).map(|(_, number)| (number, *seq))
         };
-        let highest = self.traces.iter().filter_map(of_it).max();
+        // Its numbers grow with those of its messages: the last is the highest.
+        let highest = self.traces.iter().rev().find_map(of_it);
         let Some(producer) = self.producers.get_mut(&name) else { return };
         match highest {
             Some((number, seq)) if !producer.any || number > producer.stored => {
@@ -230,7 +231,7 @@ impl Seen {
         self.ids.ring.capacity() * size_of::<Option<Id>>()
             + self.ids.slots.capacity() * 33
             + self.producers.capacity() * 49
-            + self.traces.capacity() * 65
+            + self.traces.len() * 72
     }
 }
 

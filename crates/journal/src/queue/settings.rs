@@ -57,7 +57,8 @@ pub enum Full {
     Block,
     /// refuses the message
     Reject,
-    /// drops its oldest waiting message for the new one: a ring
+    /// drops its oldest waiting messages for the new one: a ring. What consumers hold stays, and so does the new one, so
+    /// that the bound is overrun by at most what they hold; a message that is larger than `limits.bytes` is refused
     DropOldest,
 }
 

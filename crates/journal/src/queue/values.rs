@@ -63,7 +63,8 @@ impl Queue {
             self.finish(older, Cause::Replaced, sink);
         }
         if self.settings.full == Full::DropOldest {
-            while self.is_overrun() {
+            // The last that waits stays, whatever consumers hold: a ring is for the newest.
+            while self.depth_in(State::Waiting) > 1 && self.is_overrun() {
                 let Some(oldest) = self.oldest() else { return };
                 self.finish(oldest, Cause::Overrun, sink);
             }
@@ -72,7 +73,8 @@ impl Queue {
 
     fn is_overrun(&self) -> bool {
         let limits = &self.settings.limits;
-        self.len() as u64 - self.depth_in(State::Offered) > limits.messages || self.bytes > limits.bytes
+        let stored = self.len() as u64 - self.depth_in(State::Offered);
+        stored > limits.messages || self.bytes - self.uncommitted_bytes > limits.bytes
     }
 
     /// Whether a newer message of its key has come while a consumer held this one.

@@ -75,6 +75,55 @@ fn a_ring_drops_its_oldest() {
 }
 
 #[test]
+fn a_ring_keeps_the_newest_whatever_consumers_hold() {
+    let mut world = World::new(limited(2, u64::MAX, Full::DropOldest));
+    world.fill(2);
+    let consumer = world.consumer(Consume::default());
+    assert_eq!(world.take_all(consumer), [0, 1]);
+    world.queue.set_credit(consumer, false);
+    world.fill(1);
+    assert_eq!(world.removed(Cause::Overrun), []);
+    world.fill(2);
+    assert_eq!(world.removed(Cause::Overrun), [2, 3]);
+    world.settle(0, Outcome::Accepted);
+    world.settle(1, Outcome::Accepted);
+    world.fill(1);
+    world.queue.set_credit(consumer, true);
+    assert_eq!(world.take_all(consumer), [4, 5]);
+}
+
+#[test]
+fn a_message_larger_than_all_that_a_queue_may_hold_is_refused_unless_it_blocks() {
+    let large = Head { size_bytes: 251, ..plain() };
+    for (full, expected) in [(Full::Reject, true), (Full::DropOldest, true), (Full::Block, false)] {
+        let mut world = World::new(limited(u64::MAX, 250, full));
+        world.fill(2);
+        let answer = world.queue.offer(world.now, &large);
+        assert_eq!(answer == Admission::Refuse(Refusal::LargerThanQueue(250)), expected, "{full:?}");
+        assert_eq!(world.removed(Cause::Overrun), []);
+    }
+    // A dead letter refuses none.
+    let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
+    world.fill(1);
+    let seq = world.queue.admit(world.now, &large).seq;
+    world.commit(seq);
+    assert_eq!((world.removed(Cause::Overrun), world.queue.len()), (vec![0], 1));
+}
+
+#[test]
+fn a_ring_makes_room_for_what_is_stored_and_not_for_what_may_be() {
+    let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
+    world.fill(2);
+    let offered = [(); 3].map(|()| world.store(&plain()).seq);
+    world.commit(offered[0]);
+    assert_eq!(world.removed(Cause::Overrun), [0]);
+    offered[1..].iter().for_each(|seq| assert!(world.queue.withdraw(*seq)));
+    world.fill(1);
+    assert_eq!(world.removed(Cause::Overrun), [1]);
+    assert_eq!((world.queue.len(), world.queue.bytes()), (2, 200));
+}
+
+#[test]
 fn a_last_value_queue_keeps_the_newest_of_each_key() {
     let mut world = World::new(Settings { last_value: true, ..Settings::default() });
     let of_key = |key| Head { key: Some(key), ..plain() };

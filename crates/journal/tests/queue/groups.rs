@@ -1,7 +1,7 @@
 //! Message groups: sticky to a consumer, or in order of their key.
 
 use enmasse_journal::queue::{
-    Cause, Consume, ConsumerId, Group, Grouping, Head, Outcome, Priority, Redelivery, Settings,
+    Cause, Consume, ConsumerId, Group, Grouping, Head, Outcome, Priority, Redelivery, Seq, Settings,
 };
 
 use proptest::prelude::*;
@@ -250,5 +250,28 @@ proptest! {
             }
         }
         prop_assert!(world.queue.is_empty());
+    }
+}
+
+#[test]
+fn a_group_waits_for_what_a_consumer_holds_that_has_gone() {
+    for grouping in [Grouping::Sticky, Grouping::PerKey] {
+        let mut world = World::new(Settings { grouping, ..Settings::default() });
+        for _ in 0..3 {
+            world.put(&of(1));
+        }
+        let [one, other] = two(&mut world);
+        assert_eq!(world.take(one), Some(0));
+        // Its link may come back.
+        world.queue.detach(one);
+        assert_eq!(world.take(other), None, "{grouping:?}");
+        let again = world.consumer(Consume { key: 1, ..Consume::default() });
+        assert!(world.queue.hand_over(Seq(0), again));
+        assert_eq!((world.take(other), world.take(again)), (None, Some(1)), "{grouping:?}");
+        world.queue.detach(again);
+        world.settle(1, Outcome::Released);
+        assert_eq!(world.take(other), None);
+        world.settle(0, FAILED);
+        assert_eq!(world.take_all(other), [0, 1, 2]);
     }
 }

@@ -1,6 +1,6 @@
 //! Several consumers: priority, exclusive, single active, selectors, browsers.
 
-use enmasse_journal::queue::{Consume, Limits, Next, Outcome, Refused, Settings, Sharing, Verdict};
+use enmasse_journal::queue::{Consume, Limits, Next, Outcome, Refused, Seq, Settings, Sharing, Verdict};
 
 use crate::world::{FAILED, World, of_priority, plain};
 
@@ -97,6 +97,27 @@ fn the_active_one_gives_way_to_a_higher_priority_once_it_holds_nothing() {
     world.settle(0, Outcome::Released);
     assert_eq!(world.queue.candidates().common, [high]);
     assert_eq!(world.take_all(high), [0, 1, 2]);
+}
+
+#[test]
+fn none_takes_over_from_one_that_has_gone_and_holds_something() {
+    let mut world = World::new(Settings { sharing: Sharing::SingleActive, ..Settings::default() });
+    world.fill(4);
+    let [one, two] = [1, 2].map(|key| world.consumer(named(key)));
+    assert_eq!([world.take(one), world.take(one)], [Some(0), Some(1)]);
+    // Its link may come back.
+    world.queue.detach(one);
+    assert!(world.queue.candidates().is_empty());
+    world.settle(1, Outcome::Released);
+    assert!(world.queue.candidates().is_empty(), "it holds one still");
+    let again = world.consumer(named(1));
+    assert!(world.queue.hand_over(Seq(0), again));
+    assert_eq!((world.take(two), world.take(again)), (None, Some(1)));
+    world.queue.detach(again);
+    for seq in [0, 1] {
+        world.settle(seq, FAILED);
+    }
+    assert_eq!(world.take_all(two), [0, 1, 2, 3]);
 }
 
 #[test]

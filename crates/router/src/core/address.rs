@@ -89,8 +89,8 @@ pub(super) struct Producer {
     pub(super) halted: bool,
     /// digest of its link, if that can be resumed
     pub(super) resumed: Option<u64>,
-    /// digest of the tag of its next delivery then
-    pub(super) tag: Option<u128>,
+    /// its delivery that was named last then: id, and digest of its tag
+    pub(super) tag: Option<(u32, u128)>,
 }
 
 /// What a producer is in the middle of.

@@ -125,6 +125,7 @@ pub(super) enum Entry {
     /// the tag of the delivery that begins next on a link that can be resumed
     NameDelivery {
         port: PortId,
+        delivery_id: u32,
         tag: Box<[u8]>,
     },
     /// its sender has settled a delivery

@@ -214,10 +214,9 @@ fn query(conn: &Conn, space: &Space, message: &Message) -> Result<Answer, Answer
     let names = wanted_attributes(message)?;
     let offset = number(message, "offset")?.unwrap_or(0);
     let count = number(message, "count")?.unwrap_or(usize::MAX);
-    let mut seen: Vec<&Arc<AddressEntry>> = space.addresses().filter(|entry| may_see(conn, &entry.name)).collect();
-    seen.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let seen = space.addresses().filter(|entry| may_see(conn, &entry.name));
     let (mut results, mut encoded) = (Vec::new(), Vec::new());
-    for entry in seen.into_iter().skip(offset).take(count) {
+    for entry in seen.skip(offset).take(count) {
         let row = Value::List(names.iter().map(|name| attribute(entry, name)).collect());
         encode_value(&mut encoded, &row);
         if encoded.len() > RESULTS_BYTES {

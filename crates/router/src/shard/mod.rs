@@ -345,7 +345,7 @@ impl Shard {
             Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
             Entry::Origin { port, origin } => router.set_origin(*port, origin.clone()),
             Entry::Recall { port, names } => router.recall(*port, names, fabric),
-            Entry::NameDelivery { port, tag } => router.name_delivery(*port, tag),
+            Entry::NameDelivery { port, delivery_id, tag } => router.name_delivery(*port, *delivery_id, tag),
             Entry::ForgetTag { port, tag } => router.forget_tag(*port, tag),
             Entry::OutcomeUnsettled { port, token, outcome } => {
                 router.outcome_unsettled(*port, *token, outcome, fabric);

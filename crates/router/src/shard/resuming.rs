@@ -162,7 +162,7 @@ impl Shard {
         }
         if !incoming.resume {
             if first {
-                self.name_delivery(port, home, incoming.tag);
+                self.name_delivery(port, home, (incoming.delivery_id, incoming.tag));
             }
             self.deliver(port, home, incoming);
             if incoming.aborted || incoming.settled && !incoming.more {
@@ -187,11 +187,11 @@ impl Shard {
         true
     }
 
-    fn name_delivery(&mut self, port: PortId, home: u16, tag: &[u8]) {
+    fn name_delivery(&mut self, port: PortId, home: u16, (delivery_id, tag): (u32, &[u8])) {
         if home == self.fabric.index {
-            self.router.name_delivery(port, tag);
+            self.router.name_delivery(port, delivery_id, tag);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::NameDelivery { port, tag: tag.into() });
+            self.fabric.outboxes[home as usize].push(Entry::NameDelivery { port, delivery_id, tag: tag.into() });
         }
     }
 

@@ -112,7 +112,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     let key = known.map_or_else(|| SpaceKey(take(&mut next.space)), Space::key);
     let earlier: HashMap<&str, &Arc<AddressEntry>> =
         known.iter().flat_map(|space| space.addresses()).map(|entry| (&*entry.uid, entry)).collect();
-    let mut addresses: HashMap<Arc<str>, Arc<AddressEntry>> = HashMap::with_capacity(space.addresses.len());
+    let mut addresses: BTreeMap<Arc<str>, Arc<AddressEntry>> = BTreeMap::new();
     let mut uids = HashSet::with_capacity(space.addresses.len());
     for (place, address) in space.addresses.iter().enumerate() {
         let path = || format!("{path}.addresses[{place}]");

@@ -26,7 +26,7 @@ pub struct Space {
     pub(super) decoy: Decoy,
     pub(super) limits: SpaceLimits,
     pub(super) usage: Usage,
-    pub(super) addresses: HashMap<Arc<str>, Arc<AddressEntry>>,
+    pub(super) addresses: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// those of them that cover the names below them, but for `#`
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
@@ -138,7 +138,7 @@ impl Space {
         &self.authentication.mechanisms
     }
 
-    /// The declared addresses, in no order.
+    /// The declared addresses, in the order of their names.
     pub fn addresses(&self) -> impl Iterator<Item = &Arc<AddressEntry>> {
         self.addresses.values()
     }

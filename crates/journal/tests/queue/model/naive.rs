@@ -75,9 +75,12 @@ impl Naive {
 
     pub(crate) fn is_full(&self, head: &Head) -> bool {
         let limits = &self.settings.limits;
-        self.settings.full == Full::Reject
-            && (self.messages.len() as u64 >= limits.messages
-                || self.bytes() + u64::from(head.size_bytes) > limits.bytes)
+        let size_bytes = u64::from(head.size_bytes);
+        match self.settings.full {
+            Full::Block => false,
+            Full::DropOldest => size_bytes > limits.bytes,
+            Full::Reject => self.messages.len() as u64 >= limits.messages || self.bytes() + size_bytes > limits.bytes,
+        }
     }
 
     pub(crate) fn offered(&mut self, record: Record) {
@@ -167,14 +170,21 @@ impl Naive {
             }
         }
         while self.settings.full == Full::DropOldest && self.is_overrun() {
-            let Some(oldest) = self.in_state(State::Waiting).into_iter().min() else { return };
-            self.remove(oldest, Cause::Overrun);
+            let waiting = self.in_state(State::Waiting);
+            let Some(oldest) = waiting.iter().min().filter(|_| waiting.len() > 1) else { return };
+            self.remove(*oldest, Cause::Overrun);
         }
     }
 
     fn is_overrun(&self) -> bool {
-        let stored = self.messages.iter().filter(|message| message.state != State::Offered).count();
-        stored as u64 > self.settings.limits.messages || self.bytes() > self.settings.limits.bytes
+        let stored: Vec<u64> = self
+            .messages
+            .iter()
+            .filter(|message| message.state != State::Offered)
+            .map(|message| u64::from(message.record.size_bytes))
+            .collect();
+        let limits = &self.settings.limits;
+        stored.len() as u64 > limits.messages || stored.iter().sum::<u64>() > limits.bytes
     }
 
     fn expire(&mut self, seq: u64) {
@@ -258,8 +268,14 @@ impl Naive {
         {
             return;
         }
+        let held = |message: &&Message| matches!(message.state, State::Acquired | State::Retiring);
+        if self.messages.iter().filter(held).any(|message| !self.consumers[message.holder].attached) {
+            self.active = self.active.filter(|active| self.consumers[*active].attached);
+            return;
+        }
         let takers = self.consumers.iter().enumerate().filter(|(_, one)| one.attached && !one.consume.browses);
-        self.active = takers.max_by_key(|(at, one)| (one.consume.priority, usize::MAX - at)).map(|(at, _)| at);
+        let rank = |at: usize, one: &Consumer| (!self.held_by(at).is_empty(), one.consume.priority, usize::MAX - at);
+        self.active = takers.max_by_key(|(at, one)| rank(*at, one)).map(|(at, _)| at);
     }
 
     /// Whether a consumer may have anything at all, as far as the rule of the single active one goes.
@@ -290,7 +306,7 @@ impl Naive {
             None => true,
             Some(holder) if *holder == consumer => true,
             Some(holder) if self.consumers[*holder].attached => false,
-            Some(_) => !per_key || of_group(State::Acquired) + of_group(State::Retiring) == 0,
+            Some(_) => of_group(State::Acquired) + of_group(State::Retiring) == 0,
         }
     }
 

@@ -65,25 +65,29 @@ impl Router {
             return links.discharged(id, Ok(()));
         }
         transaction.committing = Some(Committing::default());
-        if !self.may_begin(id) || self.commit_waits() {
+        if !self.may_begin(id) || !self.transactions.waiting.is_empty() {
             self.transactions.waiting.push_back(id);
         } else {
             self.begin_commit(id, links);
         }
     }
 
-    /// A commit has to wait while messages are written again, and while anything of its streams is with the log: what
+    /// A commit has to wait while messages are written again, and while anything of its partitions is with the log: what
     /// comes behind that has its offsets when that is stored.
     fn may_begin(&self, id: TransactionId) -> bool {
-        let streams = self.transactions.open.get(&id).map_or(&[][..], |transaction| &transaction.streams);
-        let stream = |key: &AddressKey| self.addresses.get(*self.by_key.get(key)?)?.stream.as_ref();
-        let busy = streams.iter().filter_map(stream).any(|stream| stream.is_under_way());
+        let partitions = self.transactions.open.get(&id).into_iter().flat_map(|transaction| &transaction.partitions);
+        let is_busy = |(key, number): &(AddressKey, u32)| {
+            let address = self.by_key.get(key).and_then(|at| self.addresses.get(*at));
+            address.and_then(|address| address.stream.as_ref()).is_some_and(|stream| stream.is_under_way(*number))
+        };
+        let busy = partitions.into_iter().any(is_busy);
         !(busy || self.journal.is_compacting() || self.transactions.compaction.is_some())
     }
 
-    /// Whether a commit waits to begin.
-    pub(in crate::core) fn commit_waits(&self) -> bool {
-        !self.transactions.waiting.is_empty()
+    /// Partitions that have messages of commits which wait to begin: what gathers there goes to the log with these.
+    pub(in crate::core) fn awaited_partitions(&self) -> BTreeSet<(AddressKey, u32)> {
+        let waiting = self.transactions.waiting.iter().filter_map(|id| self.transactions.open.get(id));
+        waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
     }
 
     /// Commits that have waited begin, in their order, as far as they may.
@@ -156,9 +160,9 @@ impl Router {
     /// Offers messages to their queues: all of them, or none.
     fn offer_all<'a>(&mut self, postings: &'a [Posting]) -> Result<Vec<Offered<'a>>, Error> {
         let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
-        let mut copies = 0;
+        let (mut copies, mut firsts) = (0, BTreeMap::new());
         for posting in postings {
-            let refusal = match self.offer_one(posting, &offered) {
+            let refusal = match self.offer_one(posting, &mut firsts) {
                 Ok(one) => {
                     copies += one.posted.disk.len();
                     let overfull = self.overfull(&one.posted);
@@ -180,7 +184,8 @@ impl Router {
         Ok(offered)
     }
 
-    fn offer_one<'a>(&mut self, posting: &'a Posting, before: &[Offered<'a>]) -> Result<Offered<'a>, Error> {
+    /// `firsts`: of each queue the number from which on all its messages are of this transaction.
+    fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
         let at = self.by_key.get(&posting.address).copied();
         let at = at.filter(|at| {
             let address = &self.addresses[*at];
@@ -197,20 +202,21 @@ impl Router {
             self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
             posted
         } else {
-            self.offer_to_queue(at, posting, before)?
+            self.offer_to_queue(at, posting, firsts)?
         };
         Ok(Offered { posting, at, posted, place: None })
     }
 
-    fn offer_to_queue(&mut self, at: Key, posting: &Posting, before: &[Offered<'_>]) -> Result<Posted, Error> {
+    fn offer_to_queue(&mut self, at: Key, posting: &Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Posted, Error> {
         let now_ms = self.now_ms;
         let mut posted = Posted::default();
         let Some(stored) = self.addresses[at].stored.as_mut() else { return Ok(posted) };
+        let first = *firsts.entry(at).or_insert_with(|| stored.shelf.queue.next_seq());
         match (stored.shelf.queue.offer(now_ms, &posting.head), stored.shelf.log) {
             (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
             (Admission::Store(admitted), None) => posted.memory.push((at, admitted.seq)),
             // Its original may still be refused: what is accepted before could be lost.
-            (Admission::Duplicate { of: Some(original) }, _) if !is_among(before, at, original) => {
+            (Admission::Duplicate { of: Some(original) }, _) if original < first => {
                 let what = "a message repeats one that is being stored: send both again";
                 return Err(Error::new(condition::RESOURCE_LOCKED, what));
             }
@@ -343,7 +349,9 @@ impl Router {
         }
         let Some(pending) = self.close_token(retirement.token) else { return };
         let (at, now_ms) = (pending.address, self.now_ms);
-        let (Owed::Queue(seq), Some(stored)) = (pending.owed, self.addresses[at].stored.as_mut()) else { return };
+        let Owed::Queue(seq) = pending.owed else { return };
+        self.unhold(at, seq);
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let mut removed = None;
         stored.shelf.queue.settle(now_ms, seq, queue::Outcome::Accepted, &mut |effect| {
             if let Effect::Remove { item, .. } = effect {
@@ -382,13 +390,4 @@ impl Router {
             }
         }
     }
-}
-
-/// Whether a message of a queue is one of those offered before.
-fn is_among(before: &[Offered<'_>], at: Key, seq: Seq) -> bool {
-    let of_it = |offered: &Offered<'_>| {
-        offered.posted.disk.iter().any(|(key, _, admitted)| (*key, admitted.seq) == (at, seq))
-            || offered.posted.memory.contains(&(at, seq))
-    };
-    before.iter().any(of_it)
 }

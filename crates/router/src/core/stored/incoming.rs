@@ -355,7 +355,7 @@ fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
 /// The error of a message that is refused.
 pub(in crate::core) fn refused(refusal: Refusal) -> Error {
     let condition = match refusal {
-        Refusal::MessageSize(_) => condition::MESSAGE_SIZE_EXCEEDED,
+        Refusal::MessageSize(_) | Refusal::LargerThanQueue(_) => condition::MESSAGE_SIZE_EXCEEDED,
         _ => condition::RESOURCE_LIMIT_EXCEEDED,
     };
     Error::new(condition, refusal.to_string())

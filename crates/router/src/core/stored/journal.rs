@@ -23,6 +23,8 @@ const FAILURES: u8 = 0x80;
 const ANNOTATIONS: u8 = 0x81;
 /// The same of the link that holds it, with the seconds for which it does when it is gone.
 pub(super) const HELD: u8 = 0x84;
+/// The same of the digests of links that it is kept from.
+const BARRED: u8 = 0x85;
 /// The key of what a subscription that is not declared stands for.
 const SUBSCRIPTION: &[u8] = &[0x82];
 
@@ -195,6 +197,9 @@ impl Journal {
             if item.failures > 0 {
                 batch.state(log, &state_key(FAILURES, item.id.0), &[]);
             }
+            if item.barred {
+                batch.state(log, &state_key(BARRED, item.id.0), &[]);
+            }
             if annotated {
                 batch.state(log, &state_key(ANNOTATIONS, item.id.0), &[]);
             }
@@ -244,20 +249,26 @@ impl Journal {
 
     /// The log forgets a message that it does not have any more, with what it kept of it.
     pub(super) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
+        self.forget_counts(log, item);
+        if annotated {
+            self.forget_annotations(log, item.id.0);
+        }
+    }
+
+    /// The log forgets how often a message has failed, and what it is kept from.
+    fn forget_counts(&mut self, log: u32, item: &Item) {
         if item.failures > 0 {
             self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
         }
-        if annotated {
-            self.forget_annotations(log, item.id.0);
+        if item.barred {
+            self.shrinking.state(log, &state_key(BARRED, item.id.0), &[]);
         }
     }
 
     /// The log forgets a message.
     pub(super) fn remove(&mut self, log: u32, item: &Item) {
         self.remove_at(log, item.id.0, item.place);
-        if item.failures > 0 {
-            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
-        }
+        self.forget_counts(log, item);
     }
 
     /// As above, one that its queue has never known.
@@ -280,6 +291,12 @@ impl Journal {
         let mut value: SmallVec<[u8; 10]> = SmallVec::from_slice(&failures.to_le_bytes());
         value.extend(due.iter().flat_map(|due| due.to_le_bytes()));
         self.shrinking.state(log, &state_key(FAILURES, id), &value);
+    }
+
+    /// The log keeps which links a message is kept from.
+    pub(super) fn keep_barred(&mut self, log: u32, id: u64, names: &[u64]) {
+        let value: Vec<u8> = names.iter().flat_map(|name| name.to_le_bytes()).collect();
+        self.shrinking.state(log, &state_key(BARRED, id), &value);
     }
 
     /// The log keeps what consumers have said of a message.
@@ -549,7 +566,7 @@ pub(super) fn state_key(kind: u8, id: u64) -> [u8; 9] {
 
 /// The message that a key in the state of a queue is about, if it is about one.
 pub(super) fn message_of(key: &[u8]) -> Option<u64> {
-    let (&(FAILURES | ANNOTATIONS), id) = key.split_first()? else { return None };
+    let (&(FAILURES | ANNOTATIONS | BARRED), id) = key.split_first()? else { return None };
     Some(u64::from_le_bytes(id.try_into().ok()?))
 }
 
@@ -567,6 +584,13 @@ pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
     let (count, due) = value.split_first_chunk()?;
     let due = if due.is_empty() { None } else { Some(u64::from_le_bytes(due.try_into().ok()?)) };
     Some((u64::from_le_bytes(id.try_into().ok()?), Failures { count: u16::from_le_bytes(*count), due }))
+}
+
+/// As above, for the links that it is kept from.
+pub(super) fn barred_of<'a>(key: &[u8], value: &'a [u8]) -> Option<(u64, impl Iterator<Item = u64> + use<'a>)> {
+    let (&BARRED, id) = key.split_first()? else { return None };
+    let (names, _) = value.as_chunks::<8>();
+    Some((u64::from_le_bytes(id.try_into().ok()?), names.iter().map(|name| u64::from_le_bytes(*name))))
 }
 
 /// As above, for its changed annotations.

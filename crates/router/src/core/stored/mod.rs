@@ -78,7 +78,7 @@ pub(super) struct Stored {
     touched: bool,
     /// counts choices of consumers
     turn: u32,
-    /// counts those that were chosen
+    /// counts choices among those who share what is nobody's own
     given: u32,
     /// consumers whose drain is not done
     draining: Vec<Key>,

@@ -90,9 +90,12 @@ impl Router {
             let two = chance.iter().filter_map(|at| free(&common[*at]));
             two.min_by_key(fewest).or_else(|| common.iter().find_map(free))
         };
-        let chosen = if turn & 1 == 0 { of_own().or_else(of_common) } else { of_common().or_else(of_own) };
-        stored.given = stored.given.wrapping_add(u32::from(chosen.is_some()));
-        chosen
+        let own = || Some((of_own()?, 0));
+        let common = || Some((of_common()?, 1));
+        let (chosen, shared) = if turn & 1 == 0 { own().or_else(common) } else { common().or_else(own) }?;
+        // What is somebody's own is no turn of those who share, or two of a kind would fall to the same one for ever.
+        stored.given = stored.given.wrapping_add(shared);
+        Some(chosen)
     }
 
     /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.

@@ -11,7 +11,7 @@ use enmasse_journal::queue::{
 
 use super::super::AddressKey;
 use super::changed::Changed;
-use super::journal::{Failures, annotations_of, failures_of, message_of};
+use super::journal::{Failures, annotations_of, barred_of, failures_of, message_of};
 use super::resuming::Resuming;
 use super::subscription::Subscription;
 
@@ -89,6 +89,9 @@ impl Shelf {
         }
         shelf.restore_changed(recovered);
         shelf.find_orphans(recovered);
+        for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {
+            shelf.queue.bar_again(Seq(id), names);
+        }
         let stale;
         (shelf.resuming, stale) = Resuming::restored(recovered, &mut shelf.queue);
         shelf.orphans.extend(stale);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::envelope::{Changes, envelope, forget_expiry, put_changed};
 use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
-use enmasse_journal::queue::{self, Cause, Item, Seq, Target};
+use enmasse_journal::queue::{self, Cause, Item, Seq, State, Target};
 
 use super::super::arena::Key;
 use super::super::{Links, Router};
@@ -63,8 +63,15 @@ impl Router {
             }
         };
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let effects = &mut self.effects;
-        stored.shelf.queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
+        let (effects, queue) = (&mut self.effects, &mut stored.shelf.queue);
+        queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
+        // What leaves is written anew elsewhere, and is kept from nobody there.
+        if matches!(said, queue::Outcome::Modified { undeliverable_here: true, .. })
+            && let Some(log) = stored.shelf.log
+            && let Some(item) = queue.get(seq).filter(|item| item.state != State::Leaving)
+        {
+            self.journal.keep_barred(log, item.id.0, queue.barred_from(seq));
+        }
         self.do_effects(at, links);
         self.touch(at);
     }

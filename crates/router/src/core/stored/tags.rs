@@ -150,18 +150,20 @@ impl Router {
         links.open(port, open);
     }
 
-    /// The tag of the delivery that a producer begins next, if its link can be resumed.
-    pub fn name_delivery(&mut self, port: PortId, tag: &[u8]) {
+    /// The tag of a delivery that a producer begins next, if its link can be resumed.
+    pub fn name_delivery(&mut self, port: PortId, delivery_id: u32, tag: &[u8]) {
         let Some(key) = self.ports.producer(port) else { return };
         let producer = &mut self.producers[key];
-        producer.tag = producer.resumed.map(|link| digest(&self.digests, link, tag));
+        producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.digests, link, tag)));
     }
 
     /// A message of a producer is to be stored, and with it the tag of its delivery.
     pub(super) fn note_tag(&mut self, from: Key, owed: Owed, seq: Seq) -> Option<Box<Marker>> {
         let producer = &mut self.producers[from];
-        let (tag, link) = (producer.tag.take()?, producer.resumed?);
-        let stored = self.addresses[producer.address].stored.as_mut().filter(|_| owed != Owed::Nobody)?;
+        let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
+        // The one that was named last may have been refused.
+        let is_named = matches!(owed, Owed::Producer { delivery_id, .. } if delivery_id == named);
+        let stored = self.addresses[producer.address].stored.as_mut().filter(|_| is_named)?;
         let senders = &mut stored.resuming.senders;
         let sender = senders.links.get_mut(&link)?;
         sender.tags.insert(tag, false);

@@ -203,8 +203,11 @@ impl Router {
                 missed.push(key);
                 continue;
             }
-            if let Some(refusal) = stored.shelf.queue.refusal(head) {
-                return Err(refusal);
+            match stored.shelf.queue.refusal(head) {
+                // Its bound of bytes is of our own making: one message may always be in it.
+                Some(Refusal::LargerThanQueue(_)) if stored.lives_with_links() => {}
+                Some(refusal) => return Err(refusal),
+                None => {}
             }
             wanted.push(key);
         }
@@ -216,7 +219,15 @@ impl Router {
             if let Some(property) = stored.shelf.last_value_key.as_deref() {
                 head.key = self.digests.property(body, property);
             }
-            let Admission::Store(admitted) = stored.shelf.queue.offer(now_ms, &head) else { continue };
+            let queue = &mut stored.shelf.queue;
+            let admitted = match queue.refusal(&head) {
+                // It has a place all the same, as was found above.
+                Some(_) => queue.admit(now_ms, &head),
+                None => match queue.offer(now_ms, &head) {
+                    Admission::Store(admitted) => admitted,
+                    Admission::Duplicate { .. } | Admission::Refuse(_) => continue,
+                },
+            };
             match stored.shelf.log {
                 Some(log) => posted.disk.push((key, log, admitted)),
                 None => posted.memory.push((key, admitted.seq)),

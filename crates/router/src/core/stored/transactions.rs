@@ -5,7 +5,7 @@
 //! with their consumers' tokens, which nothing else can end. What cannot be kept makes the transaction one that can only be
 //! rolled back. One that nobody has used for a while is rolled back, and then not known any more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::codec::encode_state;
@@ -91,8 +91,8 @@ pub(super) struct Transaction {
     pub(super) postings: Vec<Posting>,
     bytes: usize,
     pub(super) retirements: Vec<Retirement>,
-    /// streams that it has messages for
-    pub(super) streams: Vec<AddressKey>,
+    /// partitions of streams that it has messages for
+    pub(super) partitions: BTreeSet<(AddressKey, u32)>,
     /// why it can only be rolled back
     pub(super) refusal: Option<Error>,
     used_ms: u64,
@@ -222,9 +222,7 @@ impl Router {
             self.spoil(Some(id), &error);
             return self.refuse(from, arriving, error, links);
         }
-        if place.is_some() && !transaction.streams.contains(&key) {
-            transaction.streams.push(key);
-        }
+        transaction.partitions.extend(place.map(|(number, _)| (key, number)));
         transaction.postings.push(Posting { address: key, name, head: *head, place, origin, body: body.into() });
         let held = body.len() + size_of::<Posting>();
         transaction.bytes += held;

@@ -81,18 +81,27 @@ fn hand_over(
 impl Router {
     /// The end of a turn: what has gathered goes to the log, where the log has nothing of the same partition.
     pub(in crate::core) fn hand_over_streams(&mut self, links: &mut impl Links) {
-        if self.commit_waits() {
-            // It waits for what is with the log, and goes before what would follow.
+        if self.gathering.is_empty() {
             return;
         }
+        // Commits wait for what is with the log, and go before what would follow there.
+        let awaited = self.awaited_partitions();
         for at in std::mem::take(&mut self.gathering) {
-            let Some(stream) = self.addresses.get_mut(at).and_then(|address| address.stream.as_mut()) else { continue };
+            let Some(address) = self.addresses.get_mut(at) else { continue };
+            let (key, Some(stream)) = (address.declared.key, address.stream.as_mut()) else { continue };
             let mut kept = Vec::new();
             for number in std::mem::take(&mut stream.gathered) {
+                if awaited.contains(&(key, number)) {
+                    stream.gathered.push(number);
+                    continue;
+                }
                 stream.parts[number as usize].listed = false;
                 hand_over(at, number, stream, &mut self.bodies, &mut kept, |log, block, errand| {
                     self.journal.store_block(log, block, errand);
                 });
+            }
+            if !stream.gathered.is_empty() {
+                self.gathering.push(at);
             }
             self.keep_blocks(kept, links);
         }

@@ -153,9 +153,9 @@ impl Stream {
         part.log.is_some() && part.partition.may_hand_over()
     }
 
-    /// Something of it is with the log.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.parts.iter().any(|part| part.partition.is_under_way())
+    /// Something of a partition is with the log.
+    pub(super) fn is_under_way(&self, number: u32) -> bool {
+        self.parts.get(number as usize).is_some_and(|part| part.partition.is_under_way())
     }
 
     /// One more producer, if there may be.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::selector::{Dialect, Selector};
-use enmasse_amqp::types::{Body, Message, Modified, Outcome, Symbol, Value};
+use enmasse_amqp::types::{Body, Message, Modified, Outcome, Properties, Symbol, Value};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{Consuming, Delivery, PortId, PortRole};
 
@@ -267,6 +267,39 @@ fn a_message_that_is_undeliverable_here_is_kept_from_that_name() {
 }
 
 #[test]
+fn a_message_that_is_undeliverable_here_is_kept_from_that_name_after_a_restart() {
+    let mut house = stored(Settings { dead_letter: true, ..Settings::default() }, 3, 1);
+    let named = |name| Consuming { name, ..Consuming::default() };
+    let elsewhere = Modified { undeliverable_here: true, ..Modified::default() };
+    for name in [7, 8] {
+        let port = house.consumer_that(QUEUE, 2, named(name));
+        for got in house.got() {
+            house.answer(&got, &Outcome::Modified(Box::new(elsewhere.clone())));
+        }
+        house.router.detach(port, &mut house.told);
+        house.pump();
+        house.got();
+    }
+    let mut house = house.restarted();
+    for name in [7, 8] {
+        let port = house.consumer_that(QUEUE, 1, named(name));
+        house.pump();
+        let got = house.got();
+        assert_eq!(got.iter().map(|got| got.text()).collect::<Vec<_>>(), ["2"]);
+        house.answer(&got[0], &Outcome::Released);
+        house.router.detach(port, &mut house.told);
+    }
+    house.consumer_that(QUEUE, 9, named(9));
+    house.pump();
+    let got = house.got();
+    assert_eq!(got.len(), 3);
+    for (got, outcome) in got.iter().zip([Outcome::Accepted, Outcome::Rejected(None), Outcome::Accepted]) {
+        house.answer(got, &outcome);
+    }
+    assert_eq!(super::states_on(&house.disk, 0x85), 0, "nothing is kept of what has gone");
+}
+
+#[test]
 fn many_that_expire_on_disk_go_to_the_dead_letter_within_bounds() {
     let settings = Settings { expiry: true, ttl: super::ttl(1000), ..Settings::default() };
     let mut house = stored(settings, 3000, 500).restarted();
@@ -329,4 +362,21 @@ fn consumers_that_settle_at_once_take_turns() {
         house.pump();
     }
     assert_eq!(shares, [20, 20]);
+}
+
+#[test]
+fn groups_are_shared_by_consumers_that_settle_at_once() {
+    let mut house = House::new(Settings::default());
+    let ports = [(); 3].map(|()| house.consumer(QUEUE, 100));
+    let mut shares = [0; 3];
+    for n in 0..60 {
+        let properties = Some(Properties { group_id: Some(format!("g{}", n / 2)), ..Properties::default() });
+        house.send_message(&Message { properties, ..message(n, 10) });
+        house.pump();
+        for got in house.got() {
+            shares[ports.iter().position(|port| *port == got.port).expect("one of them")] += 1;
+            house.answer(&got, &Outcome::Accepted);
+        }
+    }
+    assert_eq!(shares, [20; 3]);
 }

@@ -322,6 +322,14 @@ impl House {
     }
 }
 
+/// How many entries of a kind the log keeps as state of the queue.
+fn states_on(disk: &SimulatedDisk, kind: u8) -> usize {
+    let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
+    let (_, recovered) = Log::open(Arc::new(disk.as_seen()), config).expect("a log");
+    let queue = recovered.queues.iter().find(|queue| queue.queue == QUEUE.0).expect("the queue");
+    queue.states.keys().filter(|key| key[0] == kind).count()
+}
+
 fn declared(key: AddressKey) -> Declared {
     Declared { key, kind: AddressKind::Stored, link_capacity: 100 }
 }

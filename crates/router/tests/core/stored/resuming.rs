@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, DeliveryState, Message, Outcome, Received};
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
-use enmasse_journal::queue::{Redelivery, Settings};
+use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
 use enmasse_router::core::{Consuming, PortId, PortRole, Resume, Unsettled};
 
 use crate::seeds::each_seed;
 
-use super::{DEAD, Got, House, QUEUE, declared, failed};
+use super::{DEAD, Got, House, QUEUE, declared, failed, states_on};
 
 const LINK: u64 = 77;
 const KEEP_S: u32 = 60;
@@ -82,7 +82,7 @@ impl House {
     }
 
     fn send_tagged(&mut self, port: PortId, tag: &[u8], text: &str) -> u32 {
-        self.router.name_delivery(port, tag);
+        self.router.name_delivery(port, self.sent, tag);
         self.send_from(port, &message(text))
     }
 }
@@ -340,6 +340,52 @@ fn tags_of_a_sender_that_does_not_come_back_are_forgotten() {
         assert!(house.map_of(port).is_empty());
         assert_eq!(others_get(&mut house), texts(&[("a", 0)]), "the message stays");
     }
+}
+
+#[test]
+fn what_is_accepted_in_a_transaction_is_held_no_more() {
+    for settled in [true, false] {
+        let (mut house, port) = with_three();
+        house.lose(port);
+        let (port, _) = house.told_receiver(resume(map(&[])), 3);
+        assert_eq!(held_on(&house.disk), 3);
+        let got = house.got();
+        let id = house.declare(1);
+        house.retire(id, &got[0], &Outcome::Accepted, settled);
+        house.retire(id, &got[1], &Outcome::Released, settled);
+        assert_eq!(house.commit(id), Ok(()));
+        assert_eq!(held_on(&house.disk), 1, "the one that it has said nothing of");
+        house.lose(port);
+        house.pass(u64::from(KEEP_S) * 1000);
+        assert_eq!(held_on(&house.disk), 0);
+    }
+}
+
+/// How many messages of the queue are held, as the disk knows.
+fn held_on(disk: &SimulatedDisk) -> usize {
+    states_on(disk, 0x84)
+}
+
+#[test]
+fn a_delivery_without_a_name_does_not_take_that_of_another() {
+    let limits = Limits { messages: 1, ..Limits::default() };
+    let mut house = House::new(Settings { limits, full: Full::Reject, ..Settings::default() });
+    let port = house.sender(resume(Some(Vec::new())));
+    house.pump();
+    house.send_tagged(port, b"stored", "a");
+    house.send_tagged(port, b"refused", "b");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    house.answer(&got[0], &Outcome::Accepted);
+    // It asks to be settled at once, so that nothing is to be known of it.
+    house.send_from(port, &message("c"));
+    house.pump();
+    house.router.detach(port, &mut house.told);
+    let said = ["stored", "refused"].map(|tag| (tag.into(), None)).into();
+    let port = house.sender(resume(Some(said)));
+    house.pump();
+    assert_eq!(house.map_of(port), [(b"stored".to_vec(), accepted())]);
 }
 
 /// What two clients keep for themselves, whatever becomes of the node: a sender and a receiver, both settling second.

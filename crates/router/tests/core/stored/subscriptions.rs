@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use enmasse_amqp::selector::{Dialect, Selector};
+use enmasse_amqp::types::condition;
 use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{Full, Limits, Redelivery};
 use enmasse_router::core::{Filter, Subscribing, SubscriptionName, subscription_of};
@@ -305,4 +306,22 @@ fn a_ring_drops_the_oldest_of_each_subscription() {
     assert_eq!(house.texts(), ["3", "4"]);
     house.subscriber(Some(durable("sub")), 10);
     assert_eq!(house.texts(), ["3", "4"]);
+}
+
+#[test]
+fn a_message_larger_than_a_ring_is_refused_by_those_that_last() {
+    let limits = Limits { bytes: 1000, ..Limits::default() };
+    let settings = Settings { limits, full: Full::DropOldest, ..Settings::default() };
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings.clone());
+    house.publish(&"x".repeat(2000));
+    house.pump();
+    let (_, Outcome::Rejected(Some(error))) = &house.told.settled[0] else { panic!("{:?}", house.told.settled) };
+    assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
+    // What lives with its links has a bound of its own, which no single message is to meet.
+    let ring = Settings { limits: Limits { bytes: u64::MAX, ..limits }, ..settings };
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), ring);
+    house.subscriber(None, 5);
+    house.publish(&"x".repeat(5 << 20));
+    house.pump();
+    assert_eq!(house.texts().iter().map(String::len).collect::<Vec<_>>(), [5 << 20]);
 }

@@ -169,6 +169,32 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
 }
 
 #[test]
+fn commits_that_follow_each_other_hold_up_no_other_partition() {
+    let mut site = Site::new(2, Settings::default());
+    site.slow = true;
+    let commit = |site: &mut Site, number| {
+        let id = site.begin(number);
+        site.post(id, PRODUCER, &to(0, "t"));
+        site.router.discharge(id, false, &mut site.told);
+    };
+    (1..3).for_each(|number| commit(&mut site, number));
+    let (here, there) = (site.send_to(0, "here"), site.send_to(1, "there"));
+    let mut turns = 0;
+    // One is with the log and one waits, always.
+    while !(site.accepted().contains(&here) && site.accepted().contains(&there)) {
+        turns += 1;
+        assert!(turns < 10, "accepted: {:?}", site.accepted());
+        site.turn();
+        site.answer();
+        commit(&mut site, 2 + turns);
+    }
+    site.slow = false;
+    site.pump();
+    assert_eq!(site.told.discharged.len(), 2 + turns as usize);
+    assert_eq!(site.all()[1], lines(&[(0, "there")]));
+}
+
+#[test]
 fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
     let mut moved = [0; 2];
     for seed in 0..60 {
