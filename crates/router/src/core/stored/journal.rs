@@ -188,21 +188,11 @@ impl Journal {
     }
 
     /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
-    pub(super) fn seal(&mut self, removed: Option<(u32, &Item, bool)>) {
-        if let Some((log, item, annotated)) = removed {
+    pub(super) fn seal(&mut self, removed: Option<(u32, &Item)>) {
+        if let Some((log, item)) = removed {
             let mut removal = Removal::new(log);
             removal.add(item.id.0, item.place);
-            let batch = &mut self.growing.batch;
-            batch.remove(&mut removal);
-            if item.failures > 0 {
-                batch.state(log, &state_key(FAILURES, item.id.0), &[]);
-            }
-            if item.barred {
-                batch.state(log, &state_key(BARRED, item.id.0), &[]);
-            }
-            if annotated {
-                batch.state(log, &state_key(ANNOTATIONS, item.id.0), &[]);
-            }
+            self.growing.batch.remove(&mut removal);
         }
         self.end_group();
     }
@@ -700,11 +690,15 @@ impl Router {
         if let Some((from, seq)) = commit.duty.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
-            stored.changed.remove(&seq.0);
-            match stored.shelf.queue.left(seq) {
-                Some(item) if stored.shelf.log.is_none() => self.bodies.free(item.place),
-                Some(item) => self.bodies.forget(item.place),
-                None => {}
+            let changed = stored.changed.remove(&seq.0);
+            match (stored.shelf.queue.left(seq), stored.shelf.log) {
+                (Some(item), None) => self.bodies.free(item.place),
+                (Some(item), Some(log)) => {
+                    self.bodies.forget(item.place);
+                    // Behind all that was to be kept of it.
+                    self.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
+                }
+                (None, _) => {}
             }
         }
         if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {

@@ -385,7 +385,6 @@ impl Router {
         if self.makes_wait(target) {
             return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
         }
-        let annotated = stored.changed.get(&item.seq.0).is_some_and(|changed| changed.on_disk);
         let changed = encoded(stored, item, body, self.now_ms, redrives);
         let Ok(envelope) = envelope(&changed) else { return Err(None) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
@@ -401,7 +400,7 @@ impl Router {
         let owed = Owed::Operation { id: running.operation.id, bytes: item.size_bytes };
         let from = takes.then_some((at, item.seq));
         let duty = Duty { producer: Key::NONE, owed, address: at, bytes: 0, from };
-        let removed = from_log.filter(|_| takes).map(|log| (log, item, annotated));
+        let removed = from_log.filter(|_| takes).map(|log| (log, item));
         if self.land(posted, &changed, duty, removed, links) {
             running.open += 1;
         } else if takes {

@@ -140,8 +140,7 @@ impl Router {
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
         let changed = stored.changed.get(&item.seq.0);
-        let (annotated, mut annotations) =
-            changed.map_or((false, Fields::new()), |changed| (changed.on_disk, changed.annotations.clone()));
+        let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
         let told = [
             annotation(CAUSE, cause.name()),
             annotation(ORIGIN, &stored.shelf.name),
@@ -176,7 +175,7 @@ impl Router {
             Some(log) => {
                 let duty = Duty { from: Some((at, item.seq)), ..Duty::NONE };
                 self.journal.store([(log, &admitted, Commit::new(target, admitted.seq, duty))], &changed);
-                self.journal.seal(from_log.map(|log| (log, &item, annotated)));
+                self.journal.seal(from_log.map(|log| (log, &item)));
             }
             None => {
                 let place = self.bodies.put(&changed, 1);

@@ -243,7 +243,7 @@ impl Router {
         posted: Posted,
         body: &[u8],
         duty: Duty,
-        removed: Option<(u32, &Item, bool)>,
+        removed: Option<(u32, &Item)>,
         links: &mut impl Links,
     ) -> bool {
         let Posted { disk, memory, .. } = posted;

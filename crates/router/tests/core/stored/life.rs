@@ -9,7 +9,7 @@ use enmasse_journal::log::{Batch, Config, Log};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings, Ttl};
 use enmasse_router::core::{Arrival, PortId, Router, Shelf};
 
-use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer};
+use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer, states_on};
 
 #[test]
 fn a_message_is_accepted_when_it_is_on_disk_and_not_before() {
@@ -219,6 +219,25 @@ fn a_dead_letter_that_is_full_loses_none_in_silence() {
         house.consumer(DEAD, 10);
         assert_eq!(house.texts(), ["a", "b", "c"][3 - kept..], "{full:?}");
     }
+}
+
+#[test]
+fn what_fails_for_good_at_once_leaves_nothing_in_the_log() {
+    let redelivery = Redelivery { attempts_max: 2, ..Redelivery::default() };
+    let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });
+    house.consumer(QUEUE, 10);
+    house.send("m");
+    house.pump();
+    // Twice, before the log hears of it.
+    for _ in 0..2 {
+        let got = house.got();
+        house.router.outcome(got[0].token, &failed(), &mut house.told);
+        house.router.tend_touched(&mut house.told);
+    }
+    house.pump();
+    assert_eq!(states_on(&house.disk, 0x80), 0);
+    house.consumer(DEAD, 1);
+    assert_eq!(house.texts(), ["m"]);
 }
 
 #[test]
