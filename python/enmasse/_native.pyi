@@ -9,15 +9,19 @@ from typing import Any, final
 
 __all__ = [
     "Client",
+    "Intake",
     "NativeError",
     "Node",
     "Outbox",
     "Rows",
+    "Segment",
+    "Spooled",
     "Stream",
     "bench",
     "declare_columns",
     "decode_message",
     "encode_message",
+    "pack_ids",
 ]
 
 class NativeError(Exception):
@@ -339,6 +343,107 @@ class Outbox:
         nothing waits. Raises NativeError: Unavailable if the server is away or stores nothing: call
         it again with the same number; else what the server says.
         """
+
+@final
+class Intake:
+    """Takes messages from a queue, those that it has not taken before.
+
+    Calls wait for the server and let other threads run; no two may run at a time. It connects when
+    asked, and anew after an error. Between calls of `pull` the server sends nothing.
+    """
+
+    def __new__(cls, options_json: str, key: str) -> Intake:
+        """Check the options; connect to nothing yet.
+
+        `options_json` is as of `Stream`, of a queue, a subscription or whatever else gives each
+        message to one receiver. `key`, 32 hexadecimal digits, goes into identities.
+
+        Raises NativeError: Invalid for options or files that cannot be used.
+        """
+
+    def pull(self, first: int, rows: int, size: int) -> Segment:
+        """Take about so many messages and bytes of what waits, as a file that begins at `first`.
+
+        What is known is left out. `settle` before the next one: until then the server has them.
+        Raises NativeError: Unavailable if the server is away, Invalid if the address is a stream or
+        a topic, else what the server says; what was pulled goes back.
+        """
+
+    def settle(self, accepted: bool) -> None:
+        """Accept what was pulled, and know it from now on, or release it."""
+
+    def know(self, file: bytes) -> bytes:
+        """Know the messages of a file of the spool; return their identities, 16 bytes each.
+
+        An identity is a digest of the bare message, which has a message-id. Raises NativeError:
+        Conflict if the file is torn.
+        """
+
+    def keep(self, count: int) -> None:
+        """Forget the oldest identities beyond so many."""
+
+    def known(self) -> int:
+        """Return how many identities are known."""
+
+    def depth(self) -> int | None:
+        """Return how many messages wait, None where the server does not say. Raises as `pull`."""
+
+    def close(self) -> None:
+        """End the connection; what was not settled goes back."""
+
+@final
+class Segment:
+    """Messages that were pulled, as a file of the spool."""
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+
+    @property
+    def ids(self) -> bytes:
+        """Identities of its messages, 16 bytes each."""
+
+    @property
+    def rows(self) -> int:
+        """Messages in it."""
+
+    @property
+    def pulled(self) -> int:
+        """Messages that came."""
+
+    @property
+    def repeated(self) -> int:
+        """Those of them that are known, and left out."""
+
+    @property
+    def anonymous(self) -> int:
+        """Those without a message-id, of which nobody knows."""
+
+    @property
+    def doubtful(self) -> int:
+        """Those without a message-id that the server has handed out before."""
+
+    @property
+    def more(self) -> bool:
+        """Whether more may wait."""
+
+@final
+class Spooled:
+    """Messages of a file of a spool as rows."""
+
+    def __new__(cls, file: bytes, wanted_json: str) -> Spooled:
+        """Check a file.
+
+        `wanted_json`: `{"address": "..", "space": null, "from": 0, "to": 7, "columns": {}}`, the
+        last as of `declare_columns`; offsets `from` to `to` (exclusive), as far as they are in it.
+        Raises NativeError: Conflict if it is torn; Invalid for columns.
+        """
+
+    def next_batch(self) -> Rows | None:
+        """Return the next rows, as of `Stream`, None after the last."""
+
+def pack_ids(ids: bytes, first: int, next: int) -> bytes:
+    """Return the file that remembers messages `first` to `next` by the identities of some."""
 
 def declare_columns(columns_json: str) -> str:
     """Check a declaration of columns and return it in SQL, with every name and type.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from enmasse import _native
 from enmasse.base.errors import KINDS
@@ -259,6 +259,96 @@ class Outbox:
         """
         with translated():
             return self._outbox.send(first)
+
+
+class Segment(Protocol):
+    """Messages that were pulled. See `_native.pyi`."""
+
+    @property
+    def data(self) -> bytes:
+        """A file of the spool."""
+
+    @property
+    def ids(self) -> bytes:
+        """Identities of its messages."""
+
+    @property
+    def rows(self) -> int:
+        """Messages in it."""
+
+    @property
+    def repeated(self) -> int:
+        """Messages left out, since they are known."""
+
+    @property
+    def anonymous(self) -> int:
+        """Messages without a message-id."""
+
+    @property
+    def doubtful(self) -> int:
+        """Messages without a message-id that were handed out before."""
+
+    @property
+    def more(self) -> bool:
+        """Whether more may wait."""
+
+
+class Intake:
+    """Takes messages from a queue. See `_native.pyi`; calls wait for the server."""
+
+    def __init__(self, options: Mapping[str, Any], key: str) -> None:
+        """Check the options; connect to nothing yet."""
+        with translated():
+            self._intake = _native.Intake(json.dumps(dict(options)), key)
+
+    def pull(self, first: int, rows: int, size: int) -> Segment:
+        """Take what waits, about so many messages and bytes, to be kept from offset `first` on."""
+        with translated():
+            return self._intake.pull(first, rows, size)
+
+    def settle(self, *, accepted: bool) -> None:
+        """Say that what was pulled is kept, or give it back."""
+        self._intake.settle(accepted)
+
+    def know(self, file: bytes) -> bytes:
+        """Take in the identities of a file of the spool, and return them; raises Conflict."""
+        with translated():
+            return self._intake.know(file)
+
+    def keep(self, count: int) -> None:
+        """Forget the oldest identities beyond so many."""
+        self._intake.keep(count)
+
+    def known(self) -> int:
+        """Return how many identities are known."""
+        return self._intake.known()
+
+    def depth(self) -> int | None:
+        """Return how many messages wait, None where the server does not say."""
+        with translated():
+            return self._intake.depth()
+
+    def close(self) -> None:
+        """End the connection; what was not settled goes back."""
+        self._intake.close()
+
+
+class Spooled:
+    """Messages of a file of a spool as rows. See `_native.pyi`."""
+
+    def __init__(self, file: bytes, wanted: Mapping[str, Any]) -> None:
+        """Check the file; raises Conflict if it is torn."""
+        with translated():
+            self._spooled = _native.Spooled(file, json.dumps(dict(wanted)))
+
+    def next_batch(self) -> "_native.Rows | None":
+        """Return the next rows, None after the last."""
+        return self._spooled.next_batch()
+
+
+def pack_ids(ids: bytes, first: int, after: int) -> bytes:
+    """Return the file of a spool that remembers messages `first` to `after` (exclusive)."""
+    return _native.pack_ids(ids, first, after)
 
 
 def declare_columns(columns: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from running import Platform, running
 from spark_session import session
 from stream_documents import SPACE, address, stream
 
-STREAMS = 40
+STREAMS, QUEUES = 40, 15
 
 
 @pytest.fixture(scope="session")
@@ -23,11 +23,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A platform with streams, a queue, a topic, and `short` and `short2`, which forget early."""
+    """A platform with streams, queues, topics, and `short` and `short2`, which forget early."""
     folder = tmp_path_factory.mktemp("streams")
     documents = [SPACE, *(stream(f"s{number}") for number in range(STREAMS))]
     documents += [stream(name, "{bytes: 64KiB}") for name in ("short", "short2")]
     documents += [address("q0", type="queue"), address("live", type="topic")]
+    documents += [address(f"k{number}", type="queue") for number in range(QUEUES)]
+    documents += [address("news", type="topic")]
+    documents += [address("desk", type="subscription", topic="news")]
     path = folder / "streams.yaml"
     path.write_text("---\n".join(documents))
     with running(folder / "data", "-f", str(path)) as platform:
@@ -43,3 +46,9 @@ def numbers() -> Iterator[int]:
 def log(streams: Platform, numbers: Iterator[int]) -> Log:
     """A stream of its own for each test."""
     return Log(streams.url(), f"s{next(numbers)}")
+
+
+@pytest.fixture
+def queue(streams: Platform, numbers: Iterator[int]) -> Log:
+    """A queue of its own for each test."""
+    return Log(streams.url(), f"k{next(numbers) % QUEUES}")

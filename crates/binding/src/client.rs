@@ -201,7 +201,7 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
 
 fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
     match event {
-        Event::Opened => ("opened",).into_pyobject(py),
+        Event::Opened { .. } => ("opened",).into_pyobject(py),
         Event::Attached { link, address, filters, .. } => ("attached", link, address, filters).into_pyobject(py),
         Event::Refused { link, reason } => {
             let (condition, description) = split(reason);
@@ -218,7 +218,7 @@ fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
         Event::Settled { link, first, last, outcome } => {
             ("settled", link, first, last, outcome_tuple(py, outcome)?).into_pyobject(py)
         }
-        Event::Drained { link } => ("drained", link).into_pyobject(py),
+        Event::Drained { link, .. } => ("drained", link).into_pyobject(py),
         Event::Closed { reason } => {
             let (condition, description) = split(reason);
             ("closed", condition, description).into_pyobject(py)

@@ -2,7 +2,7 @@
 //!
 //! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait lets other Python
 //! threads run. `errors` is the one table of error translation, `node` the data plane, `client` a connection to any
-//! server, `stream` a stream as record batches, `outbox` record batches as messages, `message` the codec of whole messages, `load` the load tool.
+//! server, `stream` a stream as record batches, `spool` queues likewise, `outbox` record batches as messages, `message` the codec of whole messages, `load` the load tool.
 
 mod client;
 mod errors;
@@ -10,6 +10,7 @@ mod load;
 mod message;
 mod node;
 mod outbox;
+mod spool;
 mod stream;
 mod value;
 
@@ -24,6 +25,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<stream::Rows>()?;
     module.add_class::<outbox::Outbox>()?;
+    module.add_class::<spool::Intake>()?;
+    module.add_class::<spool::Segment>()?;
+    module.add_class::<spool::Spooled>()?;
+    module.add_function(wrap_pyfunction!(spool::pack_ids, module)?)?;
     module.add_function(wrap_pyfunction!(stream::declare_columns, module)?)?;
     module.add_function(wrap_pyfunction!(message::encode_message, module)?)?;
     module.add_function(wrap_pyfunction!(message::decode_message, module)?)?;

@@ -129,7 +129,7 @@ impl Outbox {
         let mut causes = Vec::new();
         let space = self.space.as_deref();
         self.post.take_rejected(!done, |row, address, message, cause| {
-            batch.push(&Origin { space, address, partition: None }, message);
+            batch.push(&Origin { space, address, partition: None, offset: None }, message);
             causes.push((row, cause.condition.clone(), cause.description.clone()));
         });
         (causes, Rows { batch: batch.finish(), next_offset: 0, size: 0 })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::{Array, RecordBatch, StructArray};
-use enmasse_client::{Range, StreamOptions};
+use enmasse_client::{Range, SourceOptions};
 use enmasse_columns::{Batch, Declared, Options as Columns, Origin};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -18,9 +18,9 @@ use crate::client::Options;
 use crate::errors::{client_error, invalid};
 
 /// Rows of one batch, but for the last message of it, which may become many.
-const ROWS: usize = 32_768;
+pub(crate) const ROWS: usize = 32_768;
 /// Bytes of messages of one batch, but for its last message.
-const SIZE: usize = 16 << 20;
+pub(crate) const SIZE: usize = 16 << 20;
 
 /// What a `Stream` is made from.
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ impl Stream {
         let source: Source = parse("stream options", options_json)?;
         let servers =
             source.urls.iter().map(|url| source.client.clone().client_options(url)).collect::<PyResult<_>>()?;
-        let options = StreamOptions {
+        let options = SourceOptions {
             servers,
             address: source.address.clone(),
             selector: source.selector,
@@ -115,7 +115,7 @@ impl Stream {
 impl Stream {
     fn fill(&mut self) -> Result<Option<Rows>, enmasse_client::Error> {
         let Self { stream, space, address, partition, batch: Some(batch), full } = self else { return Ok(None) };
-        let origin = Origin { space: space.as_deref(), address, partition: Some(*partition) };
+        let origin = Origin { space: space.as_deref(), address, partition: Some(*partition), offset: None };
         // of the batch at hand: all of its messages are in it when this returns
         let (mut size, mut next_offset) = (0, 0);
         while full.is_empty() {
@@ -148,6 +148,12 @@ pub(crate) struct Rows {
 
 pub(crate) const ARRAY: &CStr = c"arrow_array";
 pub(crate) const SCHEMA: &CStr = c"arrow_schema";
+
+impl Rows {
+    pub(crate) fn new(batch: RecordBatch, next_offset: u64, size: usize) -> Self {
+        Self { batch, next_offset, size }
+    }
+}
 
 #[pymethods]
 impl Rows {

@@ -4,21 +4,58 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::client::{Client, ClientOptions, Event, Reason};
+use crate::client::{Client, ClientOptions, Event, Reason, SELECTOR_FILTER};
 use crate::error::{Error, ErrorKind};
 
 /// Events taken at once.
 const EVENTS: usize = 1024;
 
-/// Connects to the first server that answers.
+/// Messages that a server may send ahead.
+const AHEAD_MAX: u32 = 8192;
+/// Messages that it may send before anything is known of their size.
+pub(crate) const AHEAD_FIRST: u32 = 256;
+/// Bytes that are to wait here at most, by the size of the messages so far.
+const AHEAD_SIZE: u64 = 16 << 20;
+
+/// Which address, and how it is read.
+#[derive(Clone, Debug)]
+pub struct SourceOptions {
+    /// the servers to try, in this order
+    pub servers: Vec<ClientOptions>,
+    /// the stream, queue or subscription
+    pub address: String,
+    /// only messages that it selects
+    pub selector: Option<String>,
+    /// how long the server may stay silent
+    pub silence: Duration,
+}
+
+/// How many messages may come ahead, after so many of so many bytes together.
+pub(crate) fn ahead(messages: u64, size: u64) -> u32 {
+    let mean = size.checked_div(messages);
+    mean.map_or(AHEAD_FIRST, |mean| (AHEAD_SIZE / mean.max(1)).clamp(1, AHEAD_MAX.into()) as u32)
+}
+
+/// Whether the server applies the selector, by the filters of its answer.
+///
+/// # Errors
+/// `Invalid` if it does not.
+pub(crate) fn applies_selector(options: &SourceOptions, filters: &[String]) -> Result<(), Error> {
+    if options.selector.is_none() || filters.iter().any(|name| name == SELECTOR_FILTER) {
+        return Ok(());
+    }
+    Err(Error::invalid("selector: the server does not apply it; filter what is read instead"))
+}
+
+/// Connects to the first server that answers; returns also what that one says it is.
 ///
 /// # Errors
 /// That of the last server that was tried; `Invalid` if none is named.
-pub(crate) fn connect(servers: &[ClientOptions]) -> Result<Client, Error> {
+pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<String>), Error> {
     let mut last = Error::invalid("servers: none is named");
     for server in servers {
         match open(server) {
-            Ok(client) => return Ok(client),
+            Ok(opened) => return Ok(opened),
             // who is refused by one server is not let in by the next
             Err(error) if error.kind == ErrorKind::Denied => return Err(error),
             Err(error) => last = error,
@@ -27,16 +64,19 @@ pub(crate) fn connect(servers: &[ClientOptions]) -> Result<Client, Error> {
     Err(last)
 }
 
-fn open(server: &ClientOptions) -> Result<Client, Error> {
+fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
     let client = Client::connect(server)?;
     // the client gives up by itself within its own time
     let patience = server.connect_time_out + Duration::from_secs(5);
+    let mut says = None;
     for event in wait(&client, patience)? {
-        if let Event::Closed { reason } = event {
-            return Err(said(&server.url.server(), reason));
+        match event {
+            Event::Closed { reason } => return Err(said(&server.url.server(), reason)),
+            Event::Opened { product } => says = product,
+            _ => {}
         }
     }
-    Ok(client)
+    Ok((client, says))
 }
 
 /// The next events, at least one.

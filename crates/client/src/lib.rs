@@ -7,6 +7,8 @@ pub mod load;
 mod login;
 mod poller;
 mod publish;
+mod queue;
+mod spool;
 mod stream;
 #[cfg(test)]
 mod testing;
@@ -14,11 +16,14 @@ mod transport;
 pub mod url;
 mod wire;
 
+pub use blocking::SourceOptions;
 pub use client::{
     Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset,
     StreamState,
 };
 pub use error::{Error, ErrorKind};
 pub use publish::{Cause, Post, Publisher, PublisherOptions};
-pub use stream::{Range, Stream, StreamOptions};
+pub use queue::Queue;
+pub use spool::{Id, Kind, Packed, Packing, Records, Seen, came_before, identity};
+pub use stream::{Range, Stream};
 pub use transport::TlsOptions;

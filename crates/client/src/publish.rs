@@ -199,7 +199,7 @@ impl Publisher {
     /// # Errors
     /// That of the last server that was tried; `Invalid` if none is named.
     pub fn connect(options: PublisherOptions) -> Result<Self, Error> {
-        let client = connect(&options.servers)?;
+        let (client, _) = connect(&options.servers)?;
         Ok(Self { client, options, lanes: Vec::new(), halted: false })
     }
 

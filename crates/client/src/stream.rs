@@ -3,36 +3,13 @@
 //! A range ends where its end says and gives the same messages each time. What the server no longer keeps of it is an
 //! error, or is counted, never passed over in silence.
 
-use std::time::Duration;
-
 use enmasse_amqp::codec::scan::{Elements, Scalar, head};
 
-use crate::blocking::{connect, said, wait};
+use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, connect, said, wait};
 use crate::client::{
-    Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, SELECTOR_FILTER, StreamFilter,
-    StreamOffset, StreamState,
+    Client, Event, Handle, LinkOptions, Outcome, PartitionState, StreamFilter, StreamOffset, StreamState,
 };
 use crate::error::{Error, ErrorKind};
-
-/// Messages that the server may send ahead.
-const AHEAD_MAX: u32 = 8192;
-/// Messages that it may send before anything is known of their size.
-const AHEAD_FIRST: u32 = 256;
-/// Bytes that are to wait here at most, by the size of the messages so far.
-const AHEAD_SIZE: u64 = 16 << 20;
-
-/// Which stream, and how it is read.
-#[derive(Clone, Debug)]
-pub struct StreamOptions {
-    /// the servers to try, in this order
-    pub servers: Vec<ClientOptions>,
-    /// the stream
-    pub address: String,
-    /// only messages that it selects
-    pub selector: Option<String>,
-    /// how long the server may stay silent
-    pub silence: Duration,
-}
 
 /// What to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +43,7 @@ struct Reading {
 /// One connection that reads one stream, a range after the other.
 pub struct Stream {
     client: Client,
-    options: StreamOptions,
+    options: SourceOptions,
     reading: Option<Reading>,
     missing: u64,
 }
@@ -76,8 +53,8 @@ impl Stream {
     ///
     /// # Errors
     /// That of the last server that was tried; `Invalid` if none is named.
-    pub fn connect(options: StreamOptions) -> Result<Self, Error> {
-        let client = connect(&options.servers)?;
+    pub fn connect(options: SourceOptions) -> Result<Self, Error> {
+        let (client, _) = connect(&options.servers)?;
         Ok(Self { client, options, reading: None, missing: 0 })
     }
 
@@ -166,7 +143,9 @@ impl Stream {
                         take(offset, &payload);
                     }
                 }
-                Event::Drained { link } if link == reading.link && self.options.selector.is_some() => reading.run_dry(),
+                Event::Drained { link, .. } if link == reading.link && self.options.selector.is_some() => {
+                    reading.run_dry()
+                }
                 event => self.check(&event)?,
             }
         }
@@ -196,8 +175,7 @@ impl Stream {
     fn top_up(&mut self) {
         let selects = self.options.selector.is_some();
         let Some(reading) = &mut self.reading else { return };
-        let size = reading.size.checked_div(reading.messages);
-        let window = size.map_or(AHEAD_FIRST, |size| (AHEAD_SIZE / size.max(1)).clamp(1, AHEAD_MAX.into()) as u32);
+        let window = ahead(reading.messages, reading.size);
         // without a selector the last of them is the last of the range
         let left = if selects { u64::MAX } else { reading.range.to.saturating_sub(reading.next) };
         let wanted = window.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -236,7 +214,7 @@ impl Stream {
                         found = Some(self::offset(&payload).ok_or_else(|| no_stream(&self.options.address))?);
                         credit = credit.saturating_sub(1);
                     }
-                    Event::Drained { link: of } if of == link => drained = true,
+                    Event::Drained { link: of, .. } if of == link => drained = true,
                     event => self.check(&event)?,
                 }
             }
@@ -257,12 +235,9 @@ impl Stream {
             for event in self.wait()? {
                 match event {
                     Event::Attached { link: of, filters, stream, .. } if of == link => {
-                        let selects = filters.iter().any(|name| name == SELECTOR_FILTER);
-                        if self.options.selector.is_some() && !selects {
+                        if let Err(error) = applies_selector(&self.options, &filters) {
                             self.client.detach(link);
-                            return Err(Error::invalid(
-                                "selector: the server does not apply it; filter what is read instead",
-                            ));
+                            return Err(error);
                         }
                         return Ok((link, stream));
                     }
@@ -357,12 +332,13 @@ impl Reading {
 
 fn no_stream(address: &str) -> Error {
     Error::invalid(format!(
-        "{address} is no stream: its messages have no annotation x-stream-offset; name a stream address"
+        "{address} is no stream: its messages have no annotation x-stream-offset; name a stream address, or give a \
+         folder to read a queue through: option spool"
     ))
 }
 
 /// The annotation `x-stream-offset` of an encoded message.
-fn offset(message: &[u8]) -> Option<u64> {
+pub(crate) fn offset(message: &[u8]) -> Option<u64> {
     let mut entries = Elements::of_map(head(message).ok()?.message_annotations?).ok()?;
     while entries.left() > 1 {
         let is_offset = matches!(entries.clone().key(), Ok(b"x-stream-offset"));

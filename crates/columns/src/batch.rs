@@ -19,6 +19,8 @@ pub struct Origin<'a> {
     pub address: &'a str,
     /// for messages without the annotation `x-opt-partition`
     pub partition: Option<u32>,
+    /// of messages that lie elsewhere than where they came from: then partition and offset are these, whatever they say
+    pub offset: Option<u64>,
 }
 
 /// See the module.

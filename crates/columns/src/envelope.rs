@@ -243,8 +243,11 @@ impl<'a> Parts<'a> {
         match part {
             Part::Space => put_text(column, origin.space),
             Part::Address => put_text(column, Some(origin.address)),
-            Part::Partition => put_number(column, self.partition.or(origin.partition.map(u64::from))),
-            Part::Offset => put_number(column, self.offset),
+            Part::Partition => {
+                let said = self.partition.filter(|_| origin.offset.is_none());
+                put_number(column, said.or(origin.partition.map(u64::from)));
+            }
+            Part::Offset => put_number(column, origin.offset.or(self.offset)),
             Part::EnqueuedTime => match self.enqueued_time_ms.and_then(|millis| millis.checked_mul(1000)) {
                 Some(micros) => column.integer_or_null(micros),
                 None => column.null(),

@@ -56,7 +56,9 @@ CONNECTION = [
 """How a server is reached, the same for reading and writing."""
 
 READING = [
-    Option("address", None, "name", "the stream to read"),
+    Option(
+        "address", None, "name", "the stream to read, or with `spool` the queue or subscription"
+    ),
     Option(
         "selector", None, "SQL", "only messages that it selects, where the server applies selectors"
     ),
@@ -112,6 +114,21 @@ READING = [
         "true",
         "boolean",
         "messages no longer kept, or a stream made anew, end the query; else they are counted",
+    ),
+    Option(
+        "spool",
+        None,
+        "folder",
+        "the address is a queue, read through this folder, which driver and executors share",
+    ),
+    Option(
+        "spoolBytes", "1073741824", "bytes", "the most that waits in `spool` beside the last batch"
+    ),
+    Option(
+        "idWindow",
+        "100000",
+        "messages",
+        "so many that were read from a queue are remembered, to know one that comes again",
     ),
 ]
 """What is read, and how much at a time."""
@@ -171,9 +188,12 @@ class Options:
     task_rows: int
     fails_on_loss: bool
     timeout_s: int
+    spool: str | None
+    spool_bytes: int
+    id_window: int
 
     def stream(self) -> dict[str, Any]:
-        """What `enmasse.native.Stream` is made from."""
+        """What `enmasse.native.Stream` and `Intake` are made from."""
         return {
             "urls": self.urls,
             "client": self.client,
@@ -231,6 +251,9 @@ def read(given: Mapping[str, str]) -> Options:
         task_rows=_whole("rowsPerTask", values),
         fails_on_loss=_flag("failOnDataLoss", values),
         timeout_s=_whole("timeout", values),
+        spool=_spool(values),
+        spool_bytes=_whole("spoolBytes", values),
+        id_window=_whole("idWindow", values),
     )
 
 
@@ -339,6 +362,17 @@ def _whole(name: str, values: Values) -> int:
             "E1003", f"option {name} is {values[name]!r}: it is a number of {unit} from 1 on"
         )
     return int(text)
+
+
+def _spool(values: Values) -> str | None:
+    folder = values["spool"]
+    if folder is None:
+        return None
+    if not folder.startswith("/"):
+        raise Invalid("E1003", f"option spool is {folder!r}: it is the whole path of a folder")
+    if str(values["start"]).strip() != "earliest":
+        raise Invalid("E1003", "option start: a queue has no places; leave it out")
+    return folder
 
 
 def _place(name: str, values: Values) -> Start:

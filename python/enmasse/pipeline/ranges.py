@@ -67,7 +67,9 @@ def at(partition: int, offsets: Offsets, uid: str | None) -> int:
     return int(offsets.get(str(partition), 0))
 
 
-def check(start: Offsets, state: State, *, fails_on_loss: bool) -> int:
+def check(
+    start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream"
+) -> int:
     """Compare what was read with what is kept. Return how many messages went unread.
 
     Raises Conflict where that is an error: messages are no longer kept, the stream was made anew,
@@ -78,7 +80,7 @@ def check(start: Offsets, state: State, *, fails_on_loss: bool) -> int:
         if fails_on_loss:
             was = start.get("uid")
             raise Conflict(
-                "E4000", f"the stream was made anew: its uid was {was} and is {state.uid}; {mend}"
+                "E4000", f"the {what} was made anew: its uid was {was} and is {state.uid}; {mend}"
             )
         return sum(part.first for part in state.partitions.values())
     missing = 0

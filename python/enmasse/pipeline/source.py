@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline import options as option_table
-from enmasse.pipeline import ranges, reading, sink
+from enmasse.pipeline import queues, ranges, reading, sink
 from enmasse.pipeline.options import Options, Start
 from enmasse.pipeline.ranges import Offsets, Slice, State
 
@@ -69,11 +69,19 @@ class Source(DataSource):
 
     def reader(self, schema: StructType) -> "BatchReader":
         """Return what reads from one place to another."""
-        return BatchReader(self._declared(schema))
+        options = self._declared(schema)
+        if options.spool is not None:
+            raise Invalid(
+                "E1003",
+                "option spool: a queue is read by spark.readStream; with "
+                "trigger(availableNow=True) it reads what waits and ends",
+            )
+        return BatchReader(options)
 
-    def streamReader(self, schema: StructType) -> "StreamReader":
+    def streamReader(self, schema: StructType) -> "StreamReader | queues.QueueReader":
         """Return what reads on and on."""
-        return StreamReader(self._declared(schema))
+        options = self._declared(schema)
+        return StreamReader(options) if options.spool is None else queues.QueueReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
         """Return what writes rows once; raises Invalid for mode overwrite."""

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event as Happening, LinkId, SessionId};
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Role, Symbol, Target, condition};
+use enmasse_amqp::types::{
+    Attach, Error as AmqpError, Fields, Open, Outcome as AmqpOutcome, Role, Symbol, Target, Value, condition,
+};
 
 use super::Setup;
 use super::event::{Event, Handle, LinkOptions, Outcome, Reason, StreamState};
@@ -208,7 +210,7 @@ impl Driver {
                     Err(error) => self.lost(&error),
                 }
             }
-            Happening::Open(_) => self.mailbox.tell(Event::Opened),
+            Happening::Open(open) => self.mailbox.tell(Event::Opened { product: product(&open.properties) }),
             Happening::Attached { link, attach } => self.attached(link, &attach),
             Happening::Transfer(incoming) => {
                 if let Some((handle, link)) = self.links.by_id(incoming.link)
@@ -223,8 +225,8 @@ impl Driver {
                 if let Some((handle, link)) = self.links.by_id(link)
                     && let Way::Receives(receiver) = &mut link.way
                 {
-                    receiver.drained();
-                    self.mailbox.tell(Event::Drained { link: handle });
+                    let credit = receiver.drained();
+                    self.mailbox.tell(Event::Drained { link: handle, credit });
                 }
             }
             Happening::Disposition { session, first, last, settled, outcome } => {
@@ -345,22 +347,26 @@ impl Driver {
     fn attached(&mut self, id: LinkId, answer: &Attach) {
         let Some((handle, link)) = self.links.by_id(id) else { return };
         // a null terminus is a refusal: a detach that says why follows
-        let address = match &link.way {
+        let node = match &link.way {
             Way::Sends(_) => answer.target.as_deref().map(|target| match target {
-                Target::Node { address, .. } => address.clone(),
-                Target::Coordinator(_) => None,
+                Target::Node { address, capabilities, .. } => (address.clone(), &capabilities[..]),
+                Target::Coordinator(_) => (None, &[][..]),
             }),
-            Way::Receives(_) => answer.source.as_deref().map(|source| source.address.clone()),
+            Way::Receives(_) => {
+                answer.source.as_deref().map(|source| (source.address.clone(), &source.capabilities[..]))
+            }
         };
-        link.attached = address.is_some();
-        if let Some(address) = address {
+        link.attached = node.is_some();
+        if let Some((address, capabilities)) = node {
+            let capabilities = capabilities.iter().map(|name| name.as_str().to_owned()).collect();
             let filters = match (&link.way, answer.source.as_deref()) {
                 (Way::Receives(_), Some(source)) => {
                     source.filter.iter().map(|(name, _)| name.as_str().to_owned()).collect()
                 }
                 _ => Vec::new(),
             };
-            self.mailbox.tell(Event::Attached { link: handle, address, filters, stream: StreamState::of(answer) });
+            let stream = StreamState::of(answer);
+            self.mailbox.tell(Event::Attached { link: handle, address, filters, capabilities, stream });
         }
     }
 
@@ -502,6 +508,14 @@ impl Driver {
 fn machine(setup: &Setup, config: &Arc<Config>, now: Time) -> Connection {
     let open = Open { hostname: setup.hostname.clone(), ..config.open() };
     Connection::client(Arc::clone(config), now, setup.credentials.is_some(), open)
+}
+
+/// What a server calls itself in its open.
+fn product(properties: &Fields) -> Option<String> {
+    properties.iter().find_map(|(name, value)| match value {
+        Value::String(product) if name.as_str() == "product" => Some(product.clone()),
+        _ => None,
+    })
 }
 
 fn tell_settled(mailbox: &Mailbox, settled: Option<(Handle, u64, u64, Outcome)>) {

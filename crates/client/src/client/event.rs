@@ -76,7 +76,10 @@ impl From<AmqpError> for Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// logged in, and the server has opened its side
-    Opened,
+    Opened {
+        /// what the server says it is
+        product: Option<String>,
+    },
     /// a link is up
     Attached {
         /// which
@@ -85,6 +88,8 @@ pub enum Event {
         address: Option<String>,
         /// a receiver's filters that the server applies
         filters: Vec<String>,
+        /// capabilities of the server's end
+        capabilities: Vec<String>,
         /// of a receiver from a stream that says so
         stream: Option<StreamState>,
     },
@@ -135,6 +140,8 @@ pub enum Event {
     Drained {
         /// a receiving link
         link: Handle,
+        /// what was given back; 0: messages have used up all of it
+        credit: u32,
     },
     /// the last event
     Closed {
@@ -235,7 +242,7 @@ impl StreamState {
     }
 }
 
-fn member<'a>(entries: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
+pub(crate) fn member<'a>(entries: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
     let is_name = |key: &Value| match key {
         Value::String(key) => key == name,
         Value::Symbol(key) => key.as_str() == name,
@@ -244,7 +251,7 @@ fn member<'a>(entries: &'a [(Value, Value)], name: &str) -> Option<&'a Value> {
     entries.iter().find(|(key, _)| is_name(key)).map(|(_, value)| value)
 }
 
-fn unsigned(value: &Value) -> Option<u64> {
+pub(crate) fn unsigned(value: &Value) -> Option<u64> {
     match *value {
         Value::Uint(number) => Some(number.into()),
         Value::Ulong(number) => Some(number),

@@ -178,9 +178,9 @@ impl Receiver {
         self.credit
     }
 
-    /// The server has used up or given back all credit.
-    pub(super) fn drained(&mut self) {
-        self.credit = 0;
+    /// The server has used up or given back all credit; returns what it gave back.
+    pub(super) fn drained(&mut self) -> u32 {
+        std::mem::take(&mut self.credit)
     }
 
     /// Takes a piece; returns the message that it completes.

@@ -304,12 +304,12 @@ mod tests {
     fn the_signal_is_on_while_there_are_events() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!is_signalled(&mailbox));
-        mailbox.tell(Event::Opened);
-        mailbox.tell(Event::Drained { link: 1 });
+        mailbox.tell(Event::Opened { product: None });
+        mailbox.tell(Event::Drained { link: 1, credit: 0 });
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(1), [Event::Opened]);
+        assert_eq!(mailbox.take_events(1), [Event::Opened { product: None }]);
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(9), [Event::Drained { link: 1 }]);
+        assert_eq!(mailbox.take_events(9), [Event::Drained { link: 1, credit: 0 }]);
         assert!(!is_signalled(&mailbox));
         assert_eq!(mailbox.take_events(9), []);
     }

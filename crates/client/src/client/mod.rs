@@ -20,6 +20,7 @@ use std::time::Duration;
 use enmasse_amqp::connection::Config;
 
 pub use event::{Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset, StreamState};
+pub(crate) use event::{member, unsigned};
 pub(crate) use links::SELECTOR_FILTER;
 
 use crate::error::Error;

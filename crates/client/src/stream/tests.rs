@@ -12,7 +12,8 @@ use enmasse_amqp::types::{
     Attach, Body, Error as AmqpError, Fields, Message, Open, SenderSettleMode, Symbol, Value, condition,
 };
 
-use super::{Range, Stream, StreamOptions, offset};
+use super::{Range, Stream, offset};
+use crate::blocking::SourceOptions;
 use crate::client::{ClientOptions, PartitionState, StreamState};
 use crate::error::ErrorKind;
 use crate::url::Url;
@@ -182,7 +183,7 @@ impl Served {
 }
 
 /// Serves a log to one connection after the other.
-fn serve(log: Log) -> StreamOptions {
+fn serve(log: Log) -> SourceOptions {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = Url::parse(&format!("amqp://127.0.0.1:{}", listener.local_addr().unwrap().port())).unwrap();
     std::thread::spawn(move || {
@@ -193,7 +194,7 @@ fn serve(log: Log) -> StreamOptions {
         }
     });
     let server = ClientOptions { mechanisms: Some(Vec::new()), ..ClientOptions::new(url) };
-    StreamOptions {
+    SourceOptions {
         servers: vec![server],
         address: "readings".to_owned(),
         selector: None,
@@ -291,12 +292,12 @@ fn another_stream_of_the_name_is_an_error() {
 fn a_selector_leaves_messages_out_and_the_range_ends_all_the_same() {
     for (every, from, to) in [(7, 0, 1000), (7, 500, 600), (600, 601, 900), (1, 0, 1000)] {
         let options = serve(Log { selects: Some(every), ..Log::default() });
-        let mut stream = Stream::connect(StreamOptions { selector: Some("value > 1".to_owned()), ..options }).unwrap();
+        let mut stream = Stream::connect(SourceOptions { selector: Some("value > 1".to_owned()), ..options }).unwrap();
         let expected: Vec<_> = (from..to).filter(|offset| offset % every == 0).collect();
         assert_eq!(read(&mut stream, range(from, to)).unwrap(), (expected, 0));
     }
     let options = serve(Log { selects: None, ..Log::default() });
-    let mut stream = Stream::connect(StreamOptions { selector: Some("value > 1".to_owned()), ..options }).unwrap();
+    let mut stream = Stream::connect(SourceOptions { selector: Some("value > 1".to_owned()), ..options }).unwrap();
     assert!(read(&mut stream, range(0, 10)).unwrap_err().message.contains("does not apply it"));
 }
 
@@ -328,10 +329,10 @@ fn servers_are_tried_in_their_order() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let away = ClientOptions::new(Url::parse(&format!("amqp://{closed}")).unwrap());
     let servers = vec![away.clone(), options.servers[0].clone()];
-    let mut stream = Stream::connect(StreamOptions { servers, ..options.clone() }).unwrap();
+    let mut stream = Stream::connect(SourceOptions { servers, ..options.clone() }).unwrap();
     assert_eq!(read(&mut stream, range(0, 3)).unwrap().0, [0, 1, 2]);
     for (servers, kind) in [(vec![away], ErrorKind::Unavailable), (vec![], ErrorKind::Invalid)] {
-        let error = Stream::connect(StreamOptions { servers, ..options.clone() }).err().unwrap();
+        let error = Stream::connect(SourceOptions { servers, ..options.clone() }).err().unwrap();
         assert_eq!(error.kind, kind);
     }
 }

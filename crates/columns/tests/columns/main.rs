@@ -18,7 +18,8 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Message, Properties, Symbol, Value};
 use enmasse_columns::{Batch, Declared, Format, Options, Origin};
 
-const ORIGIN: Origin<'static> = Origin { space: Some("default"), address: "readings", partition: Some(3) };
+const ORIGIN: Origin<'static> =
+    Origin { space: Some("default"), address: "readings", partition: Some(3), offset: None };
 
 fn encoded(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
