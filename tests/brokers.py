@@ -167,7 +167,9 @@ def rabbitmq(folder: Path, **queues: str) -> Iterator[Broker]:
     command = within(root, home, f"exec {server}/rabbitmq-server")
     try:
         with started(command, folder / "rabbitmq.log", port, **environment) as broker:
-            declare(within(root, home, f"{server}/rabbitmqctl eval \"$DECLARE\""), environment, queues)
+            declare(
+                within(root, home, f'{server}/rabbitmqctl eval "$DECLARE"'), environment, queues
+            )
             yield Broker(f"amqp://guest:guest@{broker.url}", broker.process)
     finally:
         # Erlang's name server outlives the node that started it
@@ -182,7 +184,7 @@ def declare(command: list[str], environment: dict[str, str], queues: dict[str, s
         place = f'{{resource, <<"/">>, queue, <<"{name}">>}}'
         arguments = f'[{{<<"x-queue-type">>, longstr, <<"{kind}">>}}]'
         calls.append(
-            f"rabbit_amqqueue:declare({place}, true, false, {arguments}, none, <<\"tests\">>)"
+            f'rabbit_amqqueue:declare({place}, true, false, {arguments}, none, <<"tests">>)'
         )
     script = ", ".join([*calls, "ok."])
     done = subprocess.run(

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from enmasse.pipeline import bronze, reading
 from enmasse.pipeline import options as option_table
+from enmasse.pipeline.queues import QueueReader
 from enmasse.pipeline.ranges import Slice
 from enmasse.pipeline.reconcile import reconcile
 from publishing import Log, readings
@@ -28,9 +30,11 @@ BATCHES = 12
 """Batches between kills, of 300 messages."""
 
 
-def run_job(folder: Path, log: Log, once: str, to: str) -> subprocess.Popen[str]:
+def run_job(
+    folder: Path, log: Log, once: str, to: str, more: Mapping[str, str]
+) -> subprocess.Popen[str]:
     """The query of `job.py` in a process group of its own."""
-    options = json.dumps({} if to == "bronze" else TYPED)
+    options = json.dumps(({} if to == "bronze" else TYPED) | dict(more))
     return subprocess.Popen(
         [sys.executable, JOB, folder, log.url, log.address, options, once, to],
         stdout=subprocess.PIPE,
@@ -55,14 +59,14 @@ def kill_after(job: subprocess.Popen[str], batches: int) -> None:
         job.stdout.close()
 
 
-def killed_again_and_again(folder: Path, log: Log, to: str, seed: int) -> int:
+def killed_again_and_again(folder: Path, log: Log, to: str, seed: int, **more: str) -> int:
     """Run a query over it all, killed at moments that the seed says; return how many were sent."""
     chance = random.Random(seed)
     sent = 0
     for _ in range(KILLS):
         sent += log.publish(readings(sent, BATCHES * 300))
-        kill_after(run_job(folder, log, "on", to), chance.randrange(1, BATCHES))
-    last = run_job(folder, log, "once", to)
+        kill_after(run_job(folder, log, "on", to, more), chance.randrange(1, BATCHES))
+    last = run_job(folder, log, "once", to, more)
     assert last.communicate()[0].strip() == "done"
     return sent
 
@@ -74,6 +78,22 @@ def test_files_have_each_message_once(spark: SparkSession, log: Log, tmp_path: P
     doubled = [value for value, times in Counter(row.value for row in found).items() if times > 1]
     assert (len(found), doubled) == (sent, [])
     assert len({(row.partition, row.offset) for row in found}) == sent
+
+
+def test_a_queue_is_read_once_and_is_empty(
+    spark: SparkSession, queue: Log, tmp_path: Path
+) -> None:
+    spool = str(tmp_path / "spool")
+    sent = killed_again_and_again(tmp_path, queue, "parquet", 4, spool=spool)
+    rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
+    assert sorted(row.value for row in rows) == [float(number) for number in range(sent)]
+    assert len({row.offset for row in rows}) == sent
+    # nobody else gets one of them
+    given = {"url": queue.url, "address": queue.address, "spool": str(tmp_path / "other")}
+    reader = QueueReader(option_table.read(given))
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    reader.stop()
 
 
 def test_bronze_has_each_message_once(spark: SparkSession, log: Log, tmp_path: Path) -> None:

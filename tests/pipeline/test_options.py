@@ -27,6 +27,7 @@ def test_defaults_are_those_of_the_table() -> None:
     assert (options.rows_max, options.bytes_max, options.task_rows) == (1_000_000, None, 100_000)
     assert options.fails_on_loss
     assert options.stream()["silenceMs"] == 60_000
+    assert (options.spool, options.spool_bytes, options.id_window) == (None, 1 << 30, 100_000)
 
 
 def test_names_count_whatever_their_case() -> None:
@@ -71,6 +72,9 @@ def test_what_cannot_be_decoded_has_its_column() -> None:
         ({"start": "soon"}, "earliest, latest, a time"),
         ({"start": '{"0": -1}'}, "earliest, latest, a time"),
         ({"end": "[1]"}, "earliest, latest, a time"),
+        ({"spool": "here"}, "the whole path of a folder"),
+        ({"spool": "/s", "start": "latest"}, "a queue has no places"),
+        ({"spool": "/s", "idWindow": "-1"}, "a number of messages from 1 on"),
     ],
 )
 def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str) -> None:

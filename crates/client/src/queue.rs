@@ -17,6 +17,8 @@ use crate::stream::offset;
 const PRODUCT: &str = "EnMasse";
 /// Capability of a source that hands a message to one of its receivers. Where addresses are made on attach it says which.
 const QUEUE: &str = "queue";
+/// Messages that may come before anything is known of their size: few, because a batch may be bounded by bytes.
+const AHEAD_FIRST: u64 = 16;
 /// How long a question of how much waits may take.
 const QUESTION: Duration = Duration::from_secs(5);
 
@@ -96,9 +98,9 @@ impl Queue {
     pub fn pull(&mut self, count: u32, size: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
         let (mut left, mut room) = (count, size as u64);
         while left > 0 && room > 0 {
-            let by_size = room.checked_div(self.size.checked_div(self.messages).unwrap_or(0)).unwrap_or(u64::MAX);
-            let wanted =
-                ahead(self.messages, self.size).min(left).min(u32::try_from(by_size.max(1)).unwrap_or(u32::MAX));
+            let mean = self.size.checked_div(self.messages);
+            let by_size = mean.map_or(AHEAD_FIRST, |mean| room.div_ceil(mean.max(1)));
+            let wanted = ahead(self.messages, self.size).min(left).min(u32::try_from(by_size).unwrap_or(u32::MAX));
             let before = self.size;
             let taken = self.round(wanted, take)?;
             if taken < wanted {

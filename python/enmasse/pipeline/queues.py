@@ -197,7 +197,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets(end) if end > begin else start
 
     def reportLatestOffset(self) -> Offsets | None:
-        """Return what the end would be if all that waits were here, by which Spark tells the lag."""
+        """Return where all that waits would end, by which Spark tells the lag."""
         filler, now = self._filler, self._clock.monotonic()
         if filler is None:
             return None
@@ -236,9 +236,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._filler is None:
             options = self._options
             assert options.spool is not None
-            spool = Spool(
-                Path(options.spool), options.address, fails_on_loss=options.fails_on_loss
-            )
+            spool = Spool(Path(options.spool), options.address, fails_on_loss=options.fails_on_loss)
             try:
                 self._filler = Filler(options, spool)
             except BaseException:

@@ -67,9 +67,7 @@ def at(partition: int, offsets: Offsets, uid: str | None) -> int:
     return int(offsets.get(str(partition), 0))
 
 
-def check(
-    start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream"
-) -> int:
+def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream") -> int:
     """Compare what was read with what is kept. Return how many messages went unread.
 
     Raises Conflict where that is an error: messages are no longer kept, the stream was made anew,

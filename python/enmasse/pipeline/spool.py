@@ -233,7 +233,9 @@ class Spool:
     def _identified(self, address: str) -> dict[str, Any]:
         path = self.folder / IDENTITY
         if not path.exists():
-            others = [name for name in os.listdir(self.folder) if name not in (LOCK, f".{IDENTITY}")]
+            others = [
+                name for name in os.listdir(self.folder) if name not in (LOCK, f".{IDENTITY}")
+            ]
             if others:
                 raise Invalid(
                     "E1003",

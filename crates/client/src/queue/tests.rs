@@ -291,7 +291,7 @@ fn all_that_waits_is_pulled_in_its_order_and_is_ours_once_settled() {
 #[test]
 fn what_comes_while_it_is_pulled_is_found() {
     for talkative in [false, true] {
-        let (waiting, meanwhile) = (bodies(0..256).into(), bodies(256..300));
+        let (waiting, meanwhile) = (bodies(0..16).into(), bodies(16..300));
         let (options, _) = serve(Store { waiting, meanwhile, talkative, ..Store::default() });
         let mut queue = Queue::connect(options).unwrap();
         // as much as the first credit: whether there is more is to be asked again

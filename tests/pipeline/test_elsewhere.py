@@ -1,0 +1,160 @@
+"""The sources against servers of others: queues of Artemis and RabbitMQ, streams of RabbitMQ."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from brokers import Broker, artemis, rabbitmq
+from enmasse.base.errors import Invalid
+from enmasse.pipeline import options as option_table
+from enmasse.pipeline import reading
+from enmasse.pipeline.queues import QueueReader
+from enmasse.pipeline.ranges import Offsets, Slice
+from enmasse.pipeline.source import StreamReader
+from publishing import Log, readings
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TYPED = {"decode": "json", "columns": "offset, device string, value double", "timeout": "60"}
+MANY = 20_000
+Brokers = Callable[[Path], AbstractContextManager[tuple[Broker, str]]]
+
+
+class Artemis:
+    """Its queue."""
+
+    def __init__(self, folder: Path) -> None:
+        self._running = artemis(folder, "orders")
+
+    def __enter__(self) -> tuple[Broker, str]:
+        return self._running.__enter__(), "orders"
+
+    def __exit__(self, *error: object) -> None:
+        self._running.__exit__(None, None, None)
+
+
+class RabbitMq(Artemis):
+    """Its quorum queue, which syncs what it accepts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._running = rabbitmq(folder, orders="quorum", classic="classic")
+
+    def __enter__(self) -> tuple[Broker, str]:
+        return self._running.__enter__(), "/queues/orders"
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with rabbitmq(tmp_path_factory.mktemp("rabbit"), readings="stream", empty="stream") as broker:
+        yield broker
+
+
+def reader_of(log: Log, spool: Path) -> QueueReader:
+    given = {"url": log.url, "address": log.address, "spool": str(spool)}
+    return QueueReader(option_table.read(given | TYPED))
+
+
+def values(reader: QueueReader | StreamReader, start: Offsets, end: Offsets) -> list[float]:
+    """The rows of a batch."""
+    return [
+        value
+        for task in reader.partitions(start, end)
+        for batch in reader.read(task)
+        for value in batch.column("value").to_pylist()
+    ]
+
+
+def drained(reader: QueueReader, start: Offsets, rows: int) -> tuple[Offsets, list[float]]:
+    """All batches of what waits, each committed while the next is planned."""
+    found: list[float] = []
+    while (end := reader.latestOffset(start, ReadMaxRows(rows))) != start:
+        reader.commit(start)
+        found += values(reader, start, end)
+        start = end
+    return start, found
+
+
+@pytest.mark.parametrize("broker", [Artemis, RabbitMq])
+def test_a_queue_is_read_once_over_kills_of_reader_and_broker(
+    broker: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broker(tmp_path) as (running, address):
+        log = Log(running.url, address)
+        log.publish(readings(0, MANY))
+        reader = reader_of(log, tmp_path / "spool")
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(300))
+        assert end["0"] == 300
+        found = values(reader, start, end)
+        with monkeypatch.context() as patched:
+            # on disk, and not settled when its process is killed
+            patched.setattr("enmasse.native.Intake.settle", lambda *_, **__: None)
+            reader.latestOffset(end, ReadMaxRows(500))
+        reader.stop()
+        reader = reader_of(log, tmp_path / "spool")
+        end, more = drained(reader, end, 7000)
+        assert found + more == [float(number) for number in range(MANY)]
+        # it keeps nothing back, does not say how much waits, and is empty
+        assert reader.reportLatestOffset() is None
+        reader.stop()
+        running.kill()
+    with broker(tmp_path) as (running, address):
+        log = Log(running.url, address)
+        log.publish(readings(MANY, 10))
+        reader = reader_of(log, tmp_path / "spool")
+        reader.prepareForTriggerAvailableNow()
+        # what the broker forgot of settlements is known
+        _, more = drained(reader, end, 7000)
+        assert more == [float(number) for number in range(MANY, MANY + 10)]
+        reader.stop()
+
+
+def test_a_stream_of_rabbitmq_is_read_by_offsets(rabbit: Broker) -> None:
+    log = Log(rabbit.url, "/queues/readings")
+    log.publish(readings(0, 5000))
+    given = {"url": log.url, "address": log.address}
+    options = option_table.read(given | TYPED | {"rowsPerTask": "1000"})
+    reader = StreamReader(options)
+    start = reader.initialOffset()
+    assert start == {"0": 0}
+    end = reader.latestOffset(start, ReadMaxRows(3000))
+    assert end == {"0": 3000}
+    assert values(reader, start, end) == [float(number) for number in range(3000)]
+    log.publish(readings(5000, 7))
+    last = reader.latestOffset(end, ReadMaxRows(10**6))
+    assert last == {"0": 5007} == reader.reportLatestOffset()
+    assert values(reader, end, last) == [float(number) for number in range(3000, 5007)]
+    assert reader.latestOffset(last, ReadMaxRows(10)) == last
+    # the same again, and any part
+    middle = reading.batches(options, Slice(0, 2500, 2503, None))
+    assert [n for batch in middle for n in batch.column("offset").to_pylist()] == [2500, 2501, 2502]
+    empty = option_table.read(given | TYPED | {"address": "/queues/empty"})
+    assert StreamReader(empty).initialOffset() == {"0": 0}
+
+
+def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> None:
+    log = Log(rabbit.url, "/queues/readings")
+    reader = reader_of(log, tmp_path / "spool")
+    start = reader.initialOffset()
+    with pytest.raises(Invalid, match="is a stream"):
+        reader.latestOffset(start, ReadMaxRows(10))
+    reader.stop()
+
+
+def test_spark_reads_a_stream_of_rabbitmq(
+    spark: SparkSession, rabbit: Broker, tmp_path: Path
+) -> None:
+    log = Log(rabbit.url, "/queues/empty")
+    log.publish(readings(0, 1000))
+    source = spark.readStream.format("enmasse").options(url=log.url, address=log.address, **TYPED)
+    frame = source.option("maxRowsPerTrigger", "400").load()
+    writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert [progress.numInputRows for progress in query.recentProgress] == [400, 400, 200]
+    rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
+    assert sorted((row.offset, row.value) for row in rows) == [(n, float(n)) for n in range(1000)]
