@@ -46,10 +46,10 @@ def until_listening(process: subprocess.Popen[bytes], port: int) -> None:
     """Return when a process listens; fail if it ends or takes too long."""
     end = time.monotonic() + START_S
     while time.monotonic() < end:
-        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
-        time.sleep(POLL_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"{process.args} ended with {process.wait(POLL_S)}")
     raise AssertionError(f"{process.args} did not listen within {START_S} s")
 
 

@@ -80,9 +80,7 @@ def test_files_have_each_message_once(spark: SparkSession, log: Log, tmp_path: P
     assert len({(row.partition, row.offset) for row in found}) == sent
 
 
-def test_a_queue_is_read_once_and_is_empty(
-    spark: SparkSession, queue: Log, tmp_path: Path
-) -> None:
+def test_a_queue_is_read_once_and_is_empty(spark: SparkSession, queue: Log, tmp_path: Path) -> None:
     spool = str(tmp_path / "spool")
     sent = killed_again_and_again(tmp_path, queue, "parquet", 4, spool=spool)
     rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()

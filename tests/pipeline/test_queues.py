@@ -253,18 +253,15 @@ def test_a_subscription_is_read_like_a_queue(
 
 
 def test_only_what_keeps_messages_for_one_reader_is_read(
-    streams: Platform, log: Log, query: Callable[..., Query]
+    streams: Platform, log: Log, query: Callable[..., Query], tmp_path: Path
 ) -> None:
     for name, said in [
         ("news", "name a queue, or a subscription"),
         (log.address, "leave out the option spool"),
     ]:
-        job = query(Log(streams.url(), name), spool=f"/tmp/enmasse-{os.getpid()}-{name}")
+        job = query(Log(streams.url(), name), spool=str(tmp_path / name))
         with pytest.raises(Invalid, match=said):
             job.plan()
-        for path in Path(str(job.options.spool)).iterdir():
-            path.unlink()
-        Path(str(job.options.spool)).rmdir()
 
 
 def test_a_selector_chooses(queue: Log, query: Callable[..., Query]) -> None:

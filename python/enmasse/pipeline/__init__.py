@@ -2,7 +2,8 @@
 
 `options` is the table of what can be chosen, `ranges` decides which offsets a batch has and who
 reads them, `reading` talks to servers, `source` is what Spark calls, `sink` the way back; `queues`
-takes what lies in a queue into a `spool`, and reads that. Spark, pyarrow and deltalake come with `pip install enmasse[spark]`.
+takes what lies in a queue into a `spool`, and reads that. Spark, pyarrow and deltalake come with
+`pip install enmasse[spark]`.
 
 The pipeline: `places` reads its document, `run` has a query for each source, `batches` is what
 becomes of a batch. `silver`, `gold` and `detect` are pure; `tables`, `gold_table` and `live` keep

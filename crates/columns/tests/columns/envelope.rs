@@ -1,7 +1,7 @@
 //! The columns that every message has.
 
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
-use enmasse_columns::{Batch, Declared, Options};
+use enmasse_columns::{Batch, Declared, Options, Origin};
 use std::sync::Arc;
 
 use super::{ORIGIN, batch_of, encoded, options, rows, text, with_body};
@@ -35,6 +35,15 @@ fn full() -> Message {
         body: Body::Data(vec![b"one".to_vec(), b"two".to_vec()]),
         ..Message::default()
     }
+}
+
+#[test]
+fn messages_that_lie_elsewhere_now_say_where_and_not_where_they_came_from() {
+    let mut batch = Batch::new(Arc::new(Declared::new(&options("partition, offset, subject", None)).unwrap()));
+    for offset in [7, 8] {
+        batch.push(&Origin { partition: Some(0), offset: Some(offset), ..ORIGIN }, &encoded(&full()));
+    }
+    assert_eq!(rows(&batch.finish()), [["0", "7", "s"], ["0", "8", "s"]]);
 }
 
 #[test]
