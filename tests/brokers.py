@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -103,6 +104,9 @@ def artemis(folder: Path, queue: str) -> Iterator[Broker]:
     with log.open("ab") as output:
         command = [str(artemis_home() / "bin/artemis"), *options.split()]
         subprocess.run(command, check=True, stdout=output, stderr=output)
+    # it would take no messages on a disk that is nearly full
+    settings = instance / "etc/broker.xml"
+    settings.write_text(re.sub("(?<=<max-disk-usage>)[0-9]+", "100", settings.read_text()))
     with started([str(instance / "bin/artemis"), "run"], log, port) as broker:
         yield Broker(f"amqp://admin:admin@{broker.url}", broker.process)
 

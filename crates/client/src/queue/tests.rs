@@ -187,7 +187,7 @@ impl Served {
         }
         let more = std::mem::take(&mut store.meanwhile);
         store.waiting.extend(more);
-        if drain && (store.talkative || self.machine.sendable(link) > 0) {
+        if drain && !self.over && (store.talkative || self.machine.sendable(link) > 0) {
             self.machine.drained(link);
         }
     }
