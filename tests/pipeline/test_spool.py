@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doubles import TestClock
@@ -88,6 +88,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 12))
+@settings(deadline=None, max_examples=30)
 def test_messages_stay_until_they_are_committed_and_the_last_are_remembered(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], window: int
 ) -> None:
