@@ -312,3 +312,24 @@ async def test_what_is_stored_is_any_text(store: Store) -> None:
     await store.refresh()
     found = store.get(made.key)
     assert found is not None and found.metadata.annotations == odd
+
+
+async def test_all_is_replaced_at_once_by_what_was(store: Store) -> None:
+    await store.put([address("a"), address("b")])
+    (before,) = await store.put([address("b", type_="multicast")])
+    kept = active(before.with_metadata(uid="its own", creation_timestamp="2020-01-01T00:00:00Z"))
+    new = address("c", uid="new", generation=7)
+    since = store.version
+    async with store.turn() as turn:
+        await turn.replace_all([kept, new])
+    await store.refresh()
+    found = {one.metadata.name: one for one in store.list()}
+    assert list(found) == ["default.b", "default.c"]
+    for one in (kept, new):
+        version = found[one.metadata.name].metadata.resource_version
+        assert found[one.metadata.name] == one.with_metadata(resource_version=version)
+    events = store.changes(since)
+    assert [event.type for event in events] == [EventType.DELETED] * 2 + [EventType.ADDED] * 2
+    assert store.version == since + 4
+    await store.put([address("d")])
+    assert store.version == since + 5

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from enmasse.api import audit, metrics
 from enmasse.api.access import AccessReviews
 from enmasse.api.audit import Audit
+from enmasse.api.backups import BackupPages
 from enmasse.api.discovery import (
     ACCESS_VERSION,
     IDENTITY_VERSION,
@@ -81,6 +82,7 @@ def _pages(platform: Platform, trail: RotatedFile | None) -> list[Route]:
         Route(f"{BASE}/connections", pages.connections),
         Route(f"{BASE}/logs", pages.logs),
         Route(audit.PATH, pages.audit),
+        Route(f"{BASE}/backup", BackupPages(platform).backup),
         Route(f"{BASE}/connections/{{id}}/trace", pages.trace, methods=["POST", "DELETE"]),
     ]
 

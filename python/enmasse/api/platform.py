@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from enmasse.api.statistics import Statistics
 from enmasse.base.clock import Clock
+from enmasse.base.data_dir import DataDir
 from enmasse.control import Admission
 from enmasse.engines import Engine
 from enmasse.resources import Resource
@@ -25,6 +26,9 @@ class Platform:
     clock: Clock
     is_ready: Callable[[], bool]
     """Whether everything declared at start is served."""
+
+    data: Callable[[], DataDir | None] = lambda: None
+    """The data folder, if this process has the messages."""
 
     def store_of(self, model: type[Resource]) -> Store:
         """Return where resources of a kind are."""

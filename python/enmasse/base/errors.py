@@ -53,6 +53,7 @@ class Code(StrEnum):
     FORM_UNSUPPORTED = "E1016", "there is no answer in a form that the client accepts"
     PATCH_UNFIT = "E1017", "the patch does not fit what it is applied to"
     CHOICE_INVALID = "E1018", "a plan or service it has chosen does not exist or is not for it"
+    BACKUP_UNREADABLE = "E1020", "the file is no backup, or not a whole one"
 
     ACCESS_DENIED = "E2000", "this identity may not do that"
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"

@@ -10,6 +10,7 @@ from enmasse.cli import errors
 from enmasse.cli.commands import (
     apply,
     audit,
+    backup,
     bench,
     connections,
     context,
@@ -123,6 +124,8 @@ app.add_typer(context.app, name="context", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(settings.settings)
 app.command(rich_help_panel=PLATFORM)(crds.crds)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINE)
+app.command(rich_help_panel=STORED)(backup.backup)
+app.command(rich_help_panel=STORED)(backup.restore)
 app.command(rich_help_panel=STORED)(operate.peek)
 app.command(rich_help_panel=STORED)(operate.purge)
 app.command(rich_help_panel=STORED)(operate.move)

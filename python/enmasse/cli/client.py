@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -194,6 +195,22 @@ class Api:
             if "continue" not in answer or limit == 0:
                 return
             request = request | {"continue": answer["continue"]}
+
+    def download(self, what: str, parameters: Mapping[str, str], to: Path) -> None:
+        """Write what the platform answers into a file that only its owner may read."""
+        path = f"{BASE}/{what}"
+        with (
+            open(to, "wb", opener=_privately) as file,
+            self._reached(),
+            self._http.stream("GET", path, params=parameters) as answer,
+        ):
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            for chunk in answer.iter_raw():
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
 
     def connections(self) -> Document:
         """Return the open connections."""
@@ -390,6 +407,10 @@ def _foreign(answer: httpx2.Response, status: Document) -> str:
         return Code.ALREADY_EXISTS
     other = Code.REQUEST_INVALID if answer.status_code < 500 else Code.NOT_AVAILABLE
     return _FOREIGN.get(answer.status_code, other)
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _check(answer: httpx2.Response) -> None:

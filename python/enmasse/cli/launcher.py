@@ -92,7 +92,14 @@ async def serve(
             engine.give_way(started)
         process = _Process(store, leader, certificates, stopping)
         platform = Platform(
-            store, computed, admission, engine, Statistics(engine, clock), clock, process.is_ready
+            store,
+            computed,
+            admission,
+            engine,
+            Statistics(engine, clock),
+            clock,
+            process.is_ready,
+            data=lambda: data if engine.leads else None,
         )
         tls = certificates.ensure()
         trail = RotatedFile(data.audit, file_bytes_max=FILE_BYTES_MAX, files=FILES)

@@ -23,6 +23,11 @@ class Standby:
     def __init__(self) -> None:
         self._engine: Engine | None = None
 
+    @property
+    def leads(self) -> bool:
+        """Whether there is an engine behind it."""
+        return self._engine is not None
+
     def give_way(self, engine: Engine) -> None:
         """Be that engine from now on."""
         self._engine = engine

@@ -142,6 +142,12 @@ class _Turn:
         await self._write(change, dry_run)
         return written
 
+    async def replace_all(self, resources: Sequence[Resource]) -> None:
+        """Put these in the place of all that there is, each as it was."""
+        change = self._store._begin()
+        change.replace_all(resources)
+        await self._write(change, dry_run=False)
+
     async def _write(self, change: Change, dry_run: bool) -> None:
         if self._written:
             raise Misuse(Code.INTERNAL, "a turn ends with its first write; take another")

@@ -61,6 +61,10 @@ class Turn(Protocol):
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
         """Delete resources, as `Store.delete` does."""
 
+    async def replace_all(self, resources: Sequence[Resource]) -> None:
+        """Put these in the place of all that there is, each as it was: with its uid, times and
+        status, at a new version. For what comes from a backup."""
+
 
 class Store(Protocol):
     """Resources by key, with versions and a watch.

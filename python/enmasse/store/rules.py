@@ -47,6 +47,13 @@ class Change:
             if now != current:
                 self._add(EventType.MODIFIED, now, current)
 
+    def replace_all(self, resources: Sequence[Resource]) -> None:
+        """Put these in the place of all that there is, each as it was: uid, times and status."""
+        for current in self._resources.values():
+            self._add(EventType.DELETED, current, current)
+        for resource in resources:
+            self._add(EventType.ADDED, resource)
+
     def delete(self, keys: Sequence[Key]) -> list[Resource]:
         """Delete resources, or mark those with finalizers, and return them as they are last.
 

@@ -1,0 +1,75 @@
+"""A backup of the running platform, as one stream of bytes."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from enmasse.api.platform import Platform
+from enmasse.base.clock import rfc3339
+from enmasse.base.data_dir import DataDir
+from enmasse.base.errors import Code, Exhausted, Unavailable
+from enmasse.resources import Resource, Secret
+from enmasse.store import archive
+
+
+class BackupPages:
+    """GET on `backup`: `?secrets=true` takes in what must stay secret."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._running = False
+
+    async def backup(self, request: Request) -> Response:
+        """Answer with a backup, written as it is sent; one at a time."""
+        data = self._platform.data()
+        if data is None:
+            raise Unavailable(
+                Code.STANDING_BY,
+                "the messages are with another process of the same database; ask that one",
+            )
+        if self._running:
+            raise Exhausted(Code.LIMIT_REACHED, "a backup is being made; wait until it is done")
+        secrets = request.query_params.get("secrets") in ("true", "1")
+        await self._platform.store.refresh()
+        resources = list(self._platform.store.list())
+        left_out = [] if secrets else [one for one in resources if isinstance(one, Secret)]
+        contents = archive.Contents(
+            resources=[one for one in resources if one not in left_out],
+            journal=data.journal,
+            private=private_files(data) if secrets else [],
+            about=await self._about(resources, left_out),
+        )
+        self._running = True
+        return StreamingResponse(self._written(contents), media_type="application/gzip")
+
+    async def _about(
+        self, resources: Sequence[Resource], left_out: Sequence[Resource]
+    ) -> dict[str, Any]:
+        """Return what a reader may want to know before the rest."""
+        observed = await self._platform.engine.observe()
+        kinds = [one.kind for one in resources if one not in left_out]
+        return {
+            "made": rfc3339(self._platform.clock.now()),
+            "resources": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+            "leftOut": [f"{one.key.namespace}/{one.key.name}" for one in left_out],
+            "messages": {
+                one.uid: {"space": one.space, "address": one.name, "stored": one.stored}
+                for one in observed.addresses
+                if one.stored
+            },
+        }
+
+    def _written(self, contents: archive.Contents) -> Iterator[bytes]:
+        try:
+            yield from archive.write(contents, self._platform.clock)
+        finally:
+            self._running = False
+
+
+def private_files(data: DataDir) -> list[Path]:
+    """Return the files that make a platform the one its clients know: the CA, the tokens."""
+    found = [data.token, data.decoy, *sorted(data.tls.iterdir())]
+    return [path for path in found if path.is_file()]

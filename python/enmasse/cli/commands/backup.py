@@ -1,0 +1,103 @@
+"""`enmasse backup` and `enmasse restore`: all that is declared and stored, in one file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a gzipped tar.")]
+
+
+def backup(
+    file: File,
+    secrets: Annotated[
+        bool,
+        typer.Option(
+            "--secrets", help="Also Secrets, the CA with its key, and the tokens of the platform."
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace FILE if it is there.")
+    ] = False,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Write all resources and all messages on disk into a file, while the platform runs.
+
+    Everything that was acknowledged before the command began is in it. The file is read again and
+    checked before it gets its name. Only you may read it: it has the messages, and what users'
+    passwords are checked with, though no password.
+
+    Examples:
+
+      enmasse backup monday.tar.gz
+
+      enmasse backup everything.tar.gz --secrets
+    """
+    from enmasse.base.errors import Code, Conflict
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import show
+    from enmasse.cli.restoring import lines
+    from enmasse.store.archive import Archive
+
+    if file.exists() and not overwrite:
+        raise Conflict(
+            Code.ALREADY_EXISTS, f"{file} is there; choose another name, or say --overwrite"
+        )
+    beside = file.with_name(f".{file.name}.new")
+    try:
+        with Api.find(data, server, token_file) as api:
+            api.download("backup", {"secrets": "true"} if secrets else {}, beside)
+        manifest = Archive(beside).check()
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+    document = {"file": str(file), "bytes": file.stat().st_size} | manifest.about
+    show(document, output, lambda: lines(f"{file} has", manifest.about))
+
+
+def restore(
+    file: File,
+    data: Data = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="sqlite|URL",
+            help="Where resources go, as in `enmasse up`.",
+            show_default="sqlite",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace what the folder and the store hold already."),
+    ] = False,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Put a backup into a data folder that no platform uses; start the platform there afterwards.
+
+    The file is checked first, and what was restored is read again and counted. Addresses are the
+    same as before, with their messages, in order and with all that is known of each.
+
+    Examples:
+
+      enmasse restore monday.tar.gz --data ./fresh
+
+      enmasse restore monday.tar.gz --overwrite
+    """
+    import asyncio
+    import os
+
+    from enmasse.base import log
+    from enmasse.base.settings import load
+    from enmasse.cli.output import show
+    from enmasse.cli.restoring import lines, restored
+
+    log.configure("warning")
+    settings, _ = load({"data": data, "store": store}, os.environ)
+    about = asyncio.run(restored(file, settings, overwrite=overwrite))
+    place = str(settings.data)
+    show({"data": place} | about, output, lambda: lines(f"{place} has", about))

@@ -1,0 +1,143 @@
+"""Putting a backup back: checked before, counted after."""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from enmasse.auth.token import ensure_token
+from enmasse.base.clock import SystemClock
+from enmasse.base.data_dir import DataDir
+from enmasse.base.errors import Code, Conflict, Unavailable
+from enmasse.base.settings import Settings
+from enmasse.cli.launcher import open_store
+from enmasse.native import Node
+from enmasse.plan import Compiler, Plan
+from enmasse.resources import Declared, Resource
+from enmasse.store import Store
+from enmasse.store.archive import JOURNAL, PRIVATE, Archive, Manifest
+
+Document = dict[str, Any]
+
+
+async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Document:
+    """Restore a backup and return what there is then: resources by kind, messages by address.
+
+    Raises: Invalid if the file is no whole backup; Conflict if the folder is in use, or holds
+        something and nothing was said of `overwrite`; Unavailable if what was restored is not what
+        is in the backup.
+    """
+    archive = Archive(file)
+    manifest = await asyncio.to_thread(archive.check)
+    resources = await asyncio.to_thread(archive.resources, manifest)
+    with DataDir(settings.data) as data:
+        store = await open_store(settings, data, SystemClock())
+        try:
+            await _check_free(store, data, overwrite)
+            await asyncio.to_thread(_unpack, archive, manifest, data)
+            async with store.turn() as turn:
+                await turn.replace_all(resources)
+        finally:
+            await store.close()
+        return await _counted(settings, data, resources) | {
+            "made": manifest.about.get("made"),
+            "leftOut": manifest.about.get("leftOut", []),
+        }
+
+
+def lines(begin: str, about: Document) -> str:
+    """Return what a backup, or a folder after it was restored, has, as a person reads it."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in about["resources"].items())
+    counts = [one["stored"] for one in about["messages"].values()]
+    said = [
+        f"{begin} {sum(about['resources'].values())} resources ({kinds})",
+        f"and {sum(counts)} messages of {len(counts)} addresses, as of {about['made']}",
+    ]
+    if about["leftOut"]:
+        said.append(f"left out, for --secrets was not said: {', '.join(about['leftOut'])}")
+    return "\n".join(said)
+
+
+async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
+    if store.leadership is not None and not await store.leadership.take():
+        raise Conflict(
+            Code.DATA_LOCKED, "a platform runs on the database; stop all that do, then try again"
+        )
+    count, files = len(store.list()), any(data.journal.iterdir())
+    if (count or files) and not overwrite:
+        held = f"{count} resources" if count else "messages"
+        raise Conflict(
+            Code.ALREADY_EXISTS,
+            f"there are {held} already in {data.path} or its store; restore into a folder that is"
+            " empty, or say --overwrite to lose them",
+        )
+
+
+def _unpack(archive: Archive, manifest: Manifest, data: DataDir) -> None:
+    """Put the files in place; the old journal goes once the new one is there."""
+    beside = data.path / "journal.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(mode=0o700)
+    archive.unpack(manifest, JOURNAL, beside)
+    shutil.rmtree(data.journal)
+    beside.rename(data.journal)
+    private = data.path / "private.new"
+    shutil.rmtree(private, ignore_errors=True)
+    private.mkdir(mode=0o700)
+    archive.unpack(manifest, PRIVATE, private)
+    for path in private.iterdir():
+        to = data.path if path.name in (data.token.name, data.decoy.name) else data.tls
+        path.replace(to / path.name)
+    private.rmdir()
+
+
+async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resource]) -> Document:
+    """Open what was restored, as a start does, and count it.
+
+    Raises: Unavailable if a resource is not as it is in the backup, or messages are damaged.
+    """
+    store = await open_store(settings, data, SystemClock())
+    try:
+        found = list(store.list())
+    finally:
+        await store.close()
+    if {one.key: _without_version(one) for one in found} != {
+        one.key: _without_version(one) for one in expected
+    }:
+        raise Unavailable(
+            Code.DATA_UNUSABLE, f"the resources in {data.path} are not those of the backup"
+        )
+    figures = await asyncio.to_thread(_figures, data, found)
+    if damaged := sum(one["damaged"] for one in figures):
+        raise Unavailable(
+            Code.DATA_UNUSABLE, f"{damaged} messages in {data.journal} cannot be read"
+        )
+    return {
+        "resources": dict(sorted(Counter(one.kind for one in found).items())),
+        "messages": {
+            one["uid"]: {"space": one["space"], "address": one["name"], "stored": one["stored"]}
+            for one in figures
+            if one["stored"]
+        },
+    }
+
+
+def _without_version(resource: Resource) -> Document:
+    return resource.with_metadata(resource_version=None).document()
+
+
+def _figures(data: DataDir, resources: Sequence[Resource]) -> list[Document]:
+    compiler = Compiler()
+    for one in resources:
+        if isinstance(one, Declared):
+            compiler.put(one.key, one)
+    compiler.refresh()
+    node = Node(workers=1, decoy_secret=ensure_token(data.decoy), journal=data.journal)
+    try:
+        node.apply(Plan(version=1, spaces=compiler.spaces()))
+        figures: list[Document] = node.stats()["addresses"]
+        return figures
+    finally:
+        node.stop(1.0)

@@ -1,0 +1,316 @@
+"""A backup as one file: a gzipped tar that is written while the platform runs, and read to the end
+before anything is done with it.
+
+    resources.jsonl   a resource a line, as stored
+    journal/NAME      the files of the journal
+    private/NAME      files of the data folder that must stay secret, if asked for
+    manifest.json     last: what is valid, with sizes and checksums
+
+The journal goes on while it is copied. What is copied is made to be what a crash would have left at
+one moment, from which the journal recovers anyway: a file that has changed is copied again, until
+only the one that is written to has, and nothing else came or went meanwhile. So all that was stored
+before the copy began is in it. Of entries of one name the one in the manifest holds.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Invalid, Missing, Unavailable
+from enmasse.resources import Resource
+from enmasse.store.rows import resource_of, text_of
+
+FORMAT = 1
+"""The form this version writes. It reads no newer one."""
+
+CHUNK_BYTES = 1 << 20
+"""Read and handed on at a time."""
+
+STEP_BYTES = 1 << 16
+"""Read at a time of a file that is written to."""
+
+WRITTEN_TO_NS = 10_000_000_000
+"""A file that was changed within so long may be the one that is written to."""
+
+TICK_NS = 20_000_000
+"""Two changes within so long may have the same time."""
+
+ROUNDS_MAX = 50
+"""Times that changed files are copied again. A round is a file or two."""
+
+RESOURCES, MANIFEST = "resources.jsonl", "manifest.json"
+JOURNAL, PRIVATE = "journal/", "private/"
+
+_NAME = re.compile(r"(journal|private)/[A-Za-z0-9_][A-Za-z0-9._-]*")
+_BLOCK = tarfile.BLOCKSIZE
+Document = dict[str, Any]
+
+
+class Contents(NamedTuple):
+    """What goes into a backup."""
+
+    resources: Sequence[Resource]
+    journal: Path
+    private: Sequence[Path]
+    about: Document
+    """What the manifest says besides: when, of what, which messages."""
+
+
+class Manifest(NamedTuple):
+    """What a backup says that it has."""
+
+    about: Document
+    entries: dict[str, Document]
+    """By name: number of the entry, bytes, SHA-256."""
+
+
+class _Mark(NamedTuple):
+    """What tells that a file has not changed."""
+
+    inode: int
+    bytes: int
+    changed_ns: int
+    hot: object
+    """None, unless a change just now would not show: then it is another one each time."""
+
+
+def write(contents: Contents, clock: Clock) -> Iterator[bytes]:
+    """Yield the bytes of a backup. What it reads it reads as it goes; run it in a thread.
+
+    Raises: Unavailable if the journal changes too fast to be copied; OSError.
+    """
+    pack = _Pack()
+    lines = "".join(f"{text_of(one)}\n" for one in contents.resources).encode()
+    yield from pack.add(RESOURCES, len(lines), [lines])
+    for file in contents.private:
+        content = file.read_bytes()
+        yield from pack.add(f"{PRIVATE}{file.name}", len(content), [content])
+    yield from _journal(pack, contents.journal, clock)
+    yield from pack.end(contents.about)
+
+
+class _Pack:
+    """The tar being written."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Document] = {}
+        self._count = 0
+        # Fast: most of a journal's bytes are its clients', the rest is zeros.
+        self._zip = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+    def add(self, name: str, size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Add a file; if it has got shorter than `size`, zeros take the place of what is gone."""
+        digest, left = hashlib.sha256(), size
+        yield self._zip.compress(_head(name, size))
+        for chunk in chunks:
+            chunk = chunk[:left]
+            digest.update(chunk)
+            left -= len(chunk)
+            yield self._zip.compress(chunk)
+        while left:
+            zeros = bytes(min(left, CHUNK_BYTES))
+            digest.update(zeros)
+            left -= len(zeros)
+            yield self._zip.compress(zeros)
+        yield self._zip.compress(bytes(-size % _BLOCK))
+        self.entries[name] = {"entry": self._count, "bytes": size, "sha256": digest.hexdigest()}
+        self._count += 1
+
+    def end(self, about: Document) -> Iterator[bytes]:
+        """Add the manifest and finish."""
+        manifest = {"format": FORMAT} | about | {"entries": self.entries}
+        text = json.dumps(manifest, indent=1).encode()
+        yield from self.add(MANIFEST, len(text), [text])
+        yield self._zip.compress(bytes(2 * _BLOCK)) + self._zip.flush()
+
+
+def _head(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o600
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def _journal(pack: _Pack, folder: Path, clock: Clock) -> Iterator[bytes]:
+    copied: dict[str, _Mark] = {}
+    for _ in range(ROUNDS_MAX):
+        before = _marks(folder, clock)
+        todo = [name for name in sorted(before) if copied.get(name) != before[name]]
+        for name in todo:
+            try:
+                yield from _file(pack, folder / name, clock)
+            except FileNotFoundError:
+                # It is another one's by now; the next round sees that.
+                continue
+            copied[name] = before[name]
+        after = _marks(folder, clock)
+        changed = {name for name, mark in after.items() if before.get(name) != mark}
+        if _files(before) == _files(after) and len(changed) <= 1 and changed <= set(todo):
+            for name in list(pack.entries):
+                if name.startswith(JOURNAL) and name.removeprefix(JOURNAL) not in after:
+                    del pack.entries[name]
+            return
+    raise Unavailable(
+        Code.NOT_AVAILABLE,
+        "the journal changes faster than it can be copied; try again when there is less traffic",
+    )
+
+
+def _file(pack: _Pack, path: Path, clock: Clock) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size
+        chunks: Iterable[bytes]
+        if _now_ns(clock) - status.st_mtime_ns < WRITTEN_TO_NS:
+            chunks = _downwards(file.fileno(), size)
+        else:
+            chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
+        yield from pack.add(f"{JOURNAL}{path.name}", size, chunks)
+
+
+def _downwards(descriptor: int, size: int) -> list[bytes]:
+    """Read a file that grows, from its end to its beginning: what is written meanwhile comes after
+    what is there, so that no gap is before anything that is read. 64 MiB, the size of a segment."""
+    steps = [
+        os.pread(descriptor, STEP_BYTES, at)
+        for at in range((size - 1) // STEP_BYTES * STEP_BYTES, -1, -STEP_BYTES)
+    ]
+    return steps[::-1]
+
+
+def _marks(folder: Path, clock: Clock) -> dict[str, _Mark]:
+    marks = {}
+    with os.scandir(folder) as found:
+        for entry in found:
+            try:
+                status = os.stat(entry.path, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                hot = _now_ns(clock) - status.st_mtime_ns < TICK_NS
+                marks[entry.name] = _Mark(
+                    status.st_ino, status.st_size, status.st_mtime_ns, object() if hot else None
+                )
+    return marks
+
+
+def _files(marks: dict[str, _Mark]) -> dict[str, int]:
+    return {name: mark.inode for name, mark in marks.items()}
+
+
+def _now_ns(clock: Clock) -> int:
+    return int(clock.now().timestamp() * 1_000_000_000)
+
+
+class Archive:
+    """A backup to read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def check(self) -> Manifest:
+        """Read all of it, and return what it has if that is whole.
+
+        Raises: Invalid (BACKUP_UNREADABLE) if it is damaged, cut off, no backup, or of a newer
+            version; Missing if there is no such file.
+        """
+        found: dict[tuple[str, int], tuple[int, str]] = {}
+        text = b""
+        for number, name, content in self._entries():
+            digest, size = hashlib.sha256(), 0
+            for chunk in content:
+                digest.update(chunk)
+                size += len(chunk)
+                if name == MANIFEST:
+                    text += chunk
+            found[name, number] = (size, digest.hexdigest())
+        manifest = self._manifest(text)
+        for name, entry in manifest.entries.items():
+            if found.get((name, entry["entry"])) != (entry["bytes"], entry["sha256"]):
+                raise self._unreadable(f"{name} in it is damaged")
+        return manifest
+
+    def resources(self, manifest: Manifest) -> list[Resource]:
+        """Return the resources.
+
+        Raises: Invalid if this version does not know one of them.
+        """
+        number = manifest.entries[RESOURCES]["entry"]
+        for at, _, content in self._entries():
+            if at == number:
+                lines = b"".join(content).decode().splitlines()
+                return [resource_of(line) for line in lines]
+        raise self._unreadable(f"it has no {RESOURCES}")
+
+    def unpack(self, manifest: Manifest, folder: str, to: Path) -> None:
+        """Write the files of a folder into a folder that is there; only the owner may read them.
+
+        Raises: OSError.
+        """
+        wanted = {
+            entry["entry"]: name.removeprefix(folder)
+            for name, entry in manifest.entries.items()
+            if name.startswith(folder)
+        }
+        for number, _, content in self._entries():
+            if number not in wanted:
+                continue
+            with open(to / wanted[number], "wb", opener=_privately) as file:
+                for chunk in content:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _entries(self) -> Iterator[tuple[int, str, Iterator[bytes]]]:
+        with self._damage():
+            with gzip.open(self._path) as whole, tarfile.open(fileobj=whole, mode="r|") as tar:
+                for number, info in enumerate(tar):
+                    content = tar.extractfile(info)
+                    if content is None:
+                        raise self._unreadable(f"{info.name} in it is no file")
+                    yield number, info.name, self._chunks(content)
+                # To the very end, where the checksum of all is.
+                while whole.read(CHUNK_BYTES):
+                    pass
+
+    def _chunks(self, content: IO[bytes]) -> Iterator[bytes]:
+        with self._damage():
+            while chunk := content.read(CHUNK_BYTES):
+                yield chunk
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise Missing(Code.NOT_FOUND, f"there is no file {self._path}") from None
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise self._unreadable(str(error) or "it ends too early") from None
+
+    def _manifest(self, text: bytes) -> Manifest:
+        try:
+            about = json.loads(text)
+            entries = about.pop("entries")
+            form = about.pop("format")
+            names = [name for name in entries if name != RESOURCES]
+            if form == FORMAT and RESOURCES in entries and all(map(_NAME.fullmatch, names)):
+                return Manifest(about, entries)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._unreadable("it has no manifest") from None
+        raise self._unreadable(f"it is of form {form}, this version reads {FORMAT}")
+
+    def _unreadable(self, why: str) -> Invalid:
+        return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is no whole backup: {why}")
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_EXCL | os.O_CLOEXEC, 0o600)

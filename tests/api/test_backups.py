@@ -1,0 +1,95 @@
+"""A backup over HTTP."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import doubles
+from enmasse.api import Platform, create_app
+from enmasse.api.statistics import Statistics
+from enmasse.base.data_dir import DataDir
+from enmasse.control import Admission
+from enmasse.engines import AddressFigures
+from enmasse.resources import one_document, parse
+from enmasse.store import MemoryStore
+from enmasse.store.archive import PRIVATE, Archive
+
+PATH = "/apis/enmasse.io/v1beta1/backup"
+SECRET = """
+{apiVersion: v1, kind: Secret, metadata: {name: own, namespace: default}, data: {word: b3Blbg==}}
+"""
+
+
+@pytest.fixture
+async def platform(tmp_path: Path) -> Platform:
+    clock = doubles.TestClock()
+    store, engine = MemoryStore(clock), doubles.FakeEngine()
+    await store.put([doubles.space(), doubles.queue(), parse(one_document(SECRET))])
+    engine.figures = [AddressFigures("uid-1", "default", "orders", stored=3)]
+    data = DataDir(tmp_path / "data")
+    with data:
+        data.token.write_text("secret")
+        (data.journal / "1.log").write_bytes(b"messages")
+    return Platform(
+        store=store,
+        computed=MemoryStore(clock),
+        admission=Admission(store, exposed=False),
+        engine=engine,
+        statistics=Statistics(engine, clock),
+        clock=clock,
+        is_ready=lambda: True,
+        data=lambda: data,
+    )
+
+
+def client(platform: Platform, token: str = "secret") -> httpx2.AsyncClient:
+    app = create_app(platform, token="secret", hosts=["localhost"])
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
+
+
+async def test_it_has_resources_and_messages_and_no_secrets(
+    platform: Platform, tmp_path: Path
+) -> None:
+    async with client(platform) as http:
+        answer = await http.get(PATH)
+        again = await http.get(PATH)
+    assert (answer.status_code, again.status_code) == (200, 200)
+    file = tmp_path / "backup"
+    file.write_bytes(answer.content)
+    backup = Archive(file)
+    manifest = backup.check()
+    assert manifest.about == {
+        "made": "2026-01-01T00:00:00Z",
+        "resources": {"Address": 1, "AddressSpace": 1},
+        "leftOut": ["default/own"],
+        "messages": {"uid-1": {"space": "default", "address": "orders", "stored": 3}},
+    }
+    assert {one.kind for one in backup.resources(manifest)} == {"Address", "AddressSpace"}
+    assert [name for name in manifest.entries if name != "resources.jsonl"] == ["journal/1.log"]
+
+
+async def test_secrets_are_in_it_if_asked_for(platform: Platform, tmp_path: Path) -> None:
+    async with client(platform) as http:
+        answer = await http.get(PATH, params={"secrets": "true"})
+    file = tmp_path / "backup"
+    file.write_bytes(answer.content)
+    backup = Archive(file)
+    manifest = backup.check()
+    assert manifest.about["leftOut"] == []
+    assert "Secret" in {one.kind for one in backup.resources(manifest)}
+    assert f"{PRIVATE}token" in manifest.entries
+
+
+async def test_a_process_that_stands_by_has_no_messages(platform: Platform) -> None:
+    async with client(replace(platform, data=lambda: None)) as http:
+        answer = await http.get(PATH)
+    assert (answer.status_code, answer.json()["details"]["code"]) == (503, "E6008")
+
+
+async def test_it_is_for_those_who_know_the_token(platform: Platform) -> None:
+    async with client(platform, token="guess") as http:
+        assert (await http.get(PATH)).status_code == 401

@@ -1,0 +1,91 @@
+"""Putting a backup back, without a platform."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import doubles
+from enmasse.base.clock import SystemClock
+from enmasse.base.data_dir import DataDir
+from enmasse.base.errors import Code, Conflict, Invalid
+from enmasse.base.settings import Settings
+from enmasse.cli.restoring import lines, restored
+from enmasse.resources import Resource
+from enmasse.store.archive import Contents, write
+from enmasse.store.postgres import PostgresStore
+from enmasse.store.sqlite import SqliteStore
+from postgres_server import PostgresServer
+
+pytestmark = pytest.mark.timeout(120)
+MADE = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def resources() -> list[Resource]:
+    return [
+        doubles.space(uid="space-1", generation=3, creation_timestamp=MADE),
+        doubles.queue().with_metadata(uid="queue-1"),
+    ]
+
+
+@pytest.fixture
+def file(tmp_path: Path, resources: list[Resource]) -> Path:
+    """A backup of a platform that has no messages."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    path = tmp_path / "backup"
+    contents = Contents(resources, journal, [], {"made": MADE, "leftOut": ["default/own"]})
+    path.write_bytes(b"".join(write(contents, SystemClock())))
+    return path
+
+
+async def test_resources_are_as_they_were(
+    tmp_path: Path, file: Path, resources: list[Resource]
+) -> None:
+    about = await restored(file, Settings(data=tmp_path / "new"), overwrite=False)
+    assert about["resources"] == {"Address": 1, "AddressSpace": 1}
+    assert about["messages"] == {}
+    store = await SqliteStore.open(tmp_path / "new" / "resources.db", SystemClock())
+    (space,) = store.list("AddressSpace")
+    assert space == resources[0].with_metadata(resource_version="1")
+    await store.close()
+    text = lines("it has", about)
+    assert "2 resources (1 Address, 1 AddressSpace)" in text
+    assert "0 messages of 0 addresses" in text and "default/own" in text
+
+
+async def test_what_is_there_stays_unless_told(tmp_path: Path, file: Path) -> None:
+    settings = Settings(data=tmp_path / "new")
+    await restored(file, settings, overwrite=False)
+    with pytest.raises(Conflict, match="2 resources already in .*--overwrite") as refusal:
+        await restored(file, settings, overwrite=False)
+    assert refusal.value.code == Code.ALREADY_EXISTS
+    await restored(file, settings, overwrite=True)
+
+
+async def test_a_folder_in_use_is_left_alone(tmp_path: Path, file: Path) -> None:
+    settings = Settings(data=tmp_path / "new")
+    with DataDir(settings.data), pytest.raises(Conflict, match="in use by process"):
+        await restored(file, settings, overwrite=True)
+
+
+def test_a_damaged_file_changes_nothing(tmp_path: Path, file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(Invalid):
+        asyncio.run(restored(file, Settings(data=tmp_path / "new"), overwrite=True))
+    assert not (tmp_path / "new").exists()
+
+
+async def test_resources_go_to_a_database(
+    tmp_path: Path, file: Path, postgres: PostgresServer
+) -> None:
+    url = postgres.new_database()
+    settings = Settings(data=tmp_path / "new", store=url)
+    await restored(file, settings, overwrite=False)
+    store = await PostgresStore.open(url, SystemClock())
+    assert [one.metadata.uid for one in store.list("AddressSpace")] == ["space-1"]
+    assert await store.leadership.take()
+    with pytest.raises(Conflict, match="a platform runs on the database"):
+        await restored(file, settings, overwrite=True)
+    await store.close()
