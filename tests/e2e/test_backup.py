@@ -179,7 +179,8 @@ def test_all_that_was_acknowledged_before_a_backup_is_in_it(
                 numbers.append(busy.receive(timeout=30).body)
                 busy.accept()
             assert numbers == list(range(len(numbers))) and len(numbers) >= before
-        lines = new.enmasse("receive", "log", "--offset", "first", "--count", "10").splitlines()
+        words = ("receive", "log", "--space", "default", "--offset", "first", "--count", "10")
+        lines = new.enmasse(*words).splitlines()
         assert lines == [f"l{number}" for number in range(10)]
         options = {"user": "alice@closed", "password": "pencil"}
         with connected(new, **options) as connection:
@@ -209,6 +210,7 @@ def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) ->
         assert (new.data / "tls" / "ca.crt").read_bytes() == ca
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_unless_told(tmp_path: Path, documents: Path) -> None:
     file = tmp_path / "b"
     with running(tmp_path / "old", "-f", str(documents)) as old:
@@ -224,6 +226,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path: Path, documents: Path) -> 
         assert "mine" in new.enmasse("get", "addresses")
 
 
+@pytest.mark.slow
 def test_a_restore_replaces_all(tmp_path: Path, documents: Path) -> None:
     file = tmp_path / "b"
     with running(tmp_path / "old", "-f", str(documents)) as old:
