@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,6 +81,14 @@ async def enmasse(data: Path, *words: str) -> str:
 async def names(data: Path, kind: str = "addresses") -> list[str]:
     listed = json.loads(await enmasse(data, "get", kind, "-o", "json"))
     return [item["metadata"]["name"] for item in listed["items"]]
+
+
+def test_a_database_without_its_driver_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "enmasse.store.postgres", None)
+    refusal = refused(Settings(data=tmp_path, store="postgresql://db/mq", **OFF))
+    assert "pip install 'enmasse[postgresql]'" in refusal.message
 
 
 async def test_an_empty_folder_has_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:

@@ -63,3 +63,24 @@ async def test_who_waits_is_woken_once_for_all_that_came() -> None:
     history.append([])
     history.append(events(3))
     assert await waiting == [1, 2, 3]
+
+
+async def test_a_version_of_another_history_is_none_of_ours() -> None:
+    history = History(version=0)
+    history.append(events(1, 2))
+    assert history.after(2) == []
+    with pytest.raises(Conflict):
+        history.after(3)
+
+
+async def test_after_a_reset_every_watcher_lists_again() -> None:
+    history = History(version=0)
+    history.append(events(1))
+    waiting = asyncio.ensure_future(versions(history, 1, 1))
+    await asyncio.sleep(0)
+    history.reset(5)
+    with pytest.raises(Conflict) as refusal:
+        await waiting
+    assert refusal.value.code == Code.VERSION_EXPIRED
+    history.append(events(6))
+    assert await versions(history, 5, 1) == [6]
