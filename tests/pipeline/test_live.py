@@ -197,7 +197,7 @@ def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
 
 
 def test_a_database_without_a_driver_is_refused(opened: Open, monkeypatch: Any) -> None:
-    def missing(url: str) -> None:
+    def missing(url: str, **_: Any) -> None:
         raise ModuleNotFoundError("No module named 'psycopg'")
 
     monkeypatch.setattr(live.sa, "create_engine", missing)

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +21,7 @@ from publishing import Log
 from running import ENMASSE, Platform
 from spark_session import session
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_steps_change_records_and_a_lost_checkpoint_is_refused(
 
 def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [ENMASSE, "pipeline", *words], capture_output=True, text=True, timeout=300, check=False
+        [ENMASSE, "pipeline", *words], capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -127,6 +128,10 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
         assert (status["running"], status["pid"]) == (True, process.pid)
         assert status["sources"][0]["readings"] == sent
         assert (status["devices"], status["online"]) == (3, 3)
+        with urllib.request.urlopen(status["metrics"], timeout=30) as answer:
+            figures = answer.read().decode()
+        name = 'enmasse_pipeline_readings_total{pipeline="readings",source="readings"}'
+        assert f"{name} {float(sent)}" in figures
         second = enmasse("run", "-f", file, "--once")
         assert second.returncode == 5
         assert f"in use by process {process.pid}" in second.stderr

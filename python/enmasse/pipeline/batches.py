@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from enmasse.base.errors import Invalid
-from enmasse.pipeline import bronze, detect, functions, gold, gold_table, silver, tables
+from enmasse.base.errors import Invalid, Unavailable
+from enmasse.pipeline import bronze, detect, functions, gold, gold_table, reading, silver, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.forward import Forward
 from enmasse.pipeline.functions import Step
@@ -28,6 +28,8 @@ from enmasse.resources.pipeline import Sink, Source
 QUERY_ID = "sql.streaming.queryId"
 """Under this name Spark tells which query a batch is of."""
 DAY_MS = 86_400_000
+LIVE_TIMEOUT_S = 60.0
+"""How long the database of live state may be away before the run ends."""
 
 
 class Store:
@@ -118,7 +120,7 @@ class Batches:
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
-        is_new = self._live.commit(batch)
+        is_new = self._committed(batch)
         self._told(
             {
                 "source": source.name,
@@ -129,6 +131,15 @@ class Batches:
                 "again": not is_new,
             }
         )
+
+    def _committed(self, batch: Batch) -> bool:
+        """Put a batch into live state, waiting for a database that is away."""
+        waits = reading.patience(LIVE_TIMEOUT_S)
+        while True:
+            try:
+                return self._live.commit(batch)
+            except Unavailable as error:
+                waits.wait(error)
 
 
 def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:

@@ -91,7 +91,8 @@ class Live:
         if url.startswith("postgresql://"):
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
         try:
-            self._engine = sa.create_engine(url)
+            # a server that was restarted is asked anew
+            self._engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
         except ModuleNotFoundError as error:
             raise Invalid(
                 Code.FIELD_INVALID, f"spec.live.url: {error}; pip install 'psycopg[binary]'"
@@ -217,6 +218,12 @@ class Live:
                     sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
                 ).scalar_one(),
                 "alerts": self._alerts_by_outcome(connection),
+                "state": {
+                    table.name: connection.execute(
+                        sa.select(sa.func.count()).select_from(table)
+                    ).scalar_one()
+                    for table in (LATEST, DEVICES, SESSIONS, STATES)
+                },
             }
 
     @staticmethod

@@ -7,6 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 METADATA = sa.MetaData()
+COPIED_MIN = 64
+"""Rows from which on PostgreSQL gets them by COPY."""
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -106,19 +108,46 @@ def put(
     rows: Sequence[Mapping[str, Any]],
     newer: Sequence[str] = (),
 ) -> None:
-    """Insert rows or replace those of the same key, if the columns `newer` are greater."""
+    """Insert rows or replace those of the same key, if the columns `newer` are greater.
+
+    No two of the rows have one key.
+    """
     if not rows:
         return
     statement = insert(connection, table)
+    is_copied = connection.dialect.name == "postgresql" and len(rows) >= COPIED_MIN
+    if is_copied:
+        staged = _staged(connection, table, rows)
+        statement = statement.from_select(table.c.keys(), sa.select(staged))
     keys = [column.name for column in table.primary_key]
     excluded = statement.excluded
     changed = {name: excluded[name] for name in table.c.keys() if name not in keys}
     here = sa.tuple_(*(table.c[name] for name in newer))
     there = sa.tuple_(*(excluded[name] for name in newer))
     where = there > here if newer else None
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where), list(rows)
-    )
+    upsert = statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
+    if is_copied:
+        connection.execute(upsert)
+    else:
+        connection.execute(upsert, list(rows))
+
+
+def _staged(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
+) -> sa.TableClause:
+    """Copy rows into a table of this transaction: PostgreSQL takes many by COPY only."""
+    name = f"staged_{table.name}"
+    quote = connection.dialect.identifier_preparer.quote
+    made = f"CREATE TEMP TABLE IF NOT EXISTS {name} (LIKE {quote(table.name)}) ON COMMIT DROP"
+    connection.execute(sa.text(made))
+    connection.execute(sa.text(f"TRUNCATE {name}"))
+    names = table.c.keys()
+    driver: Any = connection.connection.driver_connection
+    columns = ", ".join(quote(column) for column in names)
+    with driver.cursor() as cursor, cursor.copy(f"COPY {name} ({columns}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row([row[column] for column in names])
+    return sa.table(name, *(sa.column(column) for column in names))
 
 
 def add(

@@ -4,9 +4,10 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing, Unavailable
 from enmasse.pipeline import live
@@ -39,8 +40,11 @@ class Places:
         return f"{self.tables}/_checkpoints/{source}"
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Be the only process that writes; raises Conflict if another one is."""
+    def taken(self) -> Iterator[Callable[[str | None], None]]:
+        """Be the only process that writes; yield what takes where its figures are served.
+
+        Raises Conflict if another process is.
+        """
         try:
             self.state.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
@@ -57,20 +61,29 @@ class Places:
                     f"{self.state} is in use by process {self.runner() or 'of another user'};"
                     " stop it first: enmasse pipeline stop",
                 ) from None
-            os.ftruncate(lock, 0)
-            os.write(lock, json.dumps({"pid": os.getpid()}).encode())
-            yield
+            self._sign(lock, None)
+            yield lambda metrics: self._sign(lock, metrics)
         finally:
             os.close(lock)
 
+    @staticmethod
+    def _sign(lock: int, metrics: str | None) -> None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps({"pid": os.getpid(), "metrics": metrics}).encode(), 0)
+
     def runner(self) -> int | None:
         """Return the process that runs the pipeline, if one does."""
+        found = self.signed()
+        return int(found["pid"]) if found else None
+
+    def signed(self) -> dict[str, Any] | None:
+        """Return what the process that runs the pipeline says of itself: pid, metrics."""
         with contextlib.suppress(FileNotFoundError), self.lock.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 found = file.read()
-                return int(json.loads(found)["pid"]) if found else None
+                return dict(json.loads(found)) if found else None
         return None
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import KINDS, EnMasseError, Unavailable
-from enmasse.pipeline import batches, ranges
+from enmasse.pipeline import batches, ranges, reading
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
@@ -46,6 +46,7 @@ class Run:
         self._clock = clock
         self._store = Store(pipeline, places)
         self._queries: dict[str, StreamingQuery] = {}
+        self._lags: dict[str, dict[int, int]] = {}
         self._teller: Teller | None = None
         # an address that takes nothing is not to keep the watch from its work
         self._messenger = ThreadPoolExecutor(1, "alerts")
@@ -81,12 +82,24 @@ class Run:
             except Exception as error:
                 raise _said(source.name, error) from error
 
+    def lags(self) -> dict[str, dict[int, int]]:
+        """Return how many messages wait, by source and partition, as far as that is known."""
+        return dict(self._lags)
+
     def watch(self, stop: threading.Event) -> None:
         """Return when all queries have ended, or `stop` is set; raises what ended one."""
+        waits = reading.patience(batches.LIVE_TIMEOUT_S)
         while any(query.isActive for query in self._queries.values()) and not stop.is_set():
-            self._look()
-            self._tell()
+            try:
+                self._look()
+                self._tell()
+                waits.renew()
+            except Unavailable as error:
+                self._check()
+                # the database of live state is away
+                waits.wait(error)
             stop.wait(LOOK_S)
+        self._check()
         self._look()
 
     def stop(self) -> None:
@@ -113,16 +126,25 @@ class Run:
             if last:
                 self._telling.result()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
+        """Raise what ended a query."""
         for source, query in self._queries.items():
             if (error := query.exception()) is not None:
                 raise _said(source, error)
+
+    def _look(self) -> None:
+        self._check()
+        for source, query in self._queries.items():
             progress = query.lastProgress
             if progress is None:
                 continue
             found: dict[str, Any] = json.loads(progress.json)
             took_ms = found["durationMs"].get("triggerExecution") if found["numInputRows"] else None
-            self._live.measured(source, str(query.id), _lag(found), took_ms)
+            lag = _lag(found)
+            if lag is not None:
+                self._lags[source] = lag
+            waiting = None if lag is None else sum(lag.values())
+            self._live.measured(source, str(query.id), waiting, took_ms)
             status = query.status
             if query.isActive and not (status["isDataAvailable"] or status["isTriggerActive"]):
                 # what has come since the last trigger is not known yet
@@ -131,15 +153,15 @@ class Run:
                 self._live.tick(source, now_us - unknown_us)
 
 
-def _lag(progress: dict[str, Any]) -> int | None:
-    """Messages that are in the stream and in no batch."""
+def _lag(progress: dict[str, Any]) -> dict[int, int] | None:
+    """Messages that are in the stream and in no batch, by partition."""
     (source,) = progress["sources"]
     places = [source.get(name) for name in ("endOffset", "latestOffset")]
     end, latest = (json.loads(one) if isinstance(one, str) else one for one in places)
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     read = ranges.numbers(end)
-    return sum(max(0, last - read.get(part, 0)) for part, last in ranges.numbers(latest).items())
+    return {part: max(0, last - read.get(part, 0)) for part, last in ranges.numbers(latest).items()}
 
 
 def _said(source: str, error: Exception) -> EnMasseError:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from enmasse.cli.commands.pipeline_demo import demo
 from enmasse.cli.options import Output, OutputForm
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ Master = Annotated[
 DOCUMENT = Path("pipeline.yaml")
 LOCAL = "local[*]"
 STOP_TIMEOUT_S = 60.0
+PORT_MAX = 65_535
 
 app = typer.Typer(
     no_args_is_help=True, help="Turn the messages of streams into tables, live state and alerts."
@@ -69,6 +71,12 @@ def run(
     file: File = DOCUMENT,
     once: Annotated[bool, typer.Option("--once", help="Read what is there, and end.")] = False,
     master: Master = LOCAL,
+    metrics_port: Annotated[
+        str,
+        typer.Option(
+            metavar="PORT", help="Loopback port of /metrics; 0: a free one, `status` says it; off."
+        ),
+    ] = "0",
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Read the sources and fill the tables, until Ctrl-C or `enmasse pipeline stop`.
@@ -81,11 +89,12 @@ def run(
     import threading
     from contextlib import closing
 
-    pipeline, places = _opened(file)
-    _needs_java()
+    pipeline, places = document_of(file)
+    port = _port(metrics_port)
+    needs_java()
 
     from enmasse.base.clock import SystemClock
-    from enmasse.pipeline import batches
+    from enmasse.pipeline import batches, figures
     from enmasse.pipeline.live import Live
     from enmasse.pipeline.run import Run
     from enmasse.pipeline.session import session
@@ -93,22 +102,26 @@ def run(
     batches.steps_of(pipeline, places)
     clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
     name, spec = pipeline.metadata.name, pipeline.spec
-    with places.taken(), closing(Live(places.live_url, spec)) as live:
+    with places.taken() as signs, closing(Live(places.live_url, spec)) as live:
         begun = clock.monotonic()
         tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
         with session(name, master, spec.memory, places.state) as spark:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             queries = Run(spark, pipeline, places, live, clock)
-            try:
-                queries.start(
-                    lambda batch: tell({"event": "batch"} | batch, _line(batch)), once=once
-                )
-                took_s = round(clock.monotonic() - begun, 1)
-                tell({"event": "running", "seconds": took_s}, f"{name}: runs after {took_s} s")
-                queries.watch(stop)
-            finally:
-                queries.stop()
+            of = figures.registry(name, live, queries.lags, clock)
+            with figures.served(of, port) as metrics:
+                signs(metrics)
+                try:
+                    queries.start(
+                        lambda batch: tell({"event": "batch"} | batch, _line(batch)), once=once
+                    )
+                    took_s = round(clock.monotonic() - begun, 1)
+                    said = f"{name}: runs after {took_s} s" + (f"; {metrics}" if metrics else "")
+                    tell({"event": "running", "seconds": took_s, "metrics": metrics}, said)
+                    queries.watch(stop)
+                finally:
+                    queries.stop()
     tell({"event": "stopped"}, f"{name}: stopped")
 
 
@@ -121,7 +134,7 @@ def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     from enmasse.base.clock import SystemClock
     from enmasse.cli.output import show
 
-    pipeline, places = _opened(file)
+    pipeline, places = document_of(file)
     document = _status(pipeline, places, SystemClock().now().timestamp())
     show(document, output, lambda: _status_text(document))
 
@@ -140,7 +153,7 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     from enmasse.base.errors import Code, Unavailable
     from enmasse.cli.output import show
 
-    pipeline, places = _opened(file)
+    pipeline, places = document_of(file)
     clock, name = SystemClock(), pipeline.metadata.name
     runner = places.runner()
     if runner is not None:
@@ -164,7 +177,7 @@ def backfill(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     """
     from enmasse.cli.output import show
 
-    pipeline, places = _opened(file)
+    pipeline, places = document_of(file)
 
     from enmasse.pipeline import recompute
     from enmasse.pipeline.batches import Store
@@ -175,6 +188,9 @@ def backfill(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
         count = recompute.rebuild(Store(pipeline, places), pipeline.spec.windows, app_ids)
     document = {"pipeline": pipeline.metadata.name, "windows": count}
     show(document, output, lambda: f"gold is made anew: {count:,} windows")
+
+
+app.command()(demo)
 
 
 @app.command()
@@ -202,8 +218,8 @@ def reconcile(
     from enmasse.cli.errors import FAILED
     from enmasse.cli.output import show
 
-    pipeline, places = _opened(file)
-    _needs_java()
+    pipeline, places = document_of(file)
+    needs_java()
 
     from enmasse.pipeline import batches, judge
     from enmasse.pipeline.session import session
@@ -226,7 +242,7 @@ def reconcile(
         raise typer.Exit(FAILED)
 
 
-def _opened(file: Path) -> "tuple[Pipeline, Places]":
+def document_of(file: Path) -> "tuple[Pipeline, Places]":
     """The pipeline of a file; all that works with tables needs Spark's package."""
     from importlib.util import find_spec
 
@@ -242,7 +258,8 @@ def _opened(file: Path) -> "tuple[Pipeline, Places]":
     return read(file)
 
 
-def _needs_java() -> None:
+def needs_java() -> None:
+    """Raise Unavailable if there is no Java for Spark."""
     import os
     import shutil
 
@@ -255,6 +272,16 @@ def _needs_java() -> None:
             "Spark needs Java 17 or newer, and there is no `java`: install it"
             " (Debian: apt-get install default-jre-headless), or set JAVA_HOME",
         )
+
+
+def _port(text: str) -> int | None:
+    from enmasse.base.errors import Code, Invalid
+
+    if text == "off":
+        return None
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        raise Invalid(Code.REQUEST_INVALID, f"--metrics-port is {text!r}: a port, 0 or off")
+    return int(text)
 
 
 def _teller(output: Output) -> Any:
@@ -282,31 +309,18 @@ def _line(batch: dict[str, Any]) -> str:
 def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, Any]:
     from contextlib import closing
 
+    from enmasse.pipeline.figures import of_sources
     from enmasse.pipeline.live import Live
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
-    found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}}
+    found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
     if pipeline.spec.live.url or (places.state / "live.db").exists():
         with closing(Live(places.live_url, pipeline.spec)) as live:
             found = live.status()
-    runner = places.runner()
-    sources = []
-    for one in found.pop("sources"):
-        lag, known_to_us = one["lag_messages"], one["known_to_us"]
-        known = one["batch_id"] >= 0 and known_to_us > 0
-        lag_s = None if lag is None or not known else max(0.0, now_s - known_to_us / 1e6)
-        sources.append(
-            {
-                "source": one["source"],
-                "batch": one["batch_id"],
-                **{name: one[name] for name in ("messages", "readings", "quarantined", "late")},
-                "clamped": one["clamped"],
-                "lagMessages": lag,
-                "lagSeconds": 0.0 if lag == 0 else lag_s,
-                "batchMs": one["batch_ms"],
-            }
-        )
-    head = {"pipeline": pipeline.metadata.name, "running": runner is not None, "pid": runner}
+    runner = places.signed() or {"pid": None, "metrics": None}
+    sources = of_sources(found, now_s)
+    found.pop("sources")
+    head = {"pipeline": pipeline.metadata.name, "running": runner["pid"] is not None} | runner
     return head | {"tables": places.tables, "sources": sources} | found
 
 
@@ -314,6 +328,8 @@ def _status_text(document: dict[str, Any]) -> str:
     from enmasse.cli.output import columns
 
     running = f"runs as process {document['pid']}" if document["running"] else "does not run"
+    if document["metrics"]:
+        running += f", {document['metrics']}"
     incidents = sum(document["incidents"].values())
     lines = [
         f"{document['pipeline']}: {running}; tables in {document['tables']}",

@@ -1,0 +1,90 @@
+"""Figures of a pipeline, as `/metrics` has them."""
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from doubles import TestClock
+from enmasse.base.errors import Unavailable
+from enmasse.pipeline import figures
+from enmasse.pipeline.live import Batch, Live
+from enmasse.resources.pipeline import PipelineSpec
+from measured import measured, us
+
+HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "alertAddress": "alerts"}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Live]:
+    source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+    spec = PipelineSpec.model_validate({"sources": [source], "detectors": [HOT]}, by_alias=True)
+    live = Live(f"sqlite:///{tmp_path / 'live.db'}", spec)
+    live.claim("s", "q")
+    yield live
+    live.close()
+
+
+def scraped(url: str) -> dict[tuple[str, ...], float]:
+    """Each sample by its name and the values of its labels, in the order of their names."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (
+            sample.name.removeprefix("enmasse_pipeline_"),
+            *(value for _, value in sorted(sample.labels.items())),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
+    clock = TestClock()
+    rows = measured({"value": 40.0}, {"came": 90, "device": "b"}, {"clamped": True, "device": "c"})
+    day = {"space": "sp", "address": "x", "date": "2026-01-31", "bytes": 9}
+    usage = day | {"messages": 4, "readings": 3, "quarantined": 2}
+    came_s = clock.now().timestamp() - us(0) / 1e6 - 3
+    db.commit(Batch("s", "q", 6, rows, [usage], us(came_s)))
+    db.measured("s", "q", 12, 250)
+    of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, clock)
+    with figures.served(of, 0) as url:
+        assert url is not None and url.endswith("/metrics")
+        found = scraped(url)
+    assert {name: found[name, "p", "s"] for name in (
+        "messages_total", "readings_total", "quarantined_total", "late_total", "clamped_total",
+        "batches_total", "batch_seconds",
+    )} == {
+        "messages_total": 4, "readings_total": 3, "quarantined_total": 2, "late_total": 1,
+        "clamped_total": 1, "batches_total": 7, "batch_seconds": 0.25,
+    }  # fmt: skip
+    assert found["lag_seconds", "p", "s"] == pytest.approx(3, abs=0.01)
+    assert [found["lag_messages", part, "p", "s"] for part in "01"] == [5, 7]
+    assert found["incidents_total", "hot", "p"] == found["open_incidents", "p"] == 1
+    assert (found["alerts", "waiting", "p"], found["alerts", "sent", "p"]) == (1, 0)
+    assert (found["devices", "p"], found["state_rows", "p", "detector_states"]) == (3, 1)
+    with pytest.raises(OSError):
+        scraped(url)
+
+
+def test_what_is_not_known_is_left_out(db: Live) -> None:
+    with figures.served(figures.registry("p", db, dict, TestClock()), 0) as url:
+        assert url is not None
+        found = scraped(url)
+    assert found["messages_total", "p", "s"] == 0
+    assert not {name for name, *_ in found} & {"lag_seconds", "batch_seconds", "lag_messages"}
+
+
+def test_a_port_that_is_taken_is_named_and_none_is_off(db: Live) -> None:
+    of = figures.registry("p", db, dict, TestClock())
+    with figures.served(of, None) as url:
+        assert url is None
+    with socket.socket() as taken:
+        taken.bind((figures.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Unavailable, match="--metrics-port"), figures.served(of, port):
+            pass
