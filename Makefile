@@ -75,7 +75,7 @@ tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
 	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 ENMASSE_CRASH_RUNS=1000 \
 	  $(CARGO) test --release --locked $(CRATES)
-	$(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
+	ENMASSE_PIPELINE_KILLS=100 $(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
 
 prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/report.html; ARGS="--seconds 60 --seed 1"
 	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)

@@ -47,12 +47,17 @@ class Store:
         self.one = threading.Lock()
 
     def append(
-        self, spark: SparkSession, rows: pyarrow.Table, table: Table, app_id: str, batch_id: int
+        self,
+        spark: SparkSession | None,
+        rows: pyarrow.Table,
+        table: Table,
+        app_id: str,
+        batch_id: int,
     ) -> None:
-        """Append the rows of a batch, unless it is in the table already."""
+        """Append the rows of a batch, unless it is in the table already; Parquet needs Spark."""
         if table.format == "delta":
             tables.append_arrow(rows, table, app_id, batch_id)
-        elif len(rows):
+        elif len(rows) and spark is not None:
             tables.append(spark.createDataFrame(rows), table, app_id, batch_id)
 
     def tidy(self, keep_ms: int) -> None:
@@ -90,20 +95,31 @@ class Batches:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Put a batch in, unless it is in already."""
-        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        spark = frame.sparkSession
+        query_id = spark.sparkContext.getLocalProperty(QUERY_ID) or ""
+        self.put(frame.toArrow(), query_id, batch_id, spark)
+
+    def put(
+        self, records: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
+    ) -> None:
+        """Put the records of a batch in, unless they are in already.
+
+        Steps, sinks and Parquet tables need Spark; what else there is does without.
+        """
         self._live.claim(self._source.name, query_id)
-        self._put(frame, query_id, batch_id)
+        self._put(records, query_id, batch_id, spark)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.tidy(self._pipeline.spec.tables.keep)
 
-    def _put(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
-        source, store, spark = self._source, self._store, frame.sparkSession
+    def _put(
+        self, records: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
+    ) -> None:
+        source, store = self._source, self._store
         name = app_id(self._pipeline, source.name, query_id)
-        records = frame.toArrow()
         messages = whole_messages(records)
         store.append(spark, messages, store.bronze, name, batch_id)
-        if self._steps:
+        if self._steps and spark is not None:
             stepped = functions.applied(spark.createDataFrame(records), self._steps)
             records = stepped.toArrow()
         rows = silver.parse(records, source)
@@ -115,8 +131,9 @@ class Batches:
         with store.one:
             parts = gold.partials(readings, self._pipeline.spec.windows)
             store.gold.merge(parts, name, batch_id)
-        for forward in self._forwards:
-            forward(spark, {"silver": readings, "quarantine": refused}, name, batch_id)
+        if spark is not None:
+            for forward in self._forwards:
+                forward(spark, {"silver": readings, "quarantine": refused}, name, batch_id)
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)

@@ -1,0 +1,119 @@
+"""A pipeline that is killed at moments that a seed says, and started again: all is exact.
+
+Spark's part is played by `batch_engine`, which hands batches over again as Spark does; so a process
+starts at once, and there is time for many schedules. `test_kills` and `test_run` have Spark itself.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batch_engine
+from enmasse.base.clock import SystemClock
+from enmasse.messaging import Message
+from enmasse.pipeline import demo, live
+from piping import document, judged, message, opened
+from publishing import Log
+from running import Platform, running
+from stream_documents import SPACE, stream
+
+pytestmark = pytest.mark.timeout(1500)
+SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5"))
+KILLS = 4
+"""Kills of one schedule."""
+WAVE = 120
+"""Messages that come between two kills."""
+DEVICES = 6
+SECONDS_MAX = 1.5
+DETECTORS: list[dict[str, Any]] = [
+    {"name": "hot", "metric": "temperature", "threshold": {"above": 40}, "cooldown": 0},
+    {"name": "jump", "metric": "temperature", "rate": {"above": 40, "per": "10s"}, "cooldown": 0},
+]
+PROCESSES = multiprocessing.get_context("forkserver")
+# what takes seconds to import is imported once
+PROCESSES.set_forkserver_preload(["enmasse.pipeline.batches", "enmasse.pipeline.incidents"])
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """A platform with two streams for each schedule: readings, and alerts."""
+    folder = tmp_path_factory.mktemp("schedules")
+    names = [f"{kind}{seed}" for seed in range(SCHEDULES) for kind in ("in", "out")]
+    path = folder / "streams.yaml"
+    path.write_text("---\n".join([SPACE, *(stream(name) for name in names)]))
+    with running(folder / "data", "-f", str(path)) as started:
+        yield started
+
+
+def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
+    """Readings a second apart, a few of them late, twice, or none."""
+    for number in range(first, first + WAVE):
+        device = f"d{number % DEVICES}"
+        fields = {"device": device, "time": begin + number - dice.choice([0] * 9 + [7])}
+        fields["temperature"] = dice.choice([20.0, 21.5, 22.0, 45.0])
+        body = b"{" if dice.random() < 0.02 else json.dumps(fields).encode()
+        yield message(number, body)
+
+
+def killed(file: Path, kill: dict[str, Any] | None) -> bool:
+    """Run until all is done; return whether the process was killed before."""
+    process = PROCESSES.Process(target=batch_engine.run, args=(file, kill))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def chosen(dice: random.Random) -> dict[str, Any]:
+    """When a process is to be killed: at a call, or at any moment."""
+    if dice.random() < 0.3:
+        return {"seconds": dice.uniform(0.0, SECONDS_MAX)}
+    point = dice.choice(list(batch_engine.POINTS))
+    return {"point": point, "count": dice.randrange(1, 8), "after": dice.random() < 0.5}
+
+
+def found_by(file: Path) -> tuple[dict[str, Any], list[str]]:
+    """Live state without what depends on how messages fell into batches, and the incidents."""
+    _, _, db = opened(file)
+    with closing(db):
+        incidents = [row | {"number": 0} for row in db.rows(live.ANOMALIES)]
+        ids = [row["id"] for row in incidents]
+        tables = {table.name: db.rows(table) for table in (live.LATEST, live.USAGE)}
+        return tables | {"anomalies": sorted(incidents, key=lambda row: row["id"])}, ids
+
+
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_whatever_is_killed_every_figure_is_exact(
+    platform: Platform, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    log = Log(platform.url(), f"in{seed}")
+    detectors = [one | {"alertAddress": f"out{seed}"} for one in DETECTORS]
+    tables = {"compactEvery": 3, "keep": "1s"}
+    file = document(tmp_path / "p", log, detectors=detectors, tables=tables)
+    begin = int(SystemClock().now().timestamp()) - 7200
+    sent, kills = 0, []
+    for _ in range(KILLS):
+        sent += log.publish(wave(dice, sent, begin))
+        kill = chosen(dice)
+        kills.append((kill, killed(file, kill)))
+    assert not killed(file, None), kills
+    judged(file, sent)
+    states, ids = found_by(file)
+    alerts = demo.received(platform.url(), f"out{seed}", "{}")
+    told = Counter(alert["id"] for alert in alerts)
+    assert told == Counter(ids), kills
+    # the same messages in one go, by a process that nobody kills
+    whole = document(tmp_path / "whole", log, detectors=DETECTORS, tables=tables)
+    assert not killed(whole, None)
+    again, _ = found_by(whole)
+    assert states == again, kills
