@@ -77,7 +77,7 @@ def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_it_has_what_sqlite_has_though_it_is_killed(server: Server, tmp_path: Path) -> None:
+def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_path: Path) -> None:
     known = opened(f"sqlite:///{tmp_path / 'live.db'}")
     db = opened(server.url())
     for batch in batches(1):
@@ -105,7 +105,7 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: Server, tmp_path: Pa
     known.close()
 
 
-def test_what_was_under_way_when_it_was_killed_is_done_once(server: Server) -> None:
+def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServer) -> None:
     db = opened(server.url())
     first, second, *_ = batches(2)
     db.commit(first)
