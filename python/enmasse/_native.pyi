@@ -134,6 +134,26 @@ class Node:
     def event_fd(self) -> int:
         """Return a descriptor that is readable while there are events. It belongs to the node."""
 
+    def logins(self, max_count: int) -> list[str]:
+        """Take up to `max_count` logins that somebody else has to decide, each a JSON object.
+
+        `{"id", "space": NAME.NAMESPACE, "service", "mechanism": "PLAIN" | "OAUTHBEARER" |
+        "XOAUTH2", "user": name or null, "secret": the password or the token}`. At most 1,024 have
+        no answer at one time; each waits as long as a handshake may take.
+        """
+
+    def login_fd(self) -> int:
+        """Return a descriptor that is readable while there are logins to decide."""
+
+    def answer_login(self, answer_json: str) -> None:
+        """Decide a login; one that nobody waits for any more is passed over.
+
+        `{"id", "user", "rights": [{"pattern", "operations"}], "expiresMs": milliseconds since 1970
+        or null}`, or `{"id", "refused": reason}`, or `{"id", "unavailable": reason}`.
+
+        Raises NativeError: Invalid names the member that makes no sense.
+        """
+
     def trace(self, connection_id: int, on: bool) -> None:
         """Switch the protocol trace of one connection on or off: its frames become events."""
 
@@ -164,7 +184,8 @@ class Client:
         `options_json`: `{"url": "amqp[s]|ws[s]://[user[:password]@]host[:port][/path]"}`, or
         `{"fd": n}` with a connected socket that is given away (`Node.connect`), and, all optional:
         `ca`, `certificate`, `key` (PEM files), `insecure` (take any certificate), `saslMechanisms`
-        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open),
+        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open), `token` (to
+        log in with in place of a password), `desiredCapabilities` (of open),
         `containerId`, `idleTimeoutMs` (60000; null: never), `connectTimeoutMs` (15000).
 
         Raises NativeError: Invalid for options or files that cannot be used; Denied if only PLAIN
@@ -177,7 +198,7 @@ class Client:
     def poll(self, max_count: int) -> list[tuple[Any, ...]]:
         """Take up to `max_count` events, oldest first.
 
-        `("opened",)`, `("attached", link, address, filters)`,
+        `("opened", properties)`, `("attached", link, address, filters)`,
         `("refused", link, condition, description)`,
         `("detached", link, condition, description)`, `("credit", link, count)`,
         `("message", link, delivery, settled, bytes)`, `("settled", link, first, last, outcome)`,

@@ -116,6 +116,23 @@ class Node:
         """Return a descriptor that is readable while there are events."""
         return self._node.event_fd()
 
+    def logins(self, count_max: int) -> list[dict[str, Any]]:
+        """Take the oldest logins that somebody else has to decide, without waiting.
+
+        They hold passwords and tokens: log none of it.
+        """
+        with translated():
+            return [_object(login) for login in self._node.logins(count_max)]
+
+    def login_fd(self) -> int:
+        """Return a descriptor that is readable while there are logins to decide."""
+        return self._node.login_fd()
+
+    def answer_login(self, answer: Mapping[str, Any]) -> None:
+        """Decide a login; one that nobody waits for any more is passed over."""
+        with translated():
+            self._node.answer_login(json.dumps(dict(answer)))
+
     def trace(self, connection: int, *, on: bool) -> None:
         """Make the frames of one connection events, or stop that."""
         with translated():

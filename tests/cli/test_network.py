@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from enmasse.base.errors import Unavailable
-from enmasse.cli.network import check_host, is_loopback, names_of, url
+from enmasse.base.hosts import is_loopback
+from enmasse.cli.network import check_host, names_of, url
 
 
 @pytest.mark.parametrize(

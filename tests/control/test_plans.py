@@ -460,10 +460,8 @@ async def test_a_service_in_use_is_not_deleted(new: Platform) -> None:
         await new.admission.delete(service)
 
 
-def a_service(name: str, type_: str) -> Resource:
-    spec: dict[str, object] = {"type": type_}
-    if type_ == "external":
-        spec["external"] = {"host": "ldap.example.com", "port": 5671}
+def a_service(name: str, type_: str, **settings: object) -> Resource:
+    spec: dict[str, object] = {"type": type_, **settings}
     return parse(
         {
             "apiVersion": "admin.enmasse.io/v1beta1",
@@ -474,13 +472,13 @@ def a_service(name: str, type_: str) -> Resource:
     )
 
 
-def guarded_by(service: str) -> Resource:
+def guarded_by(service: str, **choice: object) -> Resource:
     return parse(
         {
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "AddressSpace",
             "metadata": {"name": "default"},
-            "spec": {"type": "standard", "authenticationService": {"name": service}},
+            "spec": {"type": "standard", "authenticationService": {"name": service, **choice}},
         }
     )
 
@@ -494,12 +492,43 @@ async def test_a_space_names_a_service_that_is_declared(new: Platform) -> None:
     assert new.engine.plan.spaces[0].authentication.anonymous is False
 
 
-async def test_a_service_elsewhere_cannot_be_served(new: Platform) -> None:
-    ldap = a_service("ldap", "external")
-    await new.apply(ldap)
-    assert said(new, ldap.key)[:2] == ("Pending", "TypeNotServed")
-    with pytest.raises(Invalid, match="'ldap' cannot be served by this node"):
-        await new.admission.create(guarded_by("ldap"))
+async def test_a_service_elsewhere_is_asked(new: Platform) -> None:
+    place = {"host": "ldap.example", "port": 5671, "caCertSecret": {"name": "ca"}}
+    ldap = a_service("ldap", "external", external=place)
+    await new.apply(ldap, guarded_by("ldap"))
+    assert said(new, ldap.key)[:2] == ("Active", "Served")
+    status = of(new, ldap.key).document()["status"]
+    assert {name: status[name] for name in place} == place
+    authentication = new.engine.plan.spaces[0].authentication
+    assert (authentication.type, authentication.anonymous) == ("delegated", False)
+    assert authentication.mechanisms == ("OAUTHBEARER", "XOAUTH2", "PLAIN")
+    assert authentication.service is not None
+    await new.apply(a_service("ldap", "external", external=place | {"host": "other.example"}))
+    after = new.engine.plan.spaces[0].authentication.service
+    assert after not in (None, authentication.service), "who came in by the former has to go"
+
+
+async def test_a_service_may_name_an_issuer_of_tokens(new: Platform) -> None:
+    issuer = {"issuer": "https://issuer.example"}
+    await new.apply(a_service("idp", "standard", standard={"oidc": issuer}), guarded_by("idp"))
+    authentication = new.engine.plan.spaces[0].authentication
+    assert authentication.type == "standard"
+    assert {"OAUTHBEARER", "XOAUTH2", "PLAIN", "EXTERNAL"} < {*authentication.mechanisms}
+    await new.apply(a_service("idp", "standard"))
+    authentication = new.engine.plan.spaces[0].authentication
+    assert (authentication.service, "OAUTHBEARER" in authentication.mechanisms) == (None, False)
+
+
+async def test_a_space_overrides_only_what_a_service_allows(new: Platform) -> None:
+    place = {"host": "ldap.example", "port": 5671}
+    await new.apply(a_service("ldap", "external", external=place))
+    own = guarded_by("ldap", overrides={"realm": "mine"})
+    with pytest.raises(Invalid, match=r"overrides: .*'ldap' allows no overrides"):
+        await new.admission.create(own)
+    await new.apply(a_service("ldap", "external", external=place | {"allowOverride": True}), own)
+    before = new.engine.plan.spaces[0].authentication.service
+    await new.apply(guarded_by("ldap", overrides={"realm": "other"}))
+    assert new.engine.plan.spaces[0].authentication.service != before
 
 
 async def test_a_plan_says_what_it_waits_for(new: Platform) -> None:

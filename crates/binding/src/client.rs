@@ -4,6 +4,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use enmasse_amqp::sasl::Secret;
+use enmasse_amqp::types::Value;
 use enmasse_client::url::Url;
 use enmasse_client::{ClientOptions, Event, LinkOptions, Outcome, Reason, StreamFilter, StreamOffset, TlsOptions};
 use pyo3::prelude::*;
@@ -12,6 +14,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use serde::Deserialize;
 
 use crate::errors::{client_error, invalid};
+use crate::value::{Classes, to_python};
 
 /// What `Client` is made from.
 #[derive(Clone, Deserialize)]
@@ -26,6 +29,9 @@ pub(crate) struct Options {
     insecure: bool,
     sasl_mechanisms: Option<Vec<String>>,
     hostname: Option<String>,
+    token: Option<String>,
+    #[serde(default)]
+    desired_capabilities: Vec<String>,
     container_id: Option<String>,
     #[serde(default = "default_idle_timeout")]
     idle_timeout_ms: Option<u64>,
@@ -44,6 +50,8 @@ impl Options {
         options.tls = TlsOptions { ca: self.ca, certificate: self.certificate, key: self.key, insecure: self.insecure };
         options.mechanisms = self.sasl_mechanisms;
         options.hostname = self.hostname;
+        options.token = self.token.as_deref().map(Secret::new);
+        options.desired_capabilities = self.desired_capabilities;
         options.container_id = self.container_id;
         options.idle_time_out = self.idle_timeout_ms.map(Duration::from_millis);
         if let Some(limit) = self.connect_timeout_ms {
@@ -201,7 +209,10 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
 
 fn event_tuple(py: Python<'_>, event: Event) -> PyResult<Bound<'_, PyTuple>> {
     match event {
-        Event::Opened { .. } => ("opened",).into_pyobject(py),
+        Event::Opened { properties, .. } => {
+            let properties: Vec<_> = properties.into_iter().map(|(name, value)| (Value::Symbol(name), value)).collect();
+            ("opened", to_python(py, Classes::get(py)?, Value::Map(properties))?).into_pyobject(py)
+        }
         Event::Attached { link, address, filters, .. } => ("attached", link, address, filters).into_pyobject(py),
         Event::Refused { link, reason } => {
             let (condition, description) = split(reason);

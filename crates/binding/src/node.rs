@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-use enmasse_node::{Listener, ListenerKind, ManageRequest, NodeConfig, TlsFiles};
+use enmasse_node::{Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, TlsFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
@@ -68,6 +68,20 @@ impl Node {
 
     fn event_fd(&self) -> RawFd {
         self.node.event_fd().as_raw_fd()
+    }
+
+    fn logins(&self, max_count: usize) -> PyResult<Vec<String>> {
+        self.node.logins(max_count).iter().map(json).collect()
+    }
+
+    fn login_fd(&self) -> RawFd {
+        self.node.login_fd().as_raw_fd()
+    }
+
+    fn answer_login(&self, answer_json: &str) -> PyResult<()> {
+        let answer: LoginAnswer =
+            serde_json::from_str(answer_json).map_err(|error| invalid(format!("the answer to a login: {error}")))?;
+        self.node.answer_login(answer).map_err(|error| node_error(&error))
     }
 
     fn trace(&self, connection_id: u64, on: bool) {

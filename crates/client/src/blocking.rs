@@ -72,7 +72,7 @@ fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
     for event in wait(&client, patience)? {
         match event {
             Event::Closed { reason } => return Err(said(&server.url.server(), reason)),
-            Event::Opened { product } => says = product,
+            Event::Opened { product, .. } => says = product,
             _ => {}
         }
     }

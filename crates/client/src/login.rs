@@ -16,8 +16,8 @@ pub(crate) struct Credentials {
     login: sasl::Login,
     /// the virtual host: for EnMasse the address space
     hostname: Option<String>,
-    /// PLAIN was left out because others could listen
-    plain_withheld: bool,
+    /// what shows a password or a token was left out because others could listen
+    withheld: bool,
     /// of the last login, for the next one
     keys: KeptKeys,
 }
@@ -29,31 +29,37 @@ fn lock(keys: &KeptKeys) -> MutexGuard<'_, Option<sasl::DerivedKeys>> {
 }
 
 impl Credentials {
-    /// What the URL and the TLS options say of the client. `mechanisms` are the only ones to be used; none of them
-    /// is PLAIN where others could listen.
+    /// What the URL, the TLS options and the token say of the client. `mechanisms` are the only ones to be used; none of
+    /// them shows a password or a token where others could listen.
     ///
     /// # Errors
-    /// `Invalid` for a mechanism of an unknown name, `Denied` if only PLAIN is left and may not be used.
+    /// `Invalid` for a mechanism of an unknown name, `Denied` if only those are left that may not be used.
     pub(crate) fn new(
         url: &Url,
         tls: &TlsOptions,
         mechanisms: Option<&[String]>,
         hostname: Option<String>,
+        token: Option<sasl::Secret>,
     ) -> Result<Self, Error> {
         let private = url.scheme.is_tls() || url.is_loopback();
         let mut allowed = match mechanisms {
             None => Mechanism::ALL.to_vec(),
             Some(names) => names.iter().map(|name| mechanism(name)).collect::<Result<_, _>>()?,
         };
-        let plain_withheld = !private && allowed.contains(&Mechanism::Plain);
-        allowed.retain(|mechanism| private || *mechanism != Mechanism::Plain);
+        let withheld = !private && allowed.iter().any(|mechanism| mechanism.shows_secret());
+        allowed.retain(|mechanism| private || !mechanism.shows_secret());
         if allowed.is_empty() {
             return Err(Error::denied(WITHHELD));
         }
-        let password = url.user.clone().map(|user| (user, url.password.clone().unwrap_or_default()));
-        let login =
-            sasl::Login { password, certificate: tls.certificate.is_some(), mechanisms: Some(allowed), keys: None };
-        Ok(Self { login, hostname, plain_withheld, keys: Arc::default() })
+        let user = url.user.clone().filter(|_| token.is_none());
+        let login = sasl::Login {
+            password: user.map(|user| (user, url.password.clone().unwrap_or_default())),
+            token: token.map(|token| (url.user.clone(), token)),
+            certificate: tls.certificate.is_some(),
+            mechanisms: Some(allowed),
+            keys: None,
+        };
+        Ok(Self { login, hostname, withheld, keys: Arc::default() })
     }
 
     /// Begins an exchange.
@@ -69,12 +75,17 @@ impl Credentials {
             client: sasl::Client::new(login, nonce),
             keys: Arc::clone(&self.keys),
             hostname: self.hostname.clone(),
-            plain_withheld: self.plain_withheld,
+            withheld: self.withheld,
         })
     }
 }
 
-const WITHHELD: &str = "PLAIN shows the password to whoever listens: it is used over TLS (amqps) or to loopback only";
+const WITHHELD: &str = "PLAIN shows the password to whoever listens, as OAUTHBEARER and XOAUTH2 do the token: they are \
+                        used over TLS (amqps) or to loopback only";
+
+fn shows_secret(name: &str) -> bool {
+    Mechanism::from_name(name).is_some_and(Mechanism::shows_secret)
+}
 
 fn mechanism(name: &str) -> Result<Mechanism, Error> {
     Mechanism::from_name(name).ok_or_else(|| {
@@ -88,7 +99,7 @@ pub(crate) struct Exchange {
     client: sasl::Client,
     keys: KeptKeys,
     hostname: Option<String>,
-    plain_withheld: bool,
+    withheld: bool,
 }
 
 impl Exchange {
@@ -98,9 +109,7 @@ impl Exchange {
     /// `Denied` if nothing fits.
     pub(crate) fn start(&mut self, offered: &[Symbol]) -> Result<SaslInit, Error> {
         self.client.start(offered, self.hostname.clone()).map_err(|error| match error {
-            ClientError::NoMechanism(_)
-                if self.plain_withheld && offered.iter().any(|name| name.as_str() == "PLAIN") =>
-            {
+            ClientError::NoMechanism(_) if self.withheld && offered.iter().any(|name| shows_secret(name.as_str())) => {
                 Error::denied(format!("{error}; {WITHHELD}"))
             }
             other => refused(&other),
@@ -148,7 +157,7 @@ mod tests {
         let url = Url::parse(url).unwrap();
         let tls =
             TlsOptions { certificate: url.path.contains("cert").then(|| "c.pem".into()), ..TlsOptions::default() };
-        let credentials = Credentials::new(&url, &tls, names.as_deref(), None)?;
+        let credentials = Credentials::new(&url, &tls, names.as_deref(), None, None)?;
         let offered: Vec<_> = offered.iter().map(|name| Symbol::from(*name)).collect();
         Ok(credentials.begin()?.start(&offered)?.mechanism.as_str().to_owned())
     }
@@ -183,7 +192,7 @@ mod tests {
     #[test]
     fn a_refusal_is_the_callers_concern_and_nonsense_the_peers() {
         let url = Url::parse("amqp://u:p@localhost").unwrap();
-        let credentials = Credentials::new(&url, &TlsOptions::default(), None, None).unwrap();
+        let credentials = Credentials::new(&url, &TlsOptions::default(), None, None, None).unwrap();
         let mut exchange = credentials.begin().unwrap();
         exchange.start(&[Symbol::from("PLAIN")]).unwrap();
         let no = SaslOutcome { code: SaslCode::Auth, additional_data: None };

@@ -3,8 +3,8 @@
 //! `Node` is the whole of it for its owner. Inside: `accept` is the thread that takes connections in and deals them
 //! out; `worker` is a thread with its own readiness loop and one shard, which owns its connections alone; `mesh` are
 //! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
-//! of a socket into bytes of AMQP without doing I/O; `timers`, `events`, `stats`, `checks`, `tls_files` are what their
-//! names say. Nothing here decides where a message goes or who may come in: it holds loops, not decisions.
+//! of a socket into bytes of AMQP without doing I/O; `timers`, `events`, `stats`, `checks`, `logins`, `tls_files` are what
+//! their names say. Nothing here decides where a message goes or who may come in: it holds loops, not decisions.
 
 mod accept;
 mod checks;
@@ -13,6 +13,7 @@ mod disk;
 mod error;
 mod events;
 mod journal;
+mod logins;
 mod mailbox;
 mod manage;
 mod mesh;
@@ -32,6 +33,7 @@ pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFil
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};
+pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{FoundLine, ManageRequest, Managed, Verb};
 pub use node::{Applied, Node};
 pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, WorkerStats};

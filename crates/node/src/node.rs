@@ -25,10 +25,11 @@ use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
 use crate::events::{EventQueue, Happening, NodeEvent};
 use crate::journal::{Opened, Shelves};
+use crate::logins::{LoginAnswer, LoginQuestion, Logins};
 use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed};
 use crate::mesh::Mesh;
-use crate::shared::Shared;
+use crate::shared::{Clock, Shared};
 use crate::stats::{ConnectionLine, JournalLine, NodeStats};
 use crate::stream::Stream;
 use crate::threads;
@@ -76,6 +77,7 @@ impl Node {
         let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
         let events = EventQueue::new().map_err(failed)?;
         let checker = Checker::start().map_err(failed)?;
+        let logins = Logins::new().map_err(failed)?;
         let opened = config.journal.as_deref().map(open_journal).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
         let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::new(Recovered::default()), Vec::new());
@@ -85,7 +87,7 @@ impl Node {
             let (running, threads) = opened.start(&mailboxes).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
-        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, journal));
+        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, logins, mailboxes, journal));
         let common = Arc::new(common(config, count, shelves.numbers()));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
@@ -227,6 +229,31 @@ impl Node {
     #[must_use]
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.shared.events.readable()
+    }
+
+    /// Up to `max` logins that somebody else has to decide, oldest first; at most 1,024 have no answer at one time.
+    #[must_use]
+    pub fn logins(&self, max: usize) -> Vec<LoginQuestion> {
+        self.shared.logins.take(max)
+    }
+
+    /// A descriptor that is readable while there are logins to decide. It lives as long as the node.
+    #[must_use]
+    pub fn login_fd(&self) -> BorrowedFd<'_> {
+        self.shared.logins.readable()
+    }
+
+    /// Decides a login. One that nobody waits for any more is passed over.
+    ///
+    /// # Errors
+    /// `Request` or `Plan` for an answer that makes no sense: then the peer waits on, until its time is over.
+    pub fn answer_login(&self, answer: LoginAnswer) -> Result<(), NodeError> {
+        let id = answer.id;
+        let judged = answer.judged(self.shared.clock.now(), Clock::time_of_day_ms())?;
+        if let Some((worker, conn)) = self.shared.logins.answered(id) {
+            self.shared.mailboxes[usize::from(worker)].post([Command::LoginJudged(conn, Box::new(judged))]);
+        }
+        Ok(())
     }
 
     /// Switches the protocol trace of one connection on or off: its frames become events, one line each, payloads and

@@ -12,6 +12,7 @@ use crate::checks::Checker;
 use crate::config::Limits;
 use crate::events::EventQueue;
 use crate::journal::Journal;
+use crate::logins::Logins;
 use crate::mailbox::Mailbox;
 use crate::stream::Stream;
 use crate::worker::{Command, Newcomer};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) accept_pauses: AtomicU64,
     pub(crate) events: EventQueue,
     pub(crate) checker: Checker,
+    pub(crate) logins: Logins,
     /// one a worker
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
@@ -40,6 +42,7 @@ impl Shared {
         limits: Limits,
         events: EventQueue,
         checker: Checker,
+        logins: Logins,
         mailboxes: Vec<Arc<Mailbox<Command>>>,
         journal: Option<Journal>,
     ) -> Self {
@@ -50,6 +53,7 @@ impl Shared {
             accept_pauses: AtomicU64::new(0),
             events,
             checker,
+            logins,
             mailboxes,
             clock: Clock(Instant::now()),
             journal,

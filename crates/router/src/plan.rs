@@ -48,6 +48,10 @@ pub struct Authentication {
     pub anonymous: bool,
     /// SASL mechanisms offered beside ANONYMOUS, best first
     pub mechanisms: Vec<String>,
+    /// whoever is asked about what the plan alone cannot check, tokens and passwords of others. It changes with anything
+    /// that such an answer depends on: who came in by another one is no longer welcome
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 /// How a user name and password are checked.
@@ -58,6 +62,8 @@ pub enum AuthenticationType {
     None,
     /// against the verifiers of the plan's users
     Standard,
+    /// by asking the `service`
+    Delegated,
 }
 
 /// Somebody who may log in.

@@ -183,6 +183,7 @@ impl Scenario {
                 kind: AuthenticationType::None,
                 anonymous: true,
                 mechanisms: vec!["PLAIN".to_owned()],
+                service: None,
             },
             users: Vec::new(),
             limits: SpaceLimits::default(),

@@ -24,12 +24,14 @@ _HASHES: dict[_Mechanism, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "s
 def without_password(user: MessagingUser, stored: MessagingUser | None) -> MessagingUser:
     """Return a user as it may be stored: with verifiers instead of a password.
 
-    Without a password the verifiers of the stored user stay; with the same password too, so that
-    a document applied twice changes nothing.
+    One who has no password has none. Without a password the verifiers of the stored user stay;
+    with the same password too, so that a document applied twice changes nothing.
 
     Raises: Invalid if there is neither a password nor a stored user, or the password is not text
         that may be one.
     """
+    if user.spec.authentication.type != "password":
+        return user.with_verifiers(())
     kept = stored.spec.authentication.verifiers if stored else ()
     encoded = user.spec.authentication.password
     if encoded is None:

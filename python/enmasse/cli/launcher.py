@@ -24,12 +24,13 @@ from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, EnMasseError, Invalid
+from enmasse.base.hosts import is_loopback
 from enmasse.base.rotated import RotatedFile
 from enmasse.base.settings import SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
 from enmasse.cli.leader import Certificates, Endpoint, Leader
-from enmasse.cli.network import check_host, is_loopback, names_of, url
+from enmasse.cli.network import check_host, names_of, url
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.control.shipped import shipped

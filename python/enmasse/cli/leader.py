@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
+from enmasse.auth.logins import Logins
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
@@ -154,7 +156,8 @@ class Leader:
         await self._store.refresh()
         await manager.catch_up()
         endpoints = listen(self._settings, node, self._certificates.ensure())
-        self._run = [manager.run, engine.log_events, engine.watch_journal]
+        answering = partial(engine.answer_logins, Logins(self._store, clock).answer)
+        self._run = [manager.run, engine.log_events, engine.watch_journal, answering]
         return engine, endpoints
 
 

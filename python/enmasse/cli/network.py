@@ -1,6 +1,5 @@
 """Where a platform listens: who can reach it, by which names, and how a command finds it."""
 
-import ipaddress
 import json
 import socket
 from pathlib import Path
@@ -8,19 +7,10 @@ from typing import Any
 
 from enmasse.base.data_dir import DataDir, default_data_dir
 from enmasse.base.errors import Code, Missing, Unavailable
+from enmasse.base.hosts import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_host(host: str) -> None:

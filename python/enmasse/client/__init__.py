@@ -1,5 +1,7 @@
 """The session that speaks AMQP 1.0: to any server by its URL, or to a node of this process."""
 
+from collections.abc import Sequence
+
 from enmasse.client.connection import Connection
 from enmasse.native import Client, Node
 
@@ -15,13 +17,16 @@ def connect(
     insecure: bool = False,
     mechanisms: list[str] | None = None,
     hostname: str | None = None,
+    token: str | None = None,
+    capabilities: Sequence[str] = (),
     container_id: str | None = None,
 ) -> Connection:
     """A session with the server at `url`, to be entered: `async with connect(url) as session`.
 
     The certificate of an `amqps` or `wss` server is verified against the system's authorities, or
     those in the file `ca`. `certificate` and `key` are files, too. `hostname` names the address
-    space where the URL does not.
+    space where the URL does not. With `token`, a JWT that somebody has issued to the user, no
+    password is needed. `capabilities` are asked for in open.
 
     Raises Invalid for a URL or file that cannot be used.
     """
@@ -33,6 +38,8 @@ def connect(
         insecure=insecure,
         saslMechanisms=mechanisms,
         hostname=hostname,
+        token=token,
+        desiredCapabilities=list(capabilities),
         containerId=container_id,
     )
     return Connection(client)

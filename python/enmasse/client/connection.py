@@ -5,7 +5,7 @@ loop, says when there are events. They are handed to the links they belong to, a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -44,6 +44,9 @@ class Connection:
     """A `Session`: enter it to connect, leave it to close."""
 
     def __init__(self, client: Client) -> None:
+        self.properties: Mapping[str, Any] = {}
+        """What the server says of itself in its open."""
+
         self._client = client
         self._links: dict[int, Link] = {}
         self._opened: asyncio.Future[None] | None = None
@@ -173,7 +176,8 @@ class Connection:
         for name, *values in self._client.poll(EVENTS_MAX):
             self._handlers[name](*values)
 
-    def _on_opened(self) -> None:
+    def _on_opened(self, properties: Mapping[str, Any]) -> None:
+        self.properties = properties
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 

@@ -144,7 +144,10 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     """
     problem: Problem | None = None
     if isinstance(resource, AddressSpace):
-        if not isinstance(before, AddressSpace) or chosen(before) != chosen(resource):
+        if not isinstance(before, AddressSpace) or (chosen(before), before.overrides) != (
+            chosen(resource),
+            resource.overrides,
+        ):
             problem = world.index.catalogue.problem_of_space(resource)
     elif isinstance(resource, Address) and (space := world.space_of(resource)) is not None:
         if not isinstance(before, Address) or before.spec.plan != resource.spec.plan:

@@ -1,14 +1,14 @@
 """Our own engine: the Rust node in this process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
 from pydantic.alias_generators import to_camel
 
 from enmasse.base.clock import Clock, SystemClock
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.engines.protocol import (
     AddressFigures,
     Connection,
@@ -28,6 +28,12 @@ log = structlog.get_logger(__name__)
 
 EVENTS_PER_TURN = 512
 """Events logged before other tasks get their turn."""
+
+LOGINS_PER_TURN = 64
+"""Logins taken before other tasks get their turn."""
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Decides a login; both sides are as `_native.pyi` says."""
 
 JOURNAL_CHECK_S = 1.0
 """How often it is looked whether the journal still takes messages."""
@@ -122,6 +128,30 @@ class NativeEngine:
         while (trouble := self.trouble()) is None:
             await self._clock.sleep(JOURNAL_CHECK_S)
         log.error("journal-stopped", reason=trouble)
+
+    async def answer_logins(self, answer: Answer) -> None:
+        """Have logins decided that the Plan alone does not decide, until cancelled.
+
+        They are decided beside one another; the node bounds how many wait.
+        """
+        loop = asyncio.get_running_loop()
+        some = asyncio.Event()
+        loop.add_reader(self._node.login_fd(), some.set)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await some.wait()
+                    some.clear()
+                    for login in self._node.logins(LOGINS_PER_TURN):
+                        tasks.create_task(self._answer_login(login, answer), name="login")
+        finally:
+            loop.remove_reader(self._node.login_fd())
+
+    async def _answer_login(self, login: Mapping[str, Any], answer: Answer) -> None:
+        try:
+            self._node.answer_login(await answer(login))
+        except EnMasseError as error:
+            log.error("login not answered", reason=error.message)
 
     async def log_events(self) -> None:
         """Write the node's events to the log until cancelled."""

@@ -93,13 +93,12 @@ class Catalogue:
 
     @cached_property
     def authentications(self) -> Mapping[str, Authentication]:
-        """What type the services are that can be served, by name."""
-        declared: dict[str, Authentication] = {
-            name: one.spec.type
-            for name, one in self.services.items()
-            if one.spec.type != "external"
-        }
-        return BUILT_IN | declared
+        """What type the services are, by name."""
+        return BUILT_IN | {name: one.spec.type for name, one in self.services.items()}
+
+    def service_of(self, space: AddressSpace) -> AuthenticationService | None:
+        """Return the service a space names, if one of that name is declared."""
+        return self.services.get(space.service_name or "")
 
     def space_plans_of(self, type_: str) -> list[AddressSpacePlan]:
         """Return the plans for spaces of a type, the one that is taken by default first."""
@@ -180,12 +179,17 @@ class Catalogue:
 
     def _service_problem(self, space: AddressSpace) -> Problem | None:
         name = space.service_name
-        if name is None or name in self.authentications:
+        if name is not None and name not in self.authentications:
+            known = ", ".join(self.authentications)
+            message = f"authentication service {name!r} does not exist; there are {known}"
+            field = "spec.authenticationService.name"
+            return Problem(field, "AuthenticationServiceMissing", message)
+        service = self.service_of(space)
+        external = service.spec.external if service else None
+        if space.overrides is None or (external is not None and external.allow_override):
             return None
-        known = ", ".join(self.authentications)
-        problem = "cannot be served by this node" if name in self.services else "does not exist"
-        message = f"authentication service {name!r} {problem}; there are {known}"
-        return Problem("spec.authenticationService.name", "AuthenticationServiceMissing", message)
+        message = f"authentication service {name!r} allows no overrides; leave them out"
+        return Problem("spec.authenticationService.overrides", "OverridesNotAllowed", message)
 
     def problem_of_address(self, address: Address, space: AddressSpace) -> Problem | None:
         """Return what an address has chosen and cannot have in a space."""
@@ -216,15 +220,6 @@ class Catalogue:
     def problems(self) -> dict[Key, Problem]:
         """Return what plans and services refer to and is not there."""
         found = {plan.key: self._problem_of_plan(plan) for plan in self.space_plans.values()}
-        found |= {
-            service.key: Problem(
-                "spec.type",
-                "TypeNotServed",
-                "a service of type external cannot be served by this node",
-            )
-            for service in self.services.values()
-            if service.spec.type == "external"
-        }
         return {key: problem for key, problem in found.items() if problem is not None}
 
     def _problem_of_plan(self, plan: AddressSpacePlan) -> Problem | None:

@@ -130,12 +130,15 @@ class PlannedUser(Model):
     rights: tuple[Right, ...] = ()
 
 
-class Authentication(Model):
+class Authentication(Sparse):
     """Who may come into a space."""
 
-    type: Literal["none", "standard"]
+    type: Literal["none", "standard", "delegated"]
     anonymous: bool
     mechanisms: tuple[str, ...]
+    service: str | None = None
+    """Who is asked about tokens, and about passwords if delegated. It is another one after any
+    change that its answers depend on."""
 
 
 class SpaceLimits(Model):

@@ -25,7 +25,14 @@ from enmasse.plan.model import (
 from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
 from enmasse.plan.references import dangling
 from enmasse.plan.stored import planned as planned_address
-from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser
+from enmasse.resources import (
+    Address,
+    AddressSpace,
+    AuthenticationService,
+    Declared,
+    Key,
+    MessagingUser,
+)
 from enmasse.resources.address import AppliedPlan, PlanResources
 from enmasse.resources.conditions import READY, find
 
@@ -35,6 +42,12 @@ that has shown a certificate, and PLAIN only where nobody can listen."""
 
 OPEN_MECHANISMS = ("PLAIN",)
 """Offered beside ANONYMOUS by a space that lets everybody in."""
+
+BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
+"""Where somebody has issued tokens."""
+
+DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
+"""What a service elsewhere can be asked about."""
 
 _Member = TypeVar("_Member", Address, MessagingUser)
 
@@ -350,8 +363,8 @@ class SpaceState:
         now = PlannedSpace(
             uid=space.metadata.uid or "",
             names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
-            authentication=_authentication(kind),
-            users=self._planned_users() if kind == "standard" else (),
+            authentication=_authentication(kind, space, catalogue.service_of(space)),
+            users=self._planned_users() if kind != "none" else (),
             limits=SpaceLimits(connections=bounds.connections, links=bounds.links),
             addresses=tuple(sorted(planned, key=attrgetter("name"))),
         )
@@ -394,10 +407,31 @@ def _quota_message(plan: str, excess: list[Excess]) -> str:
     )
 
 
-def _authentication(kind: str) -> Authentication:
+def _authentication(
+    kind: str, space: AddressSpace, service: AuthenticationService | None
+) -> Authentication:
     if kind == "none":
         return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
-    return Authentication(type="standard", anonymous=False, mechanisms=STANDARD_MECHANISMS)
+    asked = _asked(space, service)
+    if kind != "standard":
+        return Authentication(
+            type="delegated", anonymous=False, mechanisms=DELEGATED_MECHANISMS, service=asked
+        )
+    mechanisms: tuple[str, ...] = STANDARD_MECHANISMS
+    if service is None or service.spec.standard is None or service.spec.standard.oidc is None:
+        asked = None
+    else:
+        mechanisms = (*mechanisms[:-1], *BEARER_MECHANISMS, mechanisms[-1])
+    return Authentication(type="standard", anonymous=False, mechanisms=mechanisms, service=asked)
+
+
+def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | None:
+    """Name who is asked, and everything that the answers depend on, by its generation."""
+    if service is None:
+        return None
+    metadata = service.metadata
+    asked = f"{metadata.name}/{metadata.uid}/{metadata.generation}"
+    return asked if space.overrides is None else f"{asked}/{space.metadata.generation}"
 
 
 def _user(user: MessagingUser) -> PlannedUser:

@@ -16,7 +16,7 @@ ADDRESS_TYPES = {
 }
 """The types of address that a type of space can have."""
 
-Authentication = Literal["none", "standard"]
+Authentication = Literal["none", "standard", "external", "keycloak"]
 
 BUILT_IN: dict[str, Authentication] = {
     "none": "none",
@@ -42,14 +42,35 @@ class AddressSpaceMetadata(Metadata):
     """Name of the space: one part, without dots."""
 
 
+class SecretReference(Model):
+    """A secret in the namespace of the space."""
+
+    name: str | None = None
+
+
+class Overrides(Model):
+    """What of an external service is another for one space, if the service allows that."""
+
+    host: str | None = None
+    port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = None
+    realm: str | None = None
+    """What the service is told of the space, as the host name of SASL."""
+
+    ca_cert_secret: SecretReference | None = None
+    client_cert_secret: SecretReference | None = None
+
+
 class AuthenticationServiceChoice(Model):
     """Who checks the users of a space."""
 
     name: str | None = None
     """Name of an AuthenticationService; `none` and `standard` are always there."""
 
-    type: Authentication | None = None
+    type: Literal["none", "standard"] | None = None
     """`none` lets everybody in, `standard` asks for a user of the space."""
+
+    overrides: Overrides | None = None
+    """What of an external service is another for this space."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -99,10 +120,17 @@ class AddressSpace(Declared):
         service = self.spec.authentication_service
         return service.name if service else None
 
+    @property
+    def overrides(self) -> Overrides | None:
+        """What of its authentication service is another for it."""
+        service = self.spec.authentication_service
+        return service.overrides if service else None
+
     def authentication(
         self, *, has_users: bool, services: Mapping[str, Authentication] = BUILT_IN
     ) -> Authentication:
-        """Return who may come in: `none` is everybody, `standard` the users of the space.
+        """Return who may come in: `none` is everybody, `standard` the users of the space, else
+        whom a service elsewhere lets in.
 
         `services` are the authentication services by name. A service that is not there lets in
         nobody but users.

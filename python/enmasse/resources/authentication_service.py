@@ -1,20 +1,24 @@
 """AuthenticationService: who can check the users of address spaces.
 
-`none` lets everybody in; `standard` checks MessagingUsers, in this process. What is about pods and
-their database is kept as it is and counts on a cluster only.
+`none` lets everybody in; `standard` checks MessagingUsers, in this process, and tokens of an issuer
+if it names one; `keycloak` asks a Keycloak, `external` any server of the documented handshake. What
+is about pods and their database is kept as it is and counts on a cluster only.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
+from enmasse.base.hosts import is_loopback
 from enmasse.resources.model import (
     ADMIN_VERSION,
     AGE,
     Administered,
     Column,
     Model,
+    Status,
     ToldStatus,
 )
 
@@ -78,8 +82,79 @@ class Datasource(Model):
     credentials_secret: SecretReference | None = None
 
 
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
+]
+"""How tokens may be signed: by a private key, of which only the public half is known here."""
+
+TRUSTED_ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
+"""Those taken where nothing is said."""
+
+
+def _address(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.fragment:
+        raise ValueError(f"{value!r} is not the URL of a server: write https://HOST[:PORT]/PATH")
+    if parts.username or parts.password:
+        raise ValueError("holds a user name or password, which have no place in it: leave them out")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError(f"{value!r} can be read and changed on its way: use https")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+"""Where a server is asked over HTTP: `https`, or `http` on this machine."""
+
+
+class Oidc(Model):
+    """An issuer of tokens, JWTs that it signs (OpenID Connect, RFC 9068)."""
+
+    issuer: Address
+    """What a token has to name as `iss`."""
+
+    audience: str | None = None
+    """What a token has to name in `aud`. Left out: the full name of the space, NAME.NAMESPACE."""
+
+    jwks_uri: Address | None = None
+    """Where its keys are. Left out: where `.well-known/openid-configuration` of the issuer says."""
+
+    ca_cert_secret: SecretReference | None = None
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+
+    user_claim: str = "sub"
+    """Claim that is the name of the user."""
+
+    groups_claim: str = "groups"
+    """Claim that lists groups, such as `send_orders`; dots lead into objects."""
+
+    algorithms: tuple[Algorithm, ...] = Field(default=TRUSTED_ALGORITHMS, min_length=1)
+    """How tokens may be signed."""
+
+
+class KeycloakService(Model):
+    """Settings of a Keycloak: a realm for each space, unless the service names one for all."""
+
+    url: Address
+    """Where it is, as its clients know it: the issuer of a realm is URL/realms/REALM."""
+
+    client_id: str = "enmasse"
+    """Client that asks about user names and passwords, which needs direct access grants."""
+
+    client_secret: SecretReference | None = None
+    """Secret whose `client-secret` that client is known by. Left out: the client is public."""
+
+    audience: str | None = None
+    """What a token has to name in `aud`. Left out: any; the realm is that of the space."""
+
+    ca_cert_secret: SecretReference | None = None
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+
+
 class StandardService(Model):
     """Settings of a service that has users."""
+
+    oidc: Oidc | None = None
+    """Whose tokens let in, too."""
 
     credentials_secret: SecretReference | None = None
     certificate_secret: SecretReference | None = None
@@ -97,23 +172,28 @@ class StandardService(Model):
 
 
 class ExternalService(Model):
-    """A service elsewhere."""
+    """A server elsewhere that speaks SASL over AMQP and answers with what a user may do."""
 
     host: str
     port: Port
     ca_cert_secret: SecretReference | None = None
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+
     client_cert_secret: SecretReference | None = None
+    """Secret whose `tls.crt` and `tls.key` are shown to it."""
+
     allow_override: bool | None = None
+    """Whether a space may name another server, realm or secrets."""
 
 
 class AuthenticationServiceSpec(Model):
     """What a service is."""
 
-    type: Literal["none", "standard", "external"]
-    """`none` lets everybody in, `standard` has users, `external` asks somebody else."""
+    type: Literal["none", "standard", "external", "keycloak"]
+    """`none` lets everybody in, `standard` has users, `keycloak` and `external` ask others."""
 
     realm: str | None = None
-    """One set of users for all spaces; not on this node."""
+    """One set of users for all spaces, of a service that asks others."""
 
     none: NoneService | None = None
     """Settings of a service of type none."""
@@ -123,6 +203,9 @@ class AuthenticationServiceSpec(Model):
 
     external: ExternalService | None = None
     """Settings of a service of type external."""
+
+    keycloak: KeycloakService | None = None
+    """Settings of a service of type keycloak."""
 
 
 class AuthenticationServiceStatus(ToldStatus):
@@ -153,14 +236,30 @@ class AuthenticationService(Administered):
     spec: AuthenticationServiceSpec
     status: AuthenticationServiceStatus = AuthenticationServiceStatus()
 
+    def with_status(self, status: Status) -> Self:
+        """Return the resource with another status, which says where an external service is."""
+        told = super().with_status(status)
+        external = self.spec.external
+        if external is None:
+            return told
+        place = {
+            "host": external.host,
+            "port": external.port,
+            "ca_cert_secret": external.ca_cert_secret,
+            "client_cert_secret": external.client_cert_secret,
+        }
+        return told.model_copy(update={"status": told.status.model_copy(update=place)})
+
     def faults(self) -> list[Fault]:
         """Return settings that are for another type, or are missing."""
         spec = self.spec
         found = [
             Fault(f"spec.{name}", f"is for services of type {name}, not {spec.type}")
-            for name in ("none", "standard", "external")
+            for name in ("none", "standard", "external", "keycloak")
             if name != spec.type and getattr(spec, name) is not None
         ]
         if spec.type == "external" and spec.external is None:
             found.append(Fault("spec.external", "is required: host and port"))
+        if spec.type == "keycloak" and spec.keycloak is None:
+            found.append(Fault("spec.keycloak", "is required: url"))
         return found

@@ -132,6 +132,13 @@ class Secret(Resource):
         }
         return rest | {"data": (rest.get("data") or {}) | texts}
 
+    def text(self, name: str) -> str | None:
+        """Return a value that is text; None if there is none of that name."""
+        try:
+            return base64.b64decode(self.data[name]).decode()
+        except (KeyError, ValueError):
+            return None
+
     def faults(self) -> list[Fault]:
         """Return what is wrong with names and values."""
         return _data_faults("data", self.data, encoded=True)

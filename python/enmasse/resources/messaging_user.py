@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from enmasse.base.errors import Fault
 from enmasse.resources.model import (
     AGE,
     API_VERSION,
@@ -50,10 +51,11 @@ def _username(value: str) -> str:
 
 
 def _served_type(value: str) -> str:
+    served = "this node serves password and federated"
     if value not in _AUTHENTICATION_TYPES:
-        raise ValueError(f"{value!r} is not a type of authentication; this node serves password")
-    if value != "password":
-        raise ValueError(f"{value!r} cannot be served by this node; it serves password")
+        raise ValueError(f"{value!r} is not a type of authentication; {served}")
+    if value == "serviceaccount":
+        raise ValueError(f"{value!r} cannot be served outside a cluster; {served}")
     return value
 
 
@@ -72,7 +74,11 @@ def _password(value: str) -> str:
     return value
 
 
-def _pattern(value: str) -> str:
+def pattern_of(value: str) -> str:
+    """Check a pattern of addresses.
+
+    Raises: ValueError if it is none.
+    """
     levels = value.split("/")
     if not value or len(levels) > PATTERN_LEVELS_MAX:
         raise ValueError(f"{value!r} is not a pattern: 1 to {PATTERN_LEVELS_MAX} levels are wanted")
@@ -99,7 +105,7 @@ class PasswordAuthentication(Model):
     """How a user proves who they are."""
 
     type: Annotated[str, AfterValidator(_served_type)]
-    """`password`."""
+    """`password`; or `federated`: by a token or a client certificate, and there is no password."""
 
     password: Annotated[str, AfterValidator(_password)] | None = Field(default=None, repr=False)
     """The password, base64. Write-only: it is never stored and never returned."""
@@ -120,7 +126,7 @@ class PasswordAuthentication(Model):
 class Authorization(Model):
     """Some operations on some addresses."""
 
-    addresses: tuple[Annotated[str, AfterValidator(_pattern)], ...] = ()
+    addresses: tuple[Annotated[str, AfterValidator(pattern_of)], ...] = ()
     """Names or patterns: `*` or `+` is one level, `#` any number, `ord*` what begins so, `*` all.
     None: all."""
 
@@ -197,6 +203,14 @@ class MessagingUser(Declared):
     def public(self) -> Self:
         """Return the user without verifiers, which a thief could try passwords against."""
         return self.with_verifiers(())
+
+    def faults(self) -> list[Fault]:
+        """Return a password that nobody can log in with."""
+        authentication = self.spec.authentication
+        if authentication.type == "password" or authentication.password is None:
+            return []
+        message = f"is for type password, not {authentication.type}; leave it out"
+        return [Fault("spec.authentication.password", message)]
 
     def document(self) -> dict[str, Any]:
         """Return plain data; no verifiers are left out rather than shown as none."""

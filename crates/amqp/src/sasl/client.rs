@@ -7,15 +7,17 @@
 //! | Final | challenge with the server's signature | an empty response | Waiting |
 //! | Final | outcome ok with the server's signature | logged in | Over |
 //! | Waiting | outcome ok | logged in | Over |
+//! | Waiting | challenge to a token | one byte, 0x01 | Told |
 //! | any | outcome not ok | Refused | Over |
 //! | any | anything else | Protocol | Over |
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
+use super::bearer::BearerMessage;
 use super::plain::PlainMessage;
 use super::scram::{ClientExchange, DerivedKeys, Malformed, ServerFinal};
 use super::verifier::prepare;
-use super::{Mechanism, Nonce, Unusable};
+use super::{Mechanism, Nonce, Secret, Unusable};
 use crate::types::{SaslCode, SaslInit, SaslOutcome, Symbol};
 
 /// What a client may log in with.
@@ -23,6 +25,8 @@ use crate::types::{SaslCode, SaslInit, SaslOutcome, Symbol};
 pub struct Login {
     /// user name and password
     pub password: Option<(String, String)>,
+    /// a token that somebody else has issued, and for whom, where that has to be said
+    pub token: Option<(Option<String>, Secret)>,
     /// a certificate was shown in the TLS handshake
     pub certificate: bool,
     /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others could listen
@@ -87,6 +91,10 @@ pub struct Client {
 enum State {
     Ready,
     Waiting,
+    /// a token was shown
+    Shown,
+    /// the server has said what is wrong with it
+    Told(String),
     First(Box<ClientExchange>),
     /// the signature that the server has to show
     Final(Vec<u8>),
@@ -124,18 +132,23 @@ impl Client {
                 self.state = State::First(Box::new(exchange));
                 message
             }
+            (Mechanism::XOAuth2 | Mechanism::OAuthBearer, _) => match &self.login.token {
+                Some((user, token)) => BearerMessage::write(mechanism, user.as_deref(), token.reveal()),
+                None => Vec::new(),
+            },
             _ => Vec::new(),
         };
         if !matches!(mechanism, Mechanism::Scram(_)) {
-            self.state = State::Waiting;
+            self.state = if mechanism.is_bearer() { State::Shown } else { State::Waiting };
         }
         Ok(SaslInit { mechanism: mechanism.symbol(), initial_response: Some(message), hostname })
     }
 
     fn can_do(&self, mechanism: Mechanism) -> bool {
         let able = match mechanism {
-            Mechanism::Anonymous => self.login.password.is_none(),
+            Mechanism::Anonymous => self.login.password.is_none() && self.login.token.is_none(),
             Mechanism::Plain | Mechanism::Scram(_) => self.login.password.is_some(),
+            Mechanism::XOAuth2 | Mechanism::OAuthBearer => self.login.token.is_some(),
             Mechanism::External => self.login.certificate,
         };
         able && self.login.mechanisms.as_ref().is_none_or(|allowed| allowed.contains(&mechanism))
@@ -158,7 +171,12 @@ impl Client {
                 self.state = State::Waiting;
                 Ok(Vec::new())
             }
-            State::Ready | State::Waiting | State::Over => Err(OUT_OF_TURN),
+            State::Shown => {
+                let said = String::from_utf8_lossy(challenge).chars().take(SAID_MAX).collect();
+                self.state = State::Told(said);
+                Ok(vec![1])
+            }
+            State::Ready | State::Waiting | State::Told(_) | State::Over => Err(OUT_OF_TURN),
         }
     }
 
@@ -175,16 +193,22 @@ impl Client {
     pub fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), ClientError> {
         let state = std::mem::replace(&mut self.state, State::Over);
         if outcome.code != SaslCode::Ok {
-            return Err(ClientError::Refused(outcome.code));
+            return Err(match state {
+                State::Told(said) => ClientError::Named(said),
+                _ => ClientError::Refused(outcome.code),
+            });
         }
         match state {
-            State::Waiting => Ok(()),
+            State::Waiting | State::Shown => Ok(()),
             State::Final(signature) => prove_server(&signature, outcome.additional_data.as_deref().unwrap_or_default()),
             State::First(_) => Err(ClientError::Unproven),
-            State::Ready | State::Over => Err(OUT_OF_TURN),
+            State::Ready | State::Told(_) | State::Over => Err(OUT_OF_TURN),
         }
     }
 }
+
+/// Characters shown of what a server says is wrong with a token.
+const SAID_MAX: usize = 500;
 
 fn prove_server(expected: &[u8], message: &[u8]) -> Result<(), ClientError> {
     if message.is_empty() {

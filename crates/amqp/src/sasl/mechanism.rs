@@ -60,6 +60,10 @@ pub enum Mechanism {
     Anonymous,
     /// RFC 4616
     Plain,
+    /// a bearer token, as it was before RFC 7628
+    XOAuth2,
+    /// RFC 7628
+    OAuthBearer,
     /// RFC 5802 and RFC 7677
     Scram(Hash),
     /// RFC 4422, appendix A
@@ -68,9 +72,11 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, weakest first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Anonymous,
         Self::Plain,
+        Self::XOAuth2,
+        Self::OAuthBearer,
         Self::Scram(Hash::Sha1),
         Self::Scram(Hash::Sha256),
         Self::Scram(Hash::Sha512),
@@ -83,11 +89,25 @@ impl Mechanism {
         match self {
             Self::Anonymous => "ANONYMOUS",
             Self::Plain => "PLAIN",
+            Self::XOAuth2 => "XOAUTH2",
+            Self::OAuthBearer => "OAUTHBEARER",
             Self::Scram(Hash::Sha1) => "SCRAM-SHA-1",
             Self::Scram(Hash::Sha256) => "SCRAM-SHA-256",
             Self::Scram(Hash::Sha512) => "SCRAM-SHA-512",
             Self::External => "EXTERNAL",
         }
+    }
+
+    /// Whether it shows a token that somebody else has issued.
+    #[must_use]
+    pub const fn is_bearer(self) -> bool {
+        matches!(self, Self::XOAuth2 | Self::OAuthBearer)
+    }
+
+    /// Whether it shows the secret itself: for where nobody listens.
+    #[must_use]
+    pub const fn shows_secret(self) -> bool {
+        matches!(self, Self::Plain) || self.is_bearer()
     }
 
     /// The name as it travels.

@@ -2,13 +2,15 @@
 //!
 //! A [`Server`] and a [`Client`] each take part in one exchange; what they say travels in the SASL frames that the
 //! connection machine frames and parses. Random bytes are handed in, and nothing here waits: the server asks
-//! [`Credentials`] for what it knows of a user, and the one slow thing, deriving keys from a password, is given
-//! back to the driver as a [`PlainCheck`].
+//! [`Credentials`] for what it knows of a user. What takes long is given back to the driver: deriving keys from a
+//! password as a [`PlainCheck`], and what only somebody else can tell, whether a token is good, as a [`Claim`].
 //!
 //! ANONYMOUS (RFC 4505), PLAIN (RFC 4616), EXTERNAL (RFC 4422) and SCRAM with SHA-1, SHA-256 and SHA-512 (RFC 5802, RFC 7677)
-//! are spoken; channel binding is not, so the `-PLUS` names are never offered. What a user typed is prepared by
+//! are spoken, and OAUTHBEARER (RFC 7628) and XOAUTH2; channel binding is not, so the `-PLUS` names are never offered. What a user typed is prepared by
 //! SASLprep (RFC 4013) on both sides.
 
+mod bearer;
+mod claim;
 mod client;
 mod mechanism;
 mod plain;
@@ -18,6 +20,7 @@ mod server;
 mod tests;
 mod verifier;
 
+pub use claim::{Claim, Secret, Verdict};
 pub use client::{Client, ClientError, Login};
 pub use mechanism::{Hash, Mechanism};
 pub use plain::PlainCheck;

@@ -3,16 +3,20 @@
 //! | state | event | answer | next |
 //! |---|---|---|---|
 //! | Ready | init ANONYMOUS, EXTERNAL | Accepted or Refused | Over |
-//! | Ready | init PLAIN, SCRAM without a message | Challenge (empty) | First |
-//! | Ready, First | PLAIN message | CheckPlain, Accepted or Refused | Checking or Over |
+//! | Ready | init PLAIN, SCRAM, bearer without a message | Challenge (empty) | First |
+//! | Ready, First | PLAIN message | CheckPlain, Ask, Accepted or Refused | Checking, Asking or Over |
+//! | Ready, First | bearer message | Ask, or Challenge (why not) | Asking or Failing |
 //! | Ready, First | SCRAM first message | Challenge or Refused | Final or Over |
 //! | Final | SCRAM last message | Accepted or Refused | Over |
 //! | Checking | `plain_checked` | Accepted or Refused | Over |
+//! | Asking | `judged` | Accepted, Refused, or of a token Challenge (why not) | Over or Failing |
+//! | Failing | the client has read why | Refused | Over |
 //! | any | anything else | Refused | Over |
 
+use super::bearer::{self, BearerMessage};
 use super::plain::PlainMessage;
 use super::scram::{ClientFirst, ServerExchange};
-use super::{Hash, Mechanism, Nonce, PlainCheck, Verifier};
+use super::{Claim, Hash, Mechanism, Nonce, PlainCheck, Secret, Verdict, Verifier};
 use crate::types::{SaslCode, SaslInit, Symbol};
 
 /// What the server asks of whoever knows the users. Pure, synchronous and cheap: no key derivation happens here.
@@ -29,6 +33,8 @@ pub trait Credentials {
     fn scram(&self, user: &str, hash: Hash) -> Verifier;
     /// The user that the transport has proved already (the subject of a client certificate), if it may come in.
     fn external(&self) -> Option<String>;
+    /// Whether somebody can be asked about a token of `user` (`None`: it does not say for whom it is).
+    fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool;
 }
 
 /// How a password is checked.
@@ -38,6 +44,8 @@ pub enum PlainRule {
     Accept,
     /// by deriving keys from it
     Check(Verifier),
+    /// by asking somebody else
+    Ask,
 }
 
 /// Who came in.
@@ -56,6 +64,8 @@ pub enum Step<I = Identity> {
     Challenge(Vec<u8>),
     /// run this on another thread, then call [`Server::plain_checked`]
     CheckPlain(PlainCheck),
+    /// have somebody else check this, then call [`Server::judged`]
+    Ask(Claim),
     /// send a sasl-outcome `ok` with this additional data
     Accepted {
         /// who came in
@@ -85,6 +95,8 @@ enum State {
     First(Mechanism),
     Final(Hash, Box<ServerExchange>),
     Checking(String),
+    Asking(Mechanism),
+    Failing(&'static str),
     Over,
 }
 
@@ -130,8 +142,31 @@ impl Server {
                 Ok(None) => refused(WRONG_PASSWORD),
                 Err(malformed) => refused(malformed.0),
             },
-            State::Ready | State::Checking(_) | State::Over => out_of_turn(),
+            // What the client says to it is of no consequence (RFC 7628, section 3.2.3).
+            State::Failing(why) => refused(why),
+            State::Ready | State::Checking(_) | State::Asking(_) | State::Over => out_of_turn(),
         }
+    }
+
+    /// Takes what somebody else says of a [`Claim`].
+    pub fn judged(&mut self, verdict: Verdict) -> Step {
+        let State::Asking(mechanism) = std::mem::replace(&mut self.state, State::Over) else {
+            return out_of_turn();
+        };
+        match verdict {
+            Verdict::Right { user } => accepted(mechanism, Some(user), None),
+            Verdict::Wrong if mechanism.is_bearer() => self.fail(mechanism, "the token lets nobody in", false),
+            Verdict::Wrong => refused(WRONG_PASSWORD),
+            Verdict::Unknown => {
+                Step::Refused { code: SaslCode::SysTemp, why: "nobody can tell at present whether this is right" }
+            }
+        }
+    }
+
+    /// Says why a token is no good; the outcome follows when the client has read it.
+    fn fail(&mut self, mechanism: Mechanism, why: &'static str, malformed: bool) -> Step {
+        self.state = State::Failing(why);
+        Step::Challenge(bearer::failure(mechanism, malformed))
     }
 
     /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting), which the client is told to
@@ -157,11 +192,14 @@ impl Server {
                 Some(_) => refused("EXTERNAL: to act as another user is not offered"),
                 None => refused("EXTERNAL: no client certificate of a user of this space"),
             },
-            Mechanism::Plain | Mechanism::Scram(_) if message.is_empty() => {
+            Mechanism::Plain | Mechanism::Scram(_) | Mechanism::XOAuth2 | Mechanism::OAuthBearer
+                if message.is_empty() =>
+            {
                 self.state = State::First(mechanism);
                 Step::Challenge(Vec::new())
             }
             Mechanism::Plain => self.plain(message, credentials),
+            Mechanism::XOAuth2 | Mechanism::OAuthBearer => self.bearer(mechanism, message, credentials),
             Mechanism::Scram(hash) => match ClientFirst::parse(message) {
                 Ok(first) => {
                     let verifier = credentials.scram(&first.user, hash);
@@ -185,6 +223,22 @@ impl Server {
                 self.state = State::Checking(user);
                 Step::CheckPlain(PlainCheck::new(password.to_owned(), verifier))
             }
+            PlainRule::Ask => {
+                self.state = State::Asking(Mechanism::Plain);
+                let secret = Secret::new(password);
+                Step::Ask(Claim { mechanism: Mechanism::Plain, user: Some(user), secret })
+            }
+        }
+    }
+
+    fn bearer(&mut self, mechanism: Mechanism, message: &[u8], credentials: &dyn Credentials) -> Step {
+        match BearerMessage::parse(mechanism, message) {
+            Ok(BearerMessage { user, token }) if credentials.bearer(user.as_deref(), mechanism) => {
+                self.state = State::Asking(mechanism);
+                Step::Ask(Claim { mechanism, user, secret: token })
+            }
+            Ok(_) => self.fail(mechanism, "nobody is asked about tokens here", false),
+            Err(why) => self.fail(mechanism, why, true),
         }
     }
 }

@@ -210,7 +210,9 @@ impl Driver {
                     Err(error) => self.lost(&error),
                 }
             }
-            Happening::Open(open) => self.mailbox.tell(Event::Opened { product: product(&open.properties) }),
+            Happening::Open(open) => {
+                self.mailbox.tell(Event::Opened { product: product(&open.properties), properties: open.properties });
+            }
             Happening::Attached { link, attach } => self.attached(link, &attach),
             Happening::Transfer(incoming) => {
                 if let Some((handle, link)) = self.links.by_id(incoming.link)
@@ -506,7 +508,11 @@ impl Driver {
 }
 
 fn machine(setup: &Setup, config: &Arc<Config>, now: Time) -> Connection {
-    let open = Open { hostname: setup.hostname.clone(), ..config.open() };
+    let open = Open {
+        hostname: setup.hostname.clone(),
+        desired_capabilities: setup.desired_capabilities.clone(),
+        ..config.open()
+    };
     Connection::client(Arc::clone(config), now, setup.credentials.is_some(), open)
 }
 

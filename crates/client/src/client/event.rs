@@ -73,12 +73,14 @@ impl From<AmqpError> for Reason {
 }
 
 /// Something that happened on a client's connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// logged in, and the server has opened its side
     Opened {
         /// what the server says it is
         product: Option<String>,
+        /// properties of its open
+        properties: Fields,
     },
     /// a link is up
     Attached {

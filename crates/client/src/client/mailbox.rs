@@ -304,10 +304,10 @@ mod tests {
     fn the_signal_is_on_while_there_are_events() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!is_signalled(&mailbox));
-        mailbox.tell(Event::Opened { product: None });
+        mailbox.tell(Event::Opened { product: None, properties: Vec::new() });
         mailbox.tell(Event::Drained { link: 1, credit: 0 });
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(1), [Event::Opened { product: None }]);
+        assert_eq!(mailbox.take_events(1), [Event::Opened { product: None, properties: Vec::new() }]);
         assert!(is_signalled(&mailbox));
         assert_eq!(mailbox.take_events(9), [Event::Drained { link: 1, credit: 0 }]);
         assert!(!is_signalled(&mailbox));

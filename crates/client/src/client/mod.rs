@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use enmasse_amqp::connection::Config;
+use enmasse_amqp::sasl::Secret;
+use enmasse_amqp::types::Symbol;
 
 pub use event::{Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset, StreamState};
 pub(crate) use event::{member, unsigned};
@@ -41,6 +43,10 @@ pub struct ClientOptions {
     pub mechanisms: Option<Vec<String>>,
     /// virtual host of sasl-init and open, for EnMasse the address space; `None`: the URL's host
     pub hostname: Option<String>,
+    /// a token that somebody has issued to the user, to log in with in place of a password
+    pub token: Option<Secret>,
+    /// capabilities asked for in open
+    pub desired_capabilities: Vec<String>,
     /// `None`: a name of this process's own
     pub container_id: Option<String>,
     /// silence after which the server is given up, less than half of it if nothing else is said; `None`: never
@@ -58,6 +64,8 @@ impl ClientOptions {
             tls: TlsOptions::default(),
             mechanisms: None,
             hostname: None,
+            token: None,
+            desired_capabilities: Vec::new(),
             container_id: None,
             idle_time_out: Some(Duration::from_secs(60)),
             connect_time_out: Duration::from_secs(15),
@@ -73,6 +81,7 @@ struct Setup {
     /// `None`: no SASL layer
     credentials: Option<Credentials>,
     hostname: Option<String>,
+    desired_capabilities: Vec<Symbol>,
     container_id: String,
     idle_time_out: Option<Duration>,
     connect_time_out: Duration,
@@ -84,13 +93,16 @@ impl Setup {
         let hostname = options.hostname.clone().or_else(|| Some(url.host.clone()));
         let credentials = match options.mechanisms.as_deref() {
             Some([]) => None,
-            mechanisms => Some(Credentials::new(url, &options.tls, mechanisms, hostname.clone())?),
+            mechanisms => {
+                Some(Credentials::new(url, &options.tls, mechanisms, hostname.clone(), options.token.clone())?)
+            }
         };
         Ok(Self {
             route: Route::new(url, &options.tls)?,
             server: url.server(),
             credentials,
             hostname,
+            desired_capabilities: options.desired_capabilities.iter().map(|one| one.as_str().into()).collect(),
             container_id: options.container_id.clone().unwrap_or_else(container_id),
             idle_time_out: options.idle_time_out,
             connect_time_out: options.connect_time_out,

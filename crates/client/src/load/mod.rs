@@ -116,7 +116,7 @@ impl Plan {
         let mechanism = options.mechanism.as_ref().map(std::slice::from_ref);
         let credentials = match options.mechanism.as_deref() {
             Some("none") => None,
-            _ => Some(Credentials::new(url, &options.tls, mechanism, Some(hostname.clone()))?),
+            _ => Some(Credentials::new(url, &options.tls, mechanism, Some(hostname.clone()), None)?),
         };
         Ok(Self {
             run: run_number(),

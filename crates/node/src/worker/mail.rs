@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Place;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
-use enmasse_router::table::{Refusal, Table};
+use enmasse_router::table::{Judged, Refusal, Table};
 use mio::Token;
 
 use super::Worker;
@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Adopt(Box<Socket>, Box<Moved>),
     /// a password was right, or was not; `None`: too many waited to be checked
     PasswordChecked(ConnId, Option<bool>),
+    /// what somebody else says of a login
+    LoginJudged(ConnId, Box<Judged>),
     /// this table is in force, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
     /// these stored addresses live here, or have changed: before the table that names them
@@ -71,6 +73,12 @@ impl Worker {
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
                 self.shard.plain_checked(conn, right);
+                if let Some(key) = self.socket_of(conn) {
+                    self.feed_again(now, key);
+                }
+            }
+            Command::LoginJudged(conn, judged) => {
+                self.shard.judged(conn, *judged);
                 if let Some(key) = self.socket_of(conn) {
                     self.feed_again(now, key);
                 }
@@ -147,6 +155,16 @@ impl Worker {
                     if !self.shared.checker.offer(Box::new(job)) {
                         self.stats.checks_refused += 1;
                         self.shard.plain_checked(conn, None);
+                        self.again = true;
+                    }
+                }
+                Request::Ask { conn, question } => {
+                    let now = self.shared.clock.now();
+                    let until = now.plus_millis(self.shared.limits.handshake_timeout_ms);
+                    if !self.shared.logins.ask(self.index, conn, question, now, until) {
+                        self.stats.checks_refused += 1;
+                        let why = "too many logins wait for somebody to decide them".to_owned();
+                        self.shard.judged(conn, Judged::Unknown(why));
                         self.again = true;
                     }
                 }

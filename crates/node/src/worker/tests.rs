@@ -13,6 +13,7 @@ use super::*;
 use crate::checks::Checker;
 use crate::config::NodeConfig;
 use crate::events::EventQueue;
+use crate::logins::Logins;
 use crate::mesh::RING_BYTES;
 use crate::node::common;
 use crate::stream::Stream;
@@ -27,7 +28,8 @@ fn workers(count: u16) -> Vec<Worker> {
     let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
     let config = NodeConfig::default();
     let (events, checker) = (EventQueue::new().unwrap(), Checker::start().unwrap());
-    let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, mailboxes, None));
+    let logins = Logins::new().unwrap();
+    let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, logins, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(PLAN).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());

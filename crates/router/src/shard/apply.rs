@@ -46,12 +46,19 @@ impl Shard {
         }
     }
 
-    fn apply_to(&mut self, id: ConnId) {
+    pub(super) fn apply_to(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some((space, _)) = conn.home else { return };
         match self.table.space(space) {
             Some(found) => {
-                conn.home = Some((space, found.rights(conn.user())));
+                if let Err(why) = found.welcomes(&conn.guest) {
+                    return self.close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why));
+                }
+                let rights = found.rights(&conn.guest);
+                let before = conn.home.replace((space, rights.clone()));
+                if before.is_some_and(|(_, before)| before != rights) {
+                    self.revoke(id);
+                }
                 self.widen(id);
                 self.reroute(id);
             }

@@ -219,6 +219,9 @@ impl Shard {
         conn.set_link(link, state);
         conn.set_resumable(link, resume.is_some());
         let dynamic = conn.dynamic.iter().any(|node| *node.entry.name == *name);
+        if !dynamic && name != MANAGEMENT {
+            conn.claim(link, name);
+        }
         let kind = entries.first().map(|entry| entry.kind);
         let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
         let mut reply = reply(attach, &terminus, size);

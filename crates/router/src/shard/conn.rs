@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
@@ -151,6 +152,10 @@ pub(super) struct Conn {
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// the link that waits for its answer; what the peer has sent behind it waits, too
     pub(super) attaching: Option<Box<Attaching>>,
+    /// until when it may stay, if what let it in ends
+    pub(super) expires: Option<Time>,
+    /// the names its links were given for, by their numbers, where not everything is allowed
+    pub(super) claimed: Vec<Option<Box<str>>>,
     /// its links that can be resumed
     pub(super) resuming: Option<Box<Resuming>>,
     /// it has had a link, and moves no more
@@ -193,6 +198,8 @@ impl Conn {
             questions: Vec::new(),
             moving: None,
             attaching: None,
+            expires: None,
+            claimed: Vec::new(),
             resuming: None,
             settled_here: false,
             place: None,
@@ -212,6 +219,9 @@ impl Conn {
 
     pub(super) fn set_link(&mut self, id: LinkId, link: Link) {
         let index = id.0 as usize;
+        if let Some(claimed) = self.claimed.get_mut(index) {
+            *claimed = None;
+        }
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || Link::Vacant);
         }
@@ -220,6 +230,18 @@ impl Conn {
 
     pub(super) fn take_link(&mut self, id: LinkId) -> Link {
         self.links.get_mut(id.0 as usize).map_or(Link::Vacant, |link| std::mem::replace(link, Link::Vacant))
+    }
+
+    /// Notes the name that a link was given for, so that it goes when the right to it does.
+    pub(super) fn claim(&mut self, link: LinkId, name: &str) {
+        if self.home.as_ref().is_none_or(|(_, rights)| rights.is_everything()) {
+            return;
+        }
+        let index = link.0 as usize;
+        if self.claimed.len() <= index {
+            self.claimed.resize(index + 1, None);
+        }
+        self.claimed[index] = Some(name.into());
     }
 
     pub(super) fn user(&self) -> Option<&str> {

@@ -4,7 +4,7 @@
 use enmasse_amqp::sasl::PlainCheck;
 
 use super::ConnId;
-use crate::table::Refusal;
+use crate::table::{Question, Refusal};
 
 /// A fact about a connection, for whoever watches the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,13 @@ pub enum Request {
         conn: ConnId,
         /// the password to check
         check: PlainCheck,
+    },
+    /// Ask the service that a question names, then call `judged`.
+    Ask {
+        /// who waits
+        conn: ConnId,
+        /// what to ask
+        question: Question,
     },
     /// Take the connection out (`extract`) and hand it to shard `to` (`adopt`), socket and unread bytes included.
     Move {

@@ -315,6 +315,8 @@ impl Links for Fabric {
         let Some(conn) = self.ports.get(port).and_then(|port| self.conns.get_mut(port.conn as usize)) else { return };
         let Some(description) = Description::decode(description) else { return };
         let may = check_right(conn, Operation::Recv, &description.wanted);
+        let Some(link) = conn.attaching.as_deref().map(|attaching| attaching.link) else { return };
+        conn.claim(link, &description.wanted);
         let Some(attaching) = conn.attaching.as_deref_mut() else { return };
         attaching.reply.source = Some(Box::new(description.source()));
         attaching.refusal = may.err();

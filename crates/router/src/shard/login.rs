@@ -9,7 +9,7 @@ use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::{ConnId, Fact, Request, Shard};
-use crate::table::{self, Guest, Handshake, Place, Refusal};
+use crate::table::{self, Guest, Handshake, Judged, Place, Refusal};
 
 impl Shard {
     /// Begins the exchange: what the peer may choose from, and whether it may do without.
@@ -51,6 +51,13 @@ impl Shard {
         }
     }
 
+    /// The answer to an `Ask`. Hand the connection's unread bytes to `input` afterwards.
+    pub fn judged(&mut self, id: ConnId, judged: Judged) {
+        if self.knows(id) {
+            self.exchange(id, |handshake| handshake.judged(judged));
+        }
+    }
+
     fn exchange(&mut self, id: ConnId, step: impl FnOnce(&mut Handshake) -> Step<Guest>) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(handshake) = &mut conn.handshake else {
@@ -59,8 +66,13 @@ impl Shard {
         match step(handshake) {
             Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
             Step::CheckPlain(check) => self.requests.push_back(Request::CheckPlain { conn: id, check }),
+            Step::Ask(claim) => match handshake.question(claim) {
+                Some(question) => self.requests.push_back(Request::Ask { conn: id, question }),
+                None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),
+            },
             Step::Accepted { identity, data } => {
                 conn.handshake = None;
+                conn.expires = identity.until();
                 conn.guest = identity;
                 conn.machine.sasl_outcome(SaslCode::Ok, data);
             }
@@ -116,6 +128,6 @@ impl Shard {
 
     /// What a connection may do in its space by the table in force.
     pub(super) fn rights(&self, conn: &Conn, space: table::SpaceKey) -> table::Rights {
-        self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(conn.user()))
+        self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(&conn.guest))
     }
 }

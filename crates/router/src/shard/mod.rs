@@ -24,6 +24,7 @@ mod management;
 mod placement;
 mod ports;
 mod resuming;
+mod revoking;
 mod stored;
 mod subscribing;
 mod terminus;
@@ -304,7 +305,8 @@ impl Shard {
         if !self.knows(id) {
             return None;
         }
-        self.fabric.conns.get(id.key()).and_then(|conn| conn.machine.poll_timeout())
+        let conn = self.fabric.conns.get(id.key())?;
+        [conn.machine.poll_timeout(), conn.expires].into_iter().flatten().min()
     }
 
     /// The time that `next_timeout` named has come.
@@ -319,6 +321,9 @@ impl Shard {
                 conn.machine.set_reading(now, false);
             }
             conn.machine.handle_timeout(now);
+            if conn.expires.take_if(|end| *end <= now).is_some() {
+                self.expire(id);
+            }
         }
         self.input(now, id, &[]);
     }
@@ -448,6 +453,8 @@ impl Shard {
         conn.settled_here = true;
         let waiting = conn.moving.take();
         let id = self.insert(conn);
+        // A table may have come into force here while it was under way.
+        self.apply_to(id);
         if let Some((link, attach)) = waiting {
             self.attach(id, link, attach);
         }

@@ -266,6 +266,10 @@ fn window(address: &plan::Address, kind: AddressKind) -> u32 {
 
 fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Authentication> {
     let open = plan.kind == AuthenticationType::None;
+    let delegated = plan.kind == AuthenticationType::Delegated;
+    if delegated && plan.service.is_none() {
+        return wrong(format!("{path}.service"), "is missing: authentication of type delegated asks it");
+    }
     let mut mechanisms = Vec::new();
     for (place, name) in plan.mechanisms.iter().enumerate() {
         let path = format!("{path}.mechanisms[{place}]");
@@ -277,6 +281,12 @@ fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Au
             Some(Mechanism::Scram(_)) if open => {
                 return wrong(path, "needs verifiers, which authentication of type none has not; use PLAIN");
             }
+            Some(Mechanism::Scram(_)) if delegated => {
+                return wrong(path, "needs verifiers, which only authentication of type standard has; use PLAIN");
+            }
+            Some(bearer) if bearer.is_bearer() && (open || plan.service.is_none()) => {
+                return wrong(path, "needs a `service` that knows tokens, and authentication that asks for any");
+            }
             Some(mechanism) => mechanisms.push(mechanism),
         }
     }
@@ -285,7 +295,8 @@ fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Au
     if mechanisms.is_empty() {
         return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: nobody could come in");
     }
-    Ok(Authentication { open, anonymous: plan.anonymous, mechanisms })
+    let service = plan.service.as_deref().map(Into::into);
+    Ok(Authentication { open, anonymous: plan.anonymous, mechanisms, delegated, service })
 }
 
 fn strongest_first(mechanisms: impl IntoIterator<Item = Mechanism>) -> Vec<Mechanism> {
@@ -300,16 +311,29 @@ fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, 
         let verifiers = verifiers
             .map(|(n, verifier)| compile_verifier(verifier, &format!("{path}.verifiers[{n}]")))
             .collect::<Checked<Vec<_>>>()?;
-        let rights = user.rights.iter().enumerate();
-        let rights = rights
-            .map(|(n, right)| compile_right(right, &format!("{path}.rights[{n}]")))
-            .collect::<Checked<Vec<_>>>()?;
-        let entry = User { verifiers, rights: Rights::listed(rights) };
+        let rights = compile_rights(&user.rights, &path)?;
+        let entry = User::new(verifiers, rights);
         if user.name.is_empty() || compiled.insert(user.name.as_str().into(), entry).is_some() {
             return wrong(format!("{path}.name"), "is empty or another user's; every user has its own");
         }
     }
     Ok(compiled)
+}
+
+impl Rights {
+    /// Those that a list says.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn compile(rights: &[plan::Right]) -> Result<Self, PlanError> {
+        compile_rights(rights, "answer")
+    }
+}
+
+fn compile_rights(rights: &[plan::Right], path: &str) -> Checked<Rights> {
+    let rights = rights.iter().enumerate();
+    let rights = rights.map(|(n, right)| compile_right(right, &format!("{path}.rights[{n}]")));
+    Ok(Rights::listed(rights.collect::<Checked<Vec<_>>>()?))
 }
 
 fn compile_right(right: &plan::Right, path: &str) -> Checked<Right> {

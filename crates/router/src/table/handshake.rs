@@ -11,12 +11,15 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use enmasse_amqp::sasl::{Credentials, Hash, Identity, Mechanism, Nonce, PlainRule, Server, Step, Verifier};
+use enmasse_amqp::sasl::{
+    Claim, Credentials, Hash, Identity, Mechanism, Nonce, PlainRule, Server, Step, Verdict, Verifier,
+};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, SaslInit, Symbol, condition};
 
 use super::decoy::Decoy;
 use super::space::{Space, User};
-use super::{Clues, NoSpace, SpaceKey, Table};
+use super::{Clues, NoSpace, Rights, SpaceKey, Table};
 
 /// What the transport tells of a peer.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,64 @@ pub struct Guest {
     pub user: Option<String>,
     /// the space it was vouched for, where none answers to that name: it comes in nowhere
     pub astray: Option<Box<str>>,
+    /// what it came in by: it stays for as long as that would let it in again
+    pub proof: Proof,
+}
+
+/// What somebody came in by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// nothing: everybody may
+    #[default]
+    None,
+    /// this process says so
+    Vouched,
+    /// the password of which this is the stamp
+    Password(u64),
+    /// a client certificate
+    Certificate,
+    /// somebody else was asked
+    Granted(Arc<Granted>),
+}
+
+/// What a service has said of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// who said so
+    pub service: Box<str>,
+    /// what the guest may do, beside what is declared for a user of its name
+    pub rights: Rights,
+    /// until when; `None`: until it goes
+    pub until: Option<Time>,
+}
+
+/// What a service is asked about a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// full name of the space that the peer would come into
+    pub space: String,
+    /// the service, as the plan names it
+    pub service: String,
+    /// what the peer says; the user without `@space`
+    pub claim: Claim,
+}
+
+/// What a service says to a [`Question`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// it is true
+    Right {
+        /// who the peer is
+        user: String,
+        /// what it may do
+        rights: Rights,
+        /// until when
+        until: Option<Time>,
+    },
+    /// it is not; why, for operators only
+    Wrong(String),
+    /// nobody can tell at present; why, for operators only
+    Unknown(String),
 }
 
 impl Guest {
@@ -52,7 +113,16 @@ impl Guest {
     #[must_use]
     pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
         let found = table.space_named(space);
-        Self { space: found, user, astray: found.is_none().then(|| space.into()) }
+        Self { space: found, user, astray: found.is_none().then(|| space.into()), proof: Proof::Vouched }
+    }
+
+    /// Until when it may stay; `None`: there is no end to it.
+    #[must_use]
+    pub fn until(&self) -> Option<Time> {
+        match &self.proof {
+            Proof::Granted(granted) => granted.until,
+            _ => None,
+        }
     }
 }
 
@@ -79,6 +149,10 @@ pub struct Handshake {
     mechanism: Option<Mechanism>,
     /// the user name that was looked up last
     asked: RefCell<Option<String>>,
+    /// what a service has said, if it was asked
+    judged: Option<Judged>,
+    /// the space and the service it was asked about
+    questioned: Option<(SpaceKey, Box<str>)>,
     server: Server,
 }
 
@@ -87,7 +161,16 @@ impl Handshake {
     #[must_use]
     pub fn new(table: Arc<Table>, peer: Peer, nonce: Nonce) -> Self {
         let server = Server::new(offered(&table, &peer), nonce);
-        Self { table, peer, hostname: None, mechanism: None, asked: RefCell::default(), server }
+        Self {
+            table,
+            peer,
+            hostname: None,
+            mechanism: None,
+            asked: RefCell::default(),
+            judged: None,
+            questioned: None,
+            server,
+        }
     }
 
     /// The mechanisms of the space that the server name names, else of all spaces; strongest first.
@@ -138,12 +221,52 @@ impl Handshake {
         self.admit(step)
     }
 
+    /// What the service is to be asked: `claim` is that of [`Step::Ask`].
+    pub fn question(&mut self, claim: Claim) -> Option<Question> {
+        let (space, user) = match &claim.user {
+            Some(user) => {
+                let (space, name, _) = self.known().user(user, claim.mechanism)?;
+                (space, Some(name.to_owned()))
+            }
+            None => (self.known().space(None).ok()?, None),
+        };
+        let service = space.service()?;
+        let question =
+            Question { space: space.name().to_owned(), service: service.to_owned(), claim: Claim { user, ..claim } };
+        self.questioned = Some((space.key(), service.into()));
+        Some(question)
+    }
+
+    /// Takes the answer to [`Handshake::question`].
+    pub fn judged(&mut self, judged: Judged) -> Step<Guest> {
+        let verdict = match &judged {
+            Judged::Right { user, .. } => Verdict::Right { user: user.clone() },
+            Judged::Wrong(_) => Verdict::Wrong,
+            Judged::Unknown(_) => Verdict::Unknown,
+        };
+        self.judged = Some(judged);
+        let step = self.server.judged(verdict);
+        self.admit(step)
+    }
+
     fn admit(&self, step: Step<Identity>) -> Step<Guest> {
         match step {
             Step::Challenge(challenge) => Step::Challenge(challenge),
             Step::CheckPlain(check) => Step::CheckPlain(check),
+            Step::Ask(claim) => Step::Ask(claim),
             Step::Refused { code, why } => Step::Refused { code, why },
-            Step::Accepted { identity, data } => Step::Accepted { identity: self.known().guest(identity), data },
+            Step::Accepted { identity, data } => Step::Accepted { identity: self.guest(identity), data },
+        }
+    }
+
+    fn guest(&self, identity: Identity) -> Guest {
+        match (&self.judged, &self.questioned) {
+            (Some(Judged::Right { user, rights, until }), Some((space, service))) => {
+                let granted = Granted { service: service.clone(), rights: rights.clone(), until: *until };
+                let proof = Proof::Granted(Arc::new(granted));
+                Guest { space: Some(*space), user: Some(user.clone()), proof, ..Guest::default() }
+            }
+            _ => self.known().guest(identity),
         }
     }
 
@@ -158,7 +281,12 @@ impl Handshake {
         let user = self.asked.borrow().clone();
         let known = self.known();
         let space = known.space(user.as_deref());
+        let judged = match &self.judged {
+            Some(Judged::Wrong(why) | Judged::Unknown(why)) => Some(why.clone()),
+            _ => None,
+        };
         let found = match (self.mechanism.filter(|mechanism| self.server.offers(*mechanism)), &user, &space) {
+            _ if judged.is_some() => judged,
             (Some(_), Some(_), Err(none)) => Some(none.to_string()),
             (Some(mechanism), _, Ok(space)) if !space.mechanisms().contains(&mechanism) => {
                 let names: Vec<_> = space.mechanisms().iter().map(|mechanism| mechanism.name()).collect();
@@ -166,7 +294,9 @@ impl Handshake {
                 Some(format!("address space {space} has no {name}; log in with {}", names.join(" or ")))
             }
             (Some(mechanism), Some(user), Ok(space))
-                if known.user(user, mechanism).is_some_and(|(.., user)| user.is_none()) =>
+                if !space.is_delegated()
+                    && !mechanism.is_bearer()
+                    && known.user(user, mechanism).is_some_and(|(.., user)| user.is_none()) =>
             {
                 Some(format!("address space {} has no such user", space.name()))
             }
@@ -195,9 +325,9 @@ fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
     let named = peer.sni.as_deref().and_then(|name| table.space_named(name));
     let mechanisms = named.and_then(|key| table.space(key)).map_or(&*table.mechanisms, Space::mechanisms);
     let possible = |mechanism: &Mechanism| match mechanism {
-        Mechanism::Plain => peer.confidential,
+        shown if shown.shows_secret() => peer.confidential,
         Mechanism::External => peer.subject.is_some(),
-        Mechanism::Anonymous | Mechanism::Scram(_) => true,
+        _ => true,
     };
     let mut offered: Vec<_> = mechanisms.iter().copied().filter(possible).collect();
     if offered.is_empty() {
@@ -237,8 +367,14 @@ impl<'a> Known<'a> {
         };
         // Whoever has proved a name was looked up in its space, so it is found here too.
         match self.user(&user, identity.mechanism) {
-            Some((space, name, _)) => {
-                Guest { space: Some(space.key()), user: Some(name.to_owned()), ..Guest::default() }
+            Some((space, name, found)) => {
+                let proof = match (identity.mechanism, found) {
+                    _ if space.is_open() => Proof::None,
+                    (Mechanism::External, _) => Proof::Certificate,
+                    (_, Some(found)) => Proof::Password(found.stamp),
+                    (_, None) => Proof::None,
+                };
+                Guest { space: Some(space.key()), user: Some(name.to_owned()), proof, ..Guest::default() }
             }
             None => Guest { user: Some(user), ..Guest::default() },
         }
@@ -260,6 +396,9 @@ impl Credentials for Known<'_> {
         if space.is_open() {
             return PlainRule::Accept;
         }
+        if space.is_delegated() {
+            return PlainRule::Ask;
+        }
         // The decoy is made up in any case, so that it takes no longer where it is needed.
         let decoy = space.decoy.strongest(&self.table.secret, name);
         PlainRule::Check(found.and_then(User::strongest).cloned().unwrap_or(decoy))
@@ -272,6 +411,12 @@ impl Credentials for Known<'_> {
         };
         let decoy = space.decoy.verifier(&self.table.secret, name, hash);
         found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(decoy)
+    }
+
+    fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool {
+        self.asked.replace(user.map(str::to_owned));
+        let space = self.space(user).ok().filter(|space| space.mechanisms().contains(&mechanism));
+        space.is_some_and(|space| space.service().is_some())
     }
 
     /// The server name and the host name are the client's own choice, the name in the certificate is not. So where one
@@ -338,6 +483,9 @@ impl Table {
         if guest.user.is_none() && !space.admits_anonymous() {
             let reason = format!("address space {} lets nobody in without a name", space.name());
             return Err((nameless(NoSpace::Unnamed), Some(space), Some(reason)));
+        }
+        if let Err(why) = space.welcomes(guest) {
+            return Err((Error::new(condition::UNAUTHORIZED_ACCESS, why), Some(space), None));
         }
         if hostname.is_some_and(|hostname| self.names_another(key, hostname)) {
             let text =

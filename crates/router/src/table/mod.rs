@@ -27,7 +27,7 @@ use enmasse_amqp::sasl::Mechanism;
 pub use address::{AddressEntry, Home};
 pub use compile::PlanError;
 pub use diff::Diff;
-pub use handshake::{Guest, Handshake, Peer, Refusal};
+pub use handshake::{Granted, Guest, Handshake, Judged, Peer, Proof, Question, Refusal};
 pub use lookup::{Clues, NoSpace};
 pub use rights::Rights;
 pub use space::Space;

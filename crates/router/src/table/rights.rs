@@ -6,16 +6,16 @@ use super::pattern::{Pattern, is_wildcard};
 use crate::plan::Operation;
 
 /// The rights of one user, cheap to clone: a link keeps a copy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights(Kind);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Everything,
     Listed(Arc<[Right]>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) pattern: Pattern,
     pub(super) operations: Vec<Operation>,
@@ -26,6 +26,22 @@ impl Rights {
 
     pub(super) fn listed(rights: Vec<Right>) -> Self {
         Self(Kind::Listed(rights.into()))
+    }
+
+    /// Everything that one of the two allows.
+    pub(super) fn together(&self, other: &Self) -> Self {
+        match (&self.0, &other.0) {
+            (Kind::Listed(one), Kind::Listed(more)) if more.is_empty() => Self(Kind::Listed(Arc::clone(one))),
+            (Kind::Listed(one), Kind::Listed(more)) if one.is_empty() => Self(Kind::Listed(Arc::clone(more))),
+            (Kind::Listed(one), Kind::Listed(more)) => Self::listed(one.iter().chain(&**more).cloned().collect()),
+            _ => Self::EVERYTHING,
+        }
+    }
+
+    /// Whether nothing is out of reach.
+    #[must_use]
+    pub const fn is_everything(&self) -> bool {
+        matches!(self.0, Kind::Everything)
     }
 
     /// May do nothing at all.

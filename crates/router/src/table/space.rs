@@ -1,6 +1,7 @@
 //! One address space: what its names mean and who may come in.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
 use enmasse_amqp::types::{Error, condition};
 
 use super::decoy::Decoy;
+use super::handshake::{Guest, Proof};
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
 use super::usage::{Counter, Place, Usage};
@@ -42,15 +44,28 @@ pub(super) struct Authentication {
     pub(super) anonymous: bool,
     /// strongest first; ANONYMOUS among them if `anonymous`
     pub(super) mechanisms: Vec<Mechanism>,
+    /// passwords are for the service to check
+    pub(super) delegated: bool,
+    /// who is asked about tokens, and about passwords if `delegated`
+    pub(super) service: Option<Box<str>>,
 }
 
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) verifiers: Vec<Verifier>,
     pub(super) rights: Rights,
+    /// stands for the password: another one has another
+    pub(super) stamp: u64,
 }
 
 impl User {
+    /// A user with a password, if there are verifiers of it.
+    pub(super) fn new(verifiers: Vec<Verifier>, rights: Rights) -> Self {
+        let mut hasher = DefaultHasher::new();
+        verifiers.iter().for_each(|verifier| verifier.stored_key.hash(&mut hasher));
+        Self { stamp: hasher.finish(), verifiers, rights }
+    }
+
     pub(super) fn verifier(&self, hash: Hash) -> Option<&Verifier> {
         self.verifiers.iter().find(|verifier| verifier.hash == hash)
     }
@@ -132,6 +147,12 @@ impl Space {
         self.authentication.open
     }
 
+    /// Whether somebody else checks passwords.
+    #[must_use]
+    pub const fn is_delegated(&self) -> bool {
+        self.authentication.delegated
+    }
+
     /// The mechanisms of the space, strongest first, whatever the transport.
     #[must_use]
     pub fn mechanisms(&self) -> &[Mechanism] {
@@ -143,13 +164,48 @@ impl Space {
         self.addresses.values()
     }
 
-    /// What `user` (`None`: came in without a name) may do here. A user that does not exist any more may do nothing.
+    /// Whoever is asked about tokens, and about passwords where the plan has none.
     #[must_use]
-    pub fn rights(&self, user: Option<&str>) -> Rights {
+    pub fn service(&self) -> Option<&str> {
+        self.authentication.service.as_deref()
+    }
+
+    /// What `guest` may do here: what is declared for a user of that name, and what was granted at login. A user that does
+    /// not exist any more may do nothing.
+    #[must_use]
+    pub fn rights(&self, guest: &Guest) -> Rights {
         if self.authentication.open {
             return Rights::EVERYTHING;
         }
-        self.users.get(user.unwrap_or(Self::ANONYMOUS)).map_or_else(Rights::nothing, |user| user.rights.clone())
+        let user = self.users.get(guest.user.as_deref().unwrap_or(Self::ANONYMOUS));
+        match (user, &guest.proof) {
+            (Some(user), Proof::Granted(granted)) => user.rights.together(&granted.rights),
+            (None, Proof::Granted(granted)) => granted.rights.clone(),
+            (Some(user), _) => user.rights.clone(),
+            (None, _) => Rights::nothing(),
+        }
+    }
+
+    /// Whether what `guest` came in by still lets in.
+    ///
+    /// # Errors
+    /// Why it does not, for the peer, who has been inside.
+    pub fn welcomes(&self, guest: &Guest) -> Result<(), &'static str> {
+        if self.is_open() {
+            return Ok(());
+        }
+        let user = guest.user.as_deref().map(|name| self.users.get(name));
+        match (&guest.proof, user) {
+            (Proof::Vouched, _) => Ok(()),
+            (Proof::Granted(granted), _) if Some(&*granted.service) == self.service() => Ok(()),
+            (Proof::Granted(_), _) => Err("the authentication service of the address space has changed; log in again"),
+            (Proof::None, None) if self.admits_anonymous() => Ok(()),
+            (Proof::None, _) => Err("the address space lets nobody in any more without a login"),
+            (Proof::Password(stamp), Some(Some(user))) if user.stamp == *stamp => Ok(()),
+            (Proof::Password(_), Some(Some(_))) => Err("the password of this user has changed; log in again"),
+            (Proof::Certificate, Some(Some(_))) => Ok(()),
+            (Proof::Password(_) | Proof::Certificate, _) => Err("this user is not there any more"),
+        }
     }
 
     /// The address that a name stands for (contracts 6): the declared address of that name; else the longest address

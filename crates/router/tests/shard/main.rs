@@ -6,6 +6,7 @@ mod management;
 mod net;
 mod plans;
 mod resuming;
+mod revoking;
 mod several;
 mod stored;
 mod termini;

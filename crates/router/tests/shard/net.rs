@@ -15,7 +15,7 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
-use enmasse_router::table::{AddressEntry, Table};
+use enmasse_router::table::{AddressEntry, Judged, Question, Table};
 
 /// What a client was told, in order, without what borrows.
 #[derive(Debug, PartialEq)]
@@ -56,6 +56,9 @@ pub(crate) struct Net {
     pub(crate) shards: Vec<Shard>,
     pub(crate) clients: Vec<Client>,
     pub(crate) facts: Vec<Fact>,
+    /// what a service says to every question
+    pub(crate) judge: Judged,
+    pub(crate) asked: Vec<Question>,
     table: Arc<Table>,
     /// addresses that the last plan has no more
     removed: Vec<AddressKey>,
@@ -97,6 +100,8 @@ impl Net {
             shards,
             clients: Vec::new(),
             facts: Vec::new(),
+            judge: Judged::Wrong("nobody knows".to_owned()),
+            asked: Vec::new(),
             table,
             removed: Vec::new(),
             output_max_bytes: 0,
@@ -131,6 +136,18 @@ impl Net {
 
     pub(crate) fn take_over(&mut self, shard: usize) {
         self.shards[shard].apply(Arc::clone(&self.table), &self.removed);
+    }
+
+    /// Time passes, and what is due is done.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        self.now = self.now.plus_millis(millis);
+        for client in 0..self.clients.len() {
+            let (shard, id) = self.clients[client].server;
+            if self.shards[shard].next_timeout(id).is_some_and(|due| due <= self.now) {
+                self.shards[shard].timeout(self.now, id);
+            }
+        }
+        self.run();
     }
 
     /// A client that speaks no SASL, connected to `shard`.
@@ -471,6 +488,11 @@ impl Net {
                 Request::CheckPlain { conn, check } => {
                     let right = check.verify();
                     self.shards[shard].plain_checked(conn, Some(right));
+                }
+                Request::Ask { conn, question } => {
+                    self.asked.push(question);
+                    let judged = self.judge.clone();
+                    self.shards[shard].judged(conn, judged);
                 }
                 Request::Move { conn, to } => {
                     let Some(connection) = self.shards[shard].extract(conn) else { continue };

@@ -18,6 +18,7 @@ function connectOptions(options) {
   if (mechanism === 'ANONYMOUS') mechanisms.enable_anonymous('interop');
   if (mechanism === 'PLAIN') mechanisms.enable_plain(options.user, options.password);
   if (mechanism === 'EXTERNAL') mechanisms.enable_external();
+  if (mechanism === 'XOAUTH2') mechanisms.enable_xoauth2(options.user, options.token);
   const ca = options.ca && fs.readFileSync(options.ca);
   return {
     host: options.host,

@@ -3,15 +3,27 @@
 use bolero::check;
 
 use super::{Users, init};
+use crate::sasl::bearer::BearerMessage;
 use crate::sasl::plain::PlainMessage;
 use crate::sasl::scram::{ClientExchange, ClientFinal, ClientFirst, ServerFinal, ServerFirst};
-use crate::sasl::{Hash, Mechanism, Server, Step, derive};
+use crate::sasl::{Hash, Mechanism, Server, Step, Verdict, derive};
 
 #[test]
 fn plain_messages() {
     check!().for_each(|input: &[u8]| {
         if let Ok(message) = PlainMessage::parse(input) {
             assert!(!message.user.is_empty() && !message.user.contains('\0') && !message.password.contains('\0'));
+        }
+    });
+}
+
+#[test]
+fn bearer_messages() {
+    check!().for_each(|input: &[u8]| {
+        for mechanism in [Mechanism::OAuthBearer, Mechanism::XOAuth2] {
+            if let Ok(message) = BearerMessage::parse(mechanism, input) {
+                assert!(!message.token.reveal().is_empty() && message.user.as_deref() != Some(""));
+            }
         }
     });
 }
@@ -70,6 +82,7 @@ fn servers() {
             step = match step {
                 Step::Challenge(_) => server.response(response, &users),
                 Step::CheckPlain(_) => server.plain_checked(Some(false)),
+                Step::Ask(_) => server.judged(Verdict::Wrong),
                 Step::Accepted { identity, .. } => panic!("{identity:?} came in"),
                 Step::Refused { .. } => break,
             };

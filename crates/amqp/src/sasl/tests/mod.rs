@@ -1,6 +1,7 @@
 //! Both sides of SASL: against the vectors of the RFCs, against each other, against another library's client, and
 //! against bytes that make no sense.
 
+mod bearer;
 mod client;
 mod exchange;
 mod foreign;
@@ -25,6 +26,10 @@ struct Users {
     anonymous: bool,
     open: bool,
     certificate: Option<&'static str>,
+    /// passwords are for somebody else to check
+    delegated: bool,
+    /// somebody is asked about tokens
+    bearer: bool,
 }
 
 impl Users {
@@ -39,7 +44,11 @@ impl Credentials for Users {
     }
 
     fn plain(&self, user: &str) -> PlainRule {
-        if self.open { PlainRule::Accept } else { PlainRule::Check(self.scram(user, Hash::Sha256)) }
+        match (self.open, self.delegated) {
+            (true, _) => PlainRule::Accept,
+            (_, true) => PlainRule::Ask,
+            _ => PlainRule::Check(self.scram(user, Hash::Sha256)),
+        }
     }
 
     fn scram(&self, user: &str, hash: Hash) -> Verifier {
@@ -56,6 +65,10 @@ impl Credentials for Users {
 
     fn external(&self) -> Option<String> {
         self.certificate.map(str::to_owned)
+    }
+
+    fn bearer(&self, _user: Option<&str>, _mechanism: Mechanism) -> bool {
+        self.bearer
     }
 }
 

@@ -8,7 +8,7 @@ use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
 use super::compile::golden;
 use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table, user};
-use crate::table::{Guest, Handshake, Peer, Refusal, Table};
+use crate::table::{Guest, Handshake, Peer, Proof, Refusal, Table};
 
 const NONCE: [u8; 18] = [5; 18];
 
@@ -43,14 +43,16 @@ fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) 
             Step::Refused { code, .. } => return Err(code),
             Step::Accepted { identity, data } => {
                 client.outcome(&SaslOutcome { code: SaslCode::Ok, additional_data: data }).unwrap();
-                return Ok(identity);
+                // what it came in by has tests of its own
+                return Ok(Guest { proof: Proof::Vouched, ..identity });
             }
+            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
         };
     }
 }
 
 fn guest(table: &Table, space: &str, user: Option<&str>) -> Guest {
-    Guest { space: table.space_named(space), user: user.map(str::to_owned), astray: None }
+    Guest { space: table.space_named(space), user: user.map(str::to_owned), proof: Proof::Vouched, astray: None }
 }
 
 /// Condition and text that the peer is closed with, and the reason for operators.
@@ -322,6 +324,7 @@ fn told(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) ->
             Step::Challenge(challenge) => handshake.response(&client.challenge(&challenge).unwrap()),
             Step::CheckPlain(check) => handshake.plain_checked(Some(check.verify())),
             Step::Refused { why, .. } => return handshake.refusal(why),
+            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
             Step::Accepted { .. } => panic!("came in"),
         };
     }

@@ -2,6 +2,7 @@
 
 mod compile;
 mod diff;
+mod granted;
 mod handshake;
 mod lookup;
 mod names;
@@ -41,6 +42,7 @@ fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
             kind: AuthenticationType::None,
             anonymous: true,
             mechanisms: vec!["PLAIN".into()],
+            service: None,
         },
         users: Vec::new(),
         limits: Default::default(),
@@ -51,7 +53,8 @@ fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
 /// The same space, closed, with these users.
 fn closed(mut space: Space, users: Vec<User>) -> Space {
     let mechanisms = vec!["SCRAM-SHA-512".into(), "SCRAM-SHA-256".into(), "PLAIN".into()];
-    space.authentication = Authentication { kind: AuthenticationType::Standard, anonymous: false, mechanisms };
+    space.authentication =
+        Authentication { kind: AuthenticationType::Standard, anonymous: false, mechanisms, service: None };
     space.users = users;
     space
 }

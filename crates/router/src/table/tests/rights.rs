@@ -3,11 +3,12 @@
 use crate::plan::AddressType::Multicast;
 use crate::plan::Operation::{Manage, Recv, Send, View};
 use crate::plan::{Operation, Plan};
-use crate::table::Rights;
 use crate::table::tests::{closed, plan, space, table, user};
+use crate::table::{Guest, Rights};
 
 fn of(plan: &Plan, name: Option<&str>) -> Rights {
-    table(plan).spaces().next().unwrap().rights(name)
+    let guest = Guest { user: name.map(str::to_owned), ..Guest::default() };
+    table(plan).spaces().next().unwrap().rights(&guest)
 }
 
 fn alice(rights: &[(&str, &[Operation])]) -> Rights {

@@ -1,0 +1,216 @@
+//! Logins that only somebody outside the node can decide: questions go out, answers come back, no worker waits.
+//!
+//! A question waits for an answer as long as a handshake may take. At the bound, and once that time is over, the peer
+//! is told to try again later; an answer that comes too late is for nobody.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use enmasse_amqp::time::Time;
+use enmasse_router::plan::Right;
+use enmasse_router::shard::ConnId;
+use enmasse_router::table::{Judged, Question, Rights};
+use rustix::event::{EventfdFlags, eventfd};
+use serde::{Deserialize, Serialize};
+
+use crate::error::NodeError;
+
+/// Questions without an answer at one time, those that nobody has taken yet among them.
+const OPEN_MAX: usize = 1024;
+
+/// Somebody to be asked about. It holds a secret, so it has no `Debug`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginQuestion {
+    /// for the answer
+    pub id: u64,
+    /// full name of the address space, `NAME.NAMESPACE`
+    pub space: String,
+    /// whoever is to be asked, as the Plan names it
+    pub service: String,
+    /// `PLAIN`, `OAUTHBEARER` or `XOAUTH2`
+    pub mechanism: &'static str,
+    /// who the peer says it is
+    pub user: Option<String>,
+    /// its password or token
+    pub secret: String,
+}
+
+/// What there is to say to a question: `user` and `rights`, or `refused`, or `unavailable`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginAnswer {
+    /// of the question
+    pub id: u64,
+    /// who the peer is
+    #[serde(default)]
+    pub user: Option<String>,
+    /// what it may do, beside what the Plan gives a user of that name
+    #[serde(default)]
+    pub rights: Vec<Right>,
+    /// until when it may stay, milliseconds since 1970
+    #[serde(default)]
+    pub expires_ms: Option<u64>,
+    /// it is not let in; why, for operators
+    #[serde(default)]
+    pub refused: Option<String>,
+    /// nobody can tell at present; why, for operators
+    #[serde(default)]
+    pub unavailable: Option<String>,
+}
+
+impl LoginAnswer {
+    /// What it comes to, at the time `now`, which is `now_ms` since 1970.
+    ///
+    /// # Errors
+    /// `Request` if it says nothing, or gives a right that makes no sense.
+    pub(crate) fn judged(self, now: Time, now_ms: u64) -> Result<Judged, NodeError> {
+        let wrong = |field, reason: &str| Err(NodeError::Request { field, reason: reason.to_owned() });
+        match self {
+            Self { refused: Some(why), .. } => Ok(Judged::Wrong(why)),
+            Self { unavailable: Some(why), .. } => Ok(Judged::Unknown(why)),
+            Self { user: Some(user), rights, expires_ms, .. } if !user.is_empty() => {
+                let rights = Rights::compile(&rights)?;
+                let until = expires_ms.map(|end| now.plus_millis(end.saturating_sub(now_ms)));
+                Ok(Judged::Right { user, rights, until })
+            }
+            _ => wrong("user", "is missing: say who it is, or `refused`, or `unavailable`"),
+        }
+    }
+}
+
+/// Who waits for an answer.
+struct Waiting {
+    worker: u16,
+    conn: ConnId,
+    /// from then on nobody does
+    until: Time,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    fresh: VecDeque<LoginQuestion>,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+/// The questions of one node.
+pub(crate) struct Logins {
+    state: Mutex<State>,
+    readable: OwnedFd,
+}
+
+impl std::fmt::Debug for Logins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Logins")
+    }
+}
+
+impl Logins {
+    pub(crate) fn new() -> io::Result<Self> {
+        let readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { state: Mutex::default(), readable })
+    }
+
+    /// Leaves a question to be taken; `false` if too many have no answer. It is forgotten at `until`.
+    pub(crate) fn ask(&self, worker: u16, conn: ConnId, question: Question, now: Time, until: Time) -> bool {
+        let mut state = self.lock();
+        if state.waiting.len() >= OPEN_MAX {
+            state.waiting.retain(|_, waiting| waiting.until > now);
+            let State { fresh, waiting, .. } = &mut *state;
+            fresh.retain(|question| waiting.contains_key(&question.id));
+        }
+        if state.waiting.len() >= OPEN_MAX {
+            return false;
+        }
+        let id = state.next;
+        state.next += 1;
+        let Question { space, service, claim } = question;
+        state.waiting.insert(id, Waiting { worker, conn, until });
+        state.fresh.push_back(LoginQuestion {
+            id,
+            space,
+            service,
+            mechanism: claim.mechanism.name(),
+            user: claim.user,
+            secret: claim.secret.reveal().to_owned(),
+        });
+        if state.fresh.len() == 1 {
+            // Only a counter near 2^64 would refuse.
+            let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
+        }
+        true
+    }
+
+    /// Takes up to `max` questions, oldest first.
+    pub(crate) fn take(&self, max: usize) -> Vec<LoginQuestion> {
+        let mut state = self.lock();
+        let count = state.fresh.len().min(max);
+        let taken = state.fresh.drain(..count).collect();
+        if state.fresh.is_empty() {
+            // Nothing to read means that it was not readable, which is what is wanted.
+            let _ = rustix::io::read(&self.readable, &mut [0; 8]);
+        }
+        taken
+    }
+
+    /// Who waits for the answer to a question, once.
+    pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
+        self.lock().waiting.remove(&id).map(|waiting| (waiting.worker, waiting.conn))
+    }
+
+    /// Readable while there are questions to take.
+    pub(crate) fn readable(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+
+    // A poisoned lock means a thread panicked, and then the process is ending.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use enmasse_router::plan::Operation;
+
+    use super::*;
+
+    fn answer(json: &str) -> Result<Judged, NodeError> {
+        serde_json::from_str::<LoginAnswer>(json).unwrap().judged(Time::from_micros(5_000_000), 1_000)
+    }
+
+    #[test]
+    fn an_answer_says_who_and_what_and_until_when() {
+        let said = r#"{"id": 1, "user": "alice", "expiresMs": 3000,
+                       "rights": [{"pattern": "orders", "operations": ["send"]}]}"#;
+        let Judged::Right { user, rights, until } = answer(said).unwrap() else { panic!("it is right") };
+        assert_eq!((user.as_str(), until), ("alice", Some(Time::from_micros(7_000_000))));
+        assert!(rights.may(Operation::Send, "orders") && !rights.may(Operation::Recv, "orders"));
+        let over = answer(r#"{"id": 1, "user": "alice", "expiresMs": 10}"#).unwrap();
+        assert!(matches!(over, Judged::Right { until: Some(now), .. } if now == Time::from_micros(5_000_000)));
+    }
+
+    #[test]
+    fn an_answer_that_refuses_lets_nobody_in_whatever_else_it_says() {
+        let refused = answer(r#"{"id": 1, "user": "alice", "refused": "expired"}"#).unwrap();
+        assert_eq!(refused, Judged::Wrong("expired".to_owned()));
+        let unknown = answer(r#"{"id": 1, "unavailable": "no route"}"#).unwrap();
+        assert_eq!(unknown, Judged::Unknown("no route".to_owned()));
+    }
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_an_error_that_names_the_member() {
+        for (said, member) in [
+            (r#"{"id": 1}"#, "user"),
+            (r#"{"id": 1, "user": ""}"#, "user"),
+            (r#"{"id": 1, "user": "a", "rights": [{"pattern": "a/*b", "operations": ["send"]}]}"#, "pattern"),
+            (r#"{"id": 1, "user": "a", "rights": [{"pattern": "a", "operations": []}]}"#, "operations"),
+        ] {
+            let error = answer(said).unwrap_err().to_string();
+            assert!(error.contains(member), "{error}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Rights and logins that end while they are used (`contracts.md` 5).
+
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Open, Outcome, SaslInit, Symbol, condition};
+use enmasse_router::plan::{Operation, Right};
+use enmasse_router::shard::Peer;
+use enmasse_router::table::{Judged, Rights};
+
+use crate::net::{Heard, Net, message_to};
+use crate::{LAYOUTS, OPEN_SPACE, pinned};
+
+/// The open space, closed: these users, and a service for tokens.
+fn space(service: &str, users: &str) -> String {
+    let open = "\"type\": \"none\", \"anonymous\": true, \"mechanisms\": [\"PLAIN\"]";
+    let closed = format!(
+        "\"type\": \"standard\", \"anonymous\": false, \"mechanisms\": [\"OAUTHBEARER\"], \"service\": \"{service}\""
+    );
+    let plan = OPEN_SPACE.replace(open, &closed).replace("\"users\": []", &format!("\"users\": [{users}]"));
+    assert!(plan.contains(&closed) && plan.contains(users));
+    plan
+}
+
+fn alice(rights: &str) -> String {
+    format!("{{\"name\": \"alice\", \"rights\": [{rights}]}}")
+}
+
+const BOTH: &str = "{\"pattern\": \"anycast\", \"operations\": [\"send\", \"recv\"]},
+                    {\"pattern\": \"multicast/#\", \"operations\": [\"send\", \"recv\"]}";
+const ONE: &str = "{\"pattern\": \"anycast\", \"operations\": [\"send\"]}";
+
+fn judged(until: Option<u64>) -> Judged {
+    let until = until.map(|millis| Time::ZERO.plus_millis(millis));
+    Judged::Right { user: "alice".into(), rights: Rights::nothing(), until }
+}
+
+/// A client that has shown a token.
+fn logged_in(net: &mut Net, shard: usize) -> usize {
+    let init = SaslInit {
+        mechanism: Symbol::constant("OAUTHBEARER"),
+        initial_response: Some(b"n,,\x01auth=Bearer abc\x01\x01".to_vec()),
+        hostname: None,
+    };
+    let open = Open { container_id: format!("c{}", net.clients.len()), ..Open::default() };
+    let client = net.client(shard, Peer { loopback: true, ..Peer::default() }, Some(init), open);
+    assert!(net.closed(client).is_none(), "{:?}", net.facts);
+    net.begin(client);
+    client
+}
+
+fn net(shards: u16) -> Net {
+    let mut net = Net::new(shards, &space("idp/1", &alice(BOTH)));
+    net.judge = judged(None);
+    net
+}
+
+fn closed_as(net: &Net, client: usize) -> Option<Symbol> {
+    net.closed(client).flatten().map(|error| error.condition)
+}
+
+#[test]
+fn links_that_would_not_be_given_any_more_end_and_the_others_stay() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = net(shards);
+        let (sender, receiver) = (logged_in(&mut net, producer), logged_in(&mut net, consumer));
+        net.sender(sender, None);
+        net.sender(receiver, None);
+        let (kept, lost) = (net.sender(sender, Some("anycast")), net.sender(sender, Some("multicast/a")));
+        let taken = net.receiver(receiver, "anycast", 10);
+        let wild = net.receiver(receiver, "multicast/+", 10);
+        net.apply(&space("idp/1", &alice(ONE)));
+        let ended = |net: &Net, client: usize| -> Vec<_> {
+            let heard = net.clients[client].heard.iter();
+            heard
+                .filter_map(|heard| match heard {
+                    Heard::Detach { link, error } => Some((*link, error.clone().map(|error| error.condition))),
+                    _ => None,
+                })
+                .collect()
+        };
+        let why = Some(condition::UNAUTHORIZED_ACCESS);
+        assert_eq!(ended(&net, sender), [(lost, why.clone())]);
+        let mut gone = ended(&net, receiver);
+        gone.sort_by_key(|(link, _)| link.0);
+        assert_eq!(gone, [(taken, why.clone()), (wild, why)]);
+        assert!(net.closed(sender).is_none() && net.closed(receiver).is_none());
+        // what is left works: the right to send is there, and there is nobody to receive
+        assert_eq!(net.sendable(sender, kept), 0);
+        net.apply(&space("idp/1", &alice(BOTH)));
+        net.receiver(receiver, "anycast", 10);
+        net.send(sender, kept, b"again", false);
+        assert_eq!(net.messages(receiver).len(), 1);
+    }
+}
+
+#[test]
+fn what_a_receiver_holds_when_its_right_ends_is_answered_as_failed() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = net(shards);
+        let (sender, receiver) = (logged_in(&mut net, producer), logged_in(&mut net, consumer));
+        net.receiver(receiver, "anycast", 10);
+        let out = net.sender(sender, Some("anycast"));
+        net.send(sender, out, b"held", false);
+        assert_eq!(net.messages(receiver).len(), 1);
+        net.apply(&space("idp/1", &alice(ONE)));
+        let outcomes = net.outcomes(sender);
+        let [(_, Outcome::Modified(modified))] = &outcomes[..] else { panic!("one answer, not {outcomes:?}") };
+        assert!(modified.delivery_failed);
+    }
+}
+
+#[test]
+fn the_anonymous_terminus_asks_for_each_message() {
+    let mut net = net(1);
+    let (sender, receiver) = (logged_in(&mut net, 0), logged_in(&mut net, 0));
+    net.receiver(receiver, "multicast", 10);
+    let out = net.sender(sender, None);
+    net.send(sender, out, &message_to("multicast", None, b"one"), false);
+    assert_eq!(net.messages(receiver).len(), 1);
+    net.apply(&space("idp/1", &alice(ONE)));
+    net.outcomes(sender);
+    net.send(sender, out, &message_to("multicast", None, b"two"), false);
+    let outcomes = net.outcomes(sender);
+    let [(_, Outcome::Rejected(Some(error)))] = &outcomes[..] else { panic!("refused, not {outcomes:?}") };
+    assert_eq!(error.condition, condition::UNAUTHORIZED_ACCESS);
+    assert_eq!(net.detached(sender), None);
+}
+
+#[test]
+fn a_token_lets_in_until_it_expires() {
+    let mut net = net(1);
+    net.judge = judged(Some(5_000));
+    let client = logged_in(&mut net, 0);
+    net.receiver(client, "anycast", 10);
+    assert_eq!(net.asked.len(), 1);
+    net.pass(4_999);
+    assert!(net.closed(client).is_none());
+    net.pass(1);
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn a_connection_that_moved_expires_where_it_is() {
+    let mut net = net(2);
+    net.judge = judged(Some(5_000));
+    let other = logged_in(&mut net, 1);
+    net.receiver(other, "anycast", 10);
+    let client = logged_in(&mut net, 0);
+    net.sender(client, Some("anycast"));
+    net.pass(5_000);
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn another_service_ends_what_the_former_let_in() {
+    let mut net = net(1);
+    let client = logged_in(&mut net, 0);
+    net.apply(&space("idp/2", &alice(BOTH)));
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn who_came_into_an_open_space_goes_when_it_is_closed() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let client = pinned(&mut net, 0);
+    net.apply(&space("idp/1", &alice(BOTH)));
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn a_password_that_changes_ends_the_connections_it_let_in_and_so_does_a_user_that_goes() {
+    let golden = include_str!("../../../../vectors/plans/closed.json");
+    for (from, to) in [
+        // another password of alice, which bob's keys stand for
+        ("WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=", "2VQbJ2dhWdLmmJxyR6bYB8mu/2lUlwc0JSLC4kBbJCA="),
+        ("\"name\": \"alice\"", "\"name\": \"somebody-else\""),
+    ] {
+        let mut net = Net::new(1, golden);
+        let peer = || Peer { loopback: true, ..Peer::default() };
+        let open = || Open { container_id: "c".into(), ..Open::default() };
+        let login = |user| Some(crate::net::plain_init(user, if user == "alice" { "pencil" } else { "crayon" }));
+        let alice = net.client(0, peer(), login("alice"), open());
+        assert!(net.closed(alice).is_none(), "{:?}", net.facts);
+        net.apply(golden);
+        assert!(net.closed(alice).is_none(), "nothing has changed");
+        net.apply(&golden.replace(from, to));
+        assert_eq!(closed_as(&net, alice), Some(condition::UNAUTHORIZED_ACCESS));
+    }
+}

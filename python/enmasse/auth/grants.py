@@ -1,0 +1,100 @@
+"""What somebody who is asked about a login answers: who it is, what they may do, until when.
+
+Rights come as the original had them: as groups named after operations (`send_orders`), or as a map
+from addresses to operations.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, get_args
+from urllib.parse import unquote
+
+from enmasse.plan.model import EVERY_NAME, Right
+from enmasse.resources.messaging_user import Operation, pattern_of
+
+RIGHTS_MAX = 1000
+"""Rights that one answer can bring; what is beyond counts for nothing."""
+
+USER_BYTES_MAX = 255
+"""Longest name of a user."""
+
+_OF_GROUPS: dict[str, Operation] = {"send": "send", "recv": "recv", "consume": "recv"}
+_WHOLE: dict[str, Operation] = {"manage": "manage", "view": "view", "monitor": "view"}
+_OPERATIONS: tuple[str, ...] = get_args(Operation)
+
+
+class Refused(Exception):
+    """It lets nobody in. The text is for operators and holds no secret."""
+
+
+class Unanswered(Exception):
+    """Whoever has to be asked does not answer. The text is for operators and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who somebody is, and what they may do beside what is declared for a user of that name."""
+
+    user: str
+    rights: tuple[Right, ...] = ()
+    expires: datetime | None = None
+    """When what it rests on is over; None: that has no end."""
+
+
+def user_name(value: object, where: str) -> str:
+    """Return a name of a user that can be shown and looked up.
+
+    Raises: Refused if it is none.
+    """
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise Refused(f"{where} is no name of a user: a text of printable characters is wanted")
+    if len(value.encode()) > USER_BYTES_MAX:
+        raise Refused(f"{where} is longer than {USER_BYTES_MAX} bytes")
+    return value
+
+
+def rights_of_groups(groups: Iterable[object]) -> tuple[Right, ...]:
+    """Return what groups allow: `send_ADDRESS`, `recv_ADDRESS`, `manage`, `view` (or `monitor`).
+
+    Addresses are URL-encoded; a `/` before the group, as Keycloak writes paths, is left out. Other
+    groups allow nothing.
+    """
+    return tuple(_first(_of_group(group) for group in groups if isinstance(group, str)))
+
+
+def rights_of_map(addresses: Mapping[Any, Any]) -> tuple[Right, ...]:
+    """Return what a map from addresses to lists of operations allows; others allow nothing."""
+    return tuple(_first(_of_address(str(name), listed) for name, listed in addresses.items()))
+
+
+def _first(rights: Iterable[Right | None]) -> Iterator[Right]:
+    count = 0
+    for right in rights:
+        if right is not None and count < RIGHTS_MAX:
+            count += 1
+            yield right
+
+
+def _of_group(group: str) -> Right | None:
+    name = group.removeprefix("/")
+    if name in _WHOLE:
+        return Right(pattern=EVERY_NAME, operations=(_WHOLE[name],))
+    operation, separator, address = name.partition("_")
+    if not separator or operation not in _OF_GROUPS:
+        return None
+    return _right(unquote(address), (_OF_GROUPS[operation],))
+
+
+def _of_address(address: str, listed: object) -> Right | None:
+    if not isinstance(listed, list | tuple):
+        return None
+    operations = tuple(one for one in _OPERATIONS if one in map(str, listed))
+    return _right(address, operations) if operations else None
+
+
+def _right(address: str, operations: Iterable[Any]) -> Right | None:
+    try:
+        return Right(pattern=pattern_of(address), operations=tuple(operations))
+    except ValueError:
+        return None

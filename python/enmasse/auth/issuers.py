@@ -1,0 +1,143 @@
+"""Issuers of tokens: OpenID Connect as it is discovered, and the realms of a Keycloak."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from enmasse.auth.fetching import Fetch
+from enmasse.auth.grants import Grant, Refused, Unanswered
+from enmasse.auth.keys import IssuerKeys
+from enmasse.auth.tokens import Expected, check
+from enmasse.base.clock import Clock
+
+DISCOVERY = "/.well-known/openid-configuration"
+"""Where an issuer says where its keys are (OpenID Connect Discovery 1.0, 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """Whose tokens are checked, and how."""
+
+    expected: Expected
+    jwks_uri: str | None = None
+    """None: it is discovered."""
+
+    ca: str | None = None
+    """The authority of its certificate, PEM; None: the system's."""
+
+    login: "DirectLogin | None" = None
+    """How a user name and password become a token; None: they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectLogin:
+    """The resource owner password credentials grant (RFC 6749, 4.3), which Keycloak calls direct
+    access."""
+
+    endpoint: str
+    client_id: str
+    client_secret: str | None
+
+
+class TokenChecker:
+    """Checks the tokens of one issuer, whose keys it keeps."""
+
+    def __init__(self, issuer: Issuer, fetch: Fetch, clock: Clock) -> None:
+        self._issuer = issuer
+        self._fetch = fetch
+        self._clock = clock
+        self._keys = IssuerKeys(self._load_keys, clock, issuer.expected.issuer)
+
+    async def token(self, token: str, user: str | None) -> Grant:
+        """Return who a token stands for; `user`, if it was said, has to be the same.
+
+        Raises: Refused if it is not good; Unanswered if that cannot be told.
+        """
+        grant = await check(token, self._issuer.expected, self._keys, self._clock)
+        if user is not None and user != grant.user:
+            raise Refused(f"the token is that of {grant.user!r}, not of {user!r}")
+        return grant
+
+    async def password(self, user: str, password: str) -> Grant:
+        """Return who a user name and a password stand for; that lasts until they go.
+
+        Raises: Refused if they are wrong; Unanswered if that cannot be told.
+        """
+        login = self._issuer.login
+        if login is None:
+            raise Refused("the authentication service takes no passwords")
+        form = {
+            "grant_type": "password",
+            "client_id": login.client_id,
+            "username": user,
+            "password": password,
+            "scope": "openid",
+        }
+        if login.client_secret is not None:
+            form["client_secret"] = login.client_secret
+        answer = await self._fetch(login.endpoint, form=form, ca=self._issuer.ca)
+        document = answer.document()
+        if answer.status in (400, 401):
+            said = str(document.get("error_description") or document.get("error") or "refused")
+            raise Refused(f"{login.endpoint} says: {said[:200]}")
+        token = document.get("access_token")
+        if answer.status != 200 or not isinstance(token, str):
+            raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
+        grant = await check(token, self._issuer.expected, self._keys, self._clock)
+        return Grant(grant.user, grant.rights)
+
+    async def _load_keys(self) -> dict[str, Any]:
+        uri = self._issuer.jwks_uri
+        if uri is None:
+            uri = self._discovered(await self._document(_beside(self._issuer.expected.issuer)))
+        document = await self._document(uri)
+        if not isinstance(document.get("keys"), list):
+            raise Unanswered(f"{uri} is no set of keys")
+        return dict(document)
+
+    def _discovered(self, document: Mapping[str, Any]) -> str:
+        issuer = self._issuer.expected.issuer
+        uri = document.get("jwks_uri")
+        if document.get("issuer") != issuer or not isinstance(uri, str):
+            raise Unanswered(f"{_beside(issuer)} does not say where the keys of {issuer} are")
+        own, other = urlsplit(issuer), urlsplit(uri)
+        if other.scheme != "https" and (own.scheme, own.hostname) != (other.scheme, other.hostname):
+            raise Unanswered(f"the keys of {issuer} are where they could be changed on their way")
+        return uri
+
+    async def _document(self, url: str) -> Mapping[str, Any]:
+        answer = await self._fetch(url, ca=self._issuer.ca)
+        if answer.status != 200:
+            raise Unanswered(f"{url} answers with status {answer.status}")
+        return answer.document()
+
+
+def realm_of_keycloak(
+    url: str,
+    realm: str,
+    *,
+    audience: str | None,
+    client_id: str,
+    client_secret: str | None,
+    ca: str | None,
+) -> Issuer:
+    """Return a realm of a Keycloak as an issuer: users by name, groups by their paths."""
+    issuer = f"{url.rstrip('/')}/realms/{quote(realm, safe='')}"
+    endpoint = f"{issuer}/protocol/openid-connect"
+    return Issuer(
+        Expected(
+            issuer=issuer,
+            audience=audience,
+            user_claim="preferred_username",
+            groups_claim="groups",
+            algorithms=("RS256", "PS256", "ES256", "Ed25519"),
+        ),
+        jwks_uri=f"{endpoint}/certs",
+        ca=ca,
+        login=DirectLogin(f"{endpoint}/token", client_id, client_secret),
+    )
+
+
+def _beside(issuer: str) -> str:
+    return issuer.rstrip("/") + DISCOVERY

@@ -1,0 +1,224 @@
+"""Logins that the node cannot decide by its Plan: tokens, and what services elsewhere know.
+
+What is asked, and whom, follows from the space and its AuthenticationService as they are declared
+at that moment. Answers that took asking somebody are kept for a short time, so that many clients of
+one user, or one that reconnects, ask once; what was refused is never kept.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import structlog
+
+from enmasse.auth import external
+from enmasse.auth.fetching import Fetch, fetch
+from enmasse.auth.grants import Grant, Refused, Unanswered
+from enmasse.auth.issuers import Issuer, TokenChecker, realm_of_keycloak
+from enmasse.auth.tokens import Expected
+from enmasse.base.clock import Clock
+from enmasse.base.hosts import is_loopback
+from enmasse.resources import AddressSpace, AuthenticationService, Key, Secret
+from enmasse.resources.authentication_service import KeycloakService, Oidc
+from enmasse.store import Store
+
+log = structlog.get_logger(__name__)
+
+DECISION_TIMEOUT_S = 9.0
+"""Time for one login; the node gives up after 10 s."""
+
+KEPT_S = 30.0
+"""For so long an answer is kept: a password changed elsewhere is taken up within this time."""
+
+KEPT_MAX = 1000
+"""Answers kept at a time; the oldest goes."""
+
+CHECKERS_MAX = 256
+"""Issuers whose keys are kept at a time; the one not asked for longest goes."""
+
+
+class Question(NamedTuple):
+    """What the node asks about a peer. Never log one: `secret` is its password or token."""
+
+    space: str
+    """Full name of the address space, NAME.NAMESPACE."""
+
+    service: str
+    """Who is to be asked, as the Plan names it: the name and the uid come first."""
+
+    mechanism: str
+    user: str | None
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    grant: Grant
+    until: float
+
+
+class Logins:
+    """Decides logins by what is in a store."""
+
+    def __init__(self, store: Store, clock: Clock, fetching: Fetch = fetch) -> None:
+        self._store = store
+        self._clock = clock
+        self._fetch = fetching
+        self._checkers: OrderedDict[Issuer, TokenChecker] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._salt = secrets.token_bytes(32)
+
+    async def answer(self, login: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a login as the node gives and takes them; see `_native.pyi`."""
+        question = Question(*(login[name] for name in Question._fields))
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                grant = await self.decide(question)
+        except Refused as refused:
+            return {"id": login["id"], "refused": str(refused)}
+        except Unanswered as unanswered:
+            return {"id": login["id"], "unavailable": str(unanswered)}
+        except TimeoutError:
+            return {"id": login["id"], "unavailable": f"no answer in {DECISION_TIMEOUT_S:g} s"}
+        except Exception as error:
+            # A bug must not leave the peer waiting. The text of it might hold what was asked.
+            log.error("login not decided by a bug", error=type(error).__name__)
+            return {"id": login["id"], "unavailable": "a bug, which is in the log"}
+        expires = grant.expires
+        return {
+            "id": login["id"],
+            "user": grant.user,
+            "rights": [right.document() for right in grant.rights],
+            "expiresMs": int(expires.timestamp() * 1000) if expires else None,
+        }
+
+    async def decide(self, question: Question) -> Grant:
+        """Return who the peer is.
+
+        Raises: Refused if it is not let in; Unanswered if nobody can tell.
+        """
+        space, service = self._found(question)
+        spec = service.spec
+        if spec.type == "external":
+            server = self._server(space, service)
+            said = question.mechanism, question.user, question.secret
+            return await self._remembered(question, lambda: external.ask(server, *said))
+        checker = self._checker(self._issuer(space, service))
+        if question.mechanism != "PLAIN":
+            return await checker.token(question.secret, question.user)
+        user, password = question.user or "", question.secret
+        return await self._remembered(question, lambda: checker.password(user, password))
+
+    def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
+        name, _, namespace = question.space.partition(".")
+        space = self._store.get(Key("AddressSpace", namespace, name))
+        name, uid, *_ = question.service.split("/")
+        services = self._store.list("AuthenticationService")
+        service = next((one for one in services if one.metadata.uid == uid), None)
+        if not isinstance(space, AddressSpace) or not isinstance(service, AuthenticationService):
+            raise Unanswered(
+                f"the authentication service {name} or the space is not there any more"
+            )
+        return space, service
+
+    async def _remembered(
+        self, question: Question, asking: Callable[[], Awaitable[Grant]]
+    ) -> Grant:
+        """Return what was answered to the same question a moment ago, or ask."""
+        key = hashlib.blake2b("\0".join(map(str, question)).encode(), key=self._salt).digest()
+        now = self._clock.monotonic()
+        kept = self._kept.get(key)
+        if kept is not None and kept.until > now:
+            return kept.grant
+        self._kept.pop(key, None)
+        grant = await asking()
+        self._kept[key] = _Kept(grant, self._clock.monotonic() + KEPT_S)
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        return grant
+
+    def _checker(self, issuer: Issuer) -> TokenChecker:
+        if issuer not in self._checkers:
+            self._checkers[issuer] = TokenChecker(issuer, self._fetch, self._clock)
+        self._checkers.move_to_end(issuer)
+        while len(self._checkers) > CHECKERS_MAX:
+            self._checkers.popitem(last=False)
+        return self._checkers[issuer]
+
+    def _issuer(self, space: AddressSpace, service: AuthenticationService) -> Issuer:
+        spec, namespace = service.spec, service.metadata.namespace
+        if spec.keycloak is not None:
+            return self._keycloak(space, spec.keycloak, spec.realm, namespace)
+        if spec.standard is None or spec.standard.oidc is None:
+            raise Refused("the authentication service names no issuer of tokens")
+        oidc: Oidc = spec.standard.oidc
+        metadata = space.metadata
+        expected = Expected(
+            issuer=oidc.issuer,
+            audience=oidc.audience or f"{metadata.name}.{metadata.namespace}",
+            user_claim=oidc.user_claim,
+            groups_claim=oidc.groups_claim,
+            algorithms=oidc.algorithms,
+        )
+        reference = oidc.ca_cert_secret
+        ca = self._text(reference, namespace, "ca.crt") if reference else None
+        return Issuer(expected, oidc.jwks_uri, ca)
+
+    def _keycloak(
+        self, space: AddressSpace, keycloak: KeycloakService, realm: str | None, namespace: str
+    ) -> Issuer:
+        ca, secret = keycloak.ca_cert_secret, keycloak.client_secret
+        return realm_of_keycloak(
+            keycloak.url,
+            realm or realm_of(space),
+            audience=keycloak.audience,
+            client_id=keycloak.client_id,
+            client_secret=self._text(secret, namespace, "client-secret") if secret else None,
+            ca=self._text(ca, namespace, "ca.crt") if ca else None,
+        )
+
+    def _server(self, space: AddressSpace, service: AuthenticationService) -> external.Server:
+        own = service.spec.external
+        if own is None:
+            raise Refused("the authentication service says not where it is")
+        given = space.overrides if own.allow_override else None
+        host = (given and given.host) or own.host
+
+        def text(reference: str, name: str) -> str | None:
+            """Return a text of a secret that the space names, else of one the service names."""
+            if given is not None and (found := getattr(given, reference)) is not None:
+                return self._text(found, space.metadata.namespace, name)
+            found = getattr(own, reference)
+            return self._text(found, service.metadata.namespace, name) if found else None
+
+        ca = text("ca_cert_secret", "ca.crt")
+        return external.Server(
+            host=host,
+            port=(given and given.port) or own.port,
+            realm=(given and given.realm) or service.spec.realm or realm_of(space),
+            secure=ca is not None or not is_loopback(host),
+            ca=ca,
+            certificate=text("client_cert_secret", "tls.crt"),
+            key=text("client_cert_secret", "tls.key"),
+        )
+
+    def _text(self, reference: Any, namespace: str, name: str) -> str:
+        """Return a text of a secret.
+
+        Raises: Unanswered if it is not there.
+        """
+        where = getattr(reference, "namespace", None) or namespace
+        secret = self._store.get(Key("Secret", where, reference.name or ""))
+        text = secret.text(name) if isinstance(secret, Secret) else None
+        if text is None:
+            raise Unanswered(f"there is no Secret {reference.name!r} in {where!r} with {name}")
+        return text
+
+
+def realm_of(space: AddressSpace) -> str:
+    """Return the name of a space's own realm, as the original had it."""
+    return f"{space.metadata.namespace}-{space.metadata.name}"

@@ -1,0 +1,57 @@
+"""What groups and maps allow, as the original wrote them."""
+
+import pytest
+
+from enmasse.auth.external import grant_of
+from enmasse.auth.grants import RIGHTS_MAX, Refused, rights_of_groups, rights_of_map
+from enmasse.messaging.types import Array, Symbol
+from enmasse.plan.model import Right
+
+
+def listed(rights: tuple[Right, ...]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(right.pattern, right.operations) for right in rights]
+
+
+def test_groups_are_named_after_operations_and_encoded_addresses() -> None:
+    groups = ["send_my_queue", "recv_a%2Fb", "consume_old*", "manage", "monitor", "/view", "send_#"]
+    assert listed(rights_of_groups(groups)) == [
+        ("my_queue", ("send",)),
+        ("a/b", ("recv",)),
+        ("old*", ("recv",)),
+        ("#", ("manage",)),
+        ("#", ("view",)),
+        ("#", ("view",)),
+        ("#", ("send",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "group", ["", "send", "send_", "sender_a", "browse_a", "Send_a", "send_a*b", "admin", 5, None]
+)
+def test_other_groups_allow_nothing(group: object) -> None:
+    assert rights_of_groups([group]) == ()
+
+
+def test_a_map_says_operations_of_addresses() -> None:
+    said = {"orders": ["send", "create"], "news/#": ("recv", "view"), "x": ["delete"], "y": "send"}
+    assert listed(rights_of_map(said)) == [("orders", ("send",)), ("news/#", ("recv", "view"))]
+
+
+def test_what_is_too_much_counts_for_nothing() -> None:
+    groups = [f"send_{number}" for number in range(RIGHTS_MAX + 5)]
+    assert len(rights_of_groups(groups)) == RIGHTS_MAX
+
+
+def test_what_an_external_service_says_in_its_open() -> None:
+    said = {
+        Symbol("authenticated-identity"): {"sub": "u-1", "preferred_username": "alice"},
+        Symbol("groups"): Array((Symbol("recv_news"),)),
+        Symbol("address-authz"): {"orders": Array((Symbol("send"), Symbol("recv")))},
+    }
+    grant = grant_of(said)
+    assert (grant.user, grant.expires) == ("alice", None)
+    assert listed(grant.rights) == [("orders", ("send", "recv")), ("news", ("recv",))]
+    assert grant_of({"authenticated-identity": {"sub": "bob"}}).rights == ()
+    for nobody in ({}, {"authenticated-identity": "bob"}, {"authenticated-identity": {}}):
+        with pytest.raises(Refused):
+            grant_of(nobody)

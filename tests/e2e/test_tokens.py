@@ -1,0 +1,160 @@
+"""Bearer tokens over AMQP, as clients show them to a platform with a real issuer."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from joserfc.jwk import RSAKey
+
+from enmasse.base.errors import Denied, EnMasseError, Unavailable
+from enmasse.client import connect
+from enmasse.messaging import Accepted, Message, Value
+from exchanging import address
+from interop.clients import CLIENTS, place
+from issuing import KEY, Issuer, published
+from running import Platform, running
+
+pytestmark = pytest.mark.timeout(180)
+
+WAIT_S = 60.0
+
+SPACE = """
+apiVersion: admin.enmasse.io/v1beta1
+kind: AuthenticationService
+metadata: {{name: idp}}
+spec: {{type: standard, standard: {{oidc: {{issuer: "{issuer}"}}}}}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {{name: default}}
+spec: {{type: standard, authenticationService: {{name: idp}}}}
+---
+"""
+
+USER = """
+apiVersion: enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {name: default.alice}
+spec:
+  username: alice
+  authentication: {type: federated}
+  authorization: [{addresses: [orders], operations: [send, recv]}]
+"""
+
+
+def documents(folder: Path, issuer: Issuer) -> str:
+    path = folder / "tokens.yaml"
+    parts = [address("orders"), address("news"), USER]
+    path.write_text(SPACE.format(issuer=issuer.url) + "---\n".join(parts))
+    return str(path)
+
+
+async def exchange(platform: Platform, name: str, **login: Any) -> object:
+    """Send a message to an address and take it again."""
+    async with connect(platform.url(), **login) as session:
+        async with session.sender(name) as sender:
+            assert await sender.send(Message(body=Value("over"))) == Accepted()
+        async with session.receiver(name, count=1) as receiver:
+            async for delivery in receiver:
+                delivery.settle()
+                return delivery.message.body
+    raise AssertionError("nothing came")
+
+
+@pytest.mark.anyio
+async def test_a_token_lets_in_whom_it_names_with_the_rights_of_user_and_groups(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stranger = RSAKey.generate_key(2048, {"kid": "one"})
+    with published() as issuer:
+        declared = documents(tmp_path, issuer)
+        with running(tmp_path / "data", "--log-level", "debug", "-f", declared) as up:
+            token = issuer.token()
+            for mechanism in ("OAUTHBEARER", "XOAUTH2"):
+                said = await exchange(up, "orders", token=token, mechanisms=[mechanism])
+                assert said == Value("over")
+            with pytest.raises(Denied, match='"alice" may not send to "news"'):
+                await exchange(up, "news", token=token)
+            grouped = issuer.token(groups=["send_news", "recv_news"])
+            assert await exchange(up, "news", token=grouped) == Value("over")
+            assert len(issuer.asked) == 2, "the keys are kept"
+            refused = {
+                "expired": issuer.token(exp=int(time.time()) - 1),
+                "aud": issuer.token(aud="other.default"),
+                "signature": issuer.token(stranger),
+            }
+            for why, bad in refused.items():
+                with pytest.raises(Denied, match="invalid_token"):
+                    await exchange(up, "orders", token=bad)
+                assert why in refusals(capfd)[-1]["reason"]
+        shown = capfd.readouterr()
+        for text in (token, grouped, *refused.values()):
+            signature = text.rpartition(".")[2]
+            assert signature not in shown.out + shown.err
+
+
+SEEN: list[str] = []
+
+
+def refusals(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Wait for a refused login in the log, and return those that came."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        SEEN.append(capfd.readouterr().err)
+        lines = [json.loads(line) for line in "".join(SEEN).splitlines() if line.startswith("{")]
+        if found := [line for line in lines if line.get("event") == "login-refused"]:
+            SEEN.clear()
+            return found
+    raise AssertionError("no login was refused")
+
+
+@pytest.mark.anyio
+async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
+    with (
+        published() as issuer,
+        running(tmp_path / "data", "-f", documents(tmp_path, issuer)) as up,
+    ):
+        ends = time.time() + 5
+        async with connect(up.url(), token=issuer.token(exp=int(ends))) as session:
+            async with asyncio.timeout(WAIT_S):
+                with pytest.raises(EnMasseError, match="expired") as ended:
+                    async with session.receiver("orders") as receiver:
+                        async for delivery in receiver:
+                            delivery.settle()
+            assert isinstance(ended.value, Denied)
+            assert int(ends) - 1 < time.time(), "not before its time"
+
+
+@pytest.mark.anyio
+async def test_an_issuer_that_is_silent_is_no_refusal(tmp_path: Path) -> None:
+    with published() as issuer:
+        issuer.silent = True
+        with running(tmp_path / "data", "-f", documents(tmp_path, issuer)) as up:
+            with pytest.raises((Denied, Unavailable), match="try again later"):
+                await exchange(up, "orders", token=issuer.token())
+
+
+def test_a_foreign_client_logs_in_with_a_token(tmp_path: Path) -> None:
+    client = CLIENTS["javascript"]
+    client.prepare()
+    with (
+        published(KEY) as issuer,
+        running(tmp_path / "data", "-f", documents(tmp_path, issuer)) as up,
+    ):
+        options = {"mechanism": "XOAUTH2", "user": "alice", "count": 10, "size": 10}
+        for listener in ("amqp", "amqps"):
+            answer = client.call(
+                "exchange",
+                address="orders",
+                settled=False,
+                token=issuer.token(),
+                **options,
+                **place(up, listener),
+            )
+            assert (answer["received"], answer["intact"]) == (10, True)
+        expired = issuer.token(exp=1)
+        answer = client.call("exchange", address="orders", token=expired, **options, **place(up))
+        assert "refused" in answer

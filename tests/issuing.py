@@ -1,0 +1,95 @@
+"""An issuer of tokens: its keys, its tokens, and a server that publishes the keys."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from joserfc import jws, jwt
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+
+from enmasse.auth.fetching import Answer
+from enmasse.auth.grants import Unanswered
+
+ISSUER = "https://issuer.example"
+AUDIENCE = "default.default"
+DISCOVERY = "/.well-known/openid-configuration"
+
+Signing = RSAKey | ECKey | OKPKey
+KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+"""Made once: it takes a while."""
+
+
+class Issuer:
+    """Signs tokens, and answers for its keys in place of a network."""
+
+    def __init__(self, url: str = ISSUER, *keys: Signing) -> None:
+        self.url = url
+        self.keys: list[Signing] = list(keys) or [KEY]
+        self.asked: list[str] = []
+        self.silent = False
+        self.more: list[dict[str, Any]] = []
+        """Further keys that are published, as they stand."""
+
+    def claims(self, **other: Any) -> dict[str, Any]:
+        """Claims that are all right, but for these; one that is None is left out."""
+        given = {
+            "iss": self.url,
+            "aud": AUDIENCE,
+            "sub": "alice",
+            "exp": int(time.time()) + 3600,
+        }
+        return {name: value for name, value in (given | other).items() if value is not None}
+
+    def token(self, key: Signing | OctKey | None = None, **other: Any) -> str:
+        """Return a token with these claims; `header` changes its head."""
+        header = {"alg": "RS256", "kid": "one", **other.pop("header", {})}
+        header = {name: value for name, value in header.items() if value is not None}
+        registry = jws.JWSRegistry(algorithms=[header["alg"]])
+        return jwt.encode(header, self.claims(**other), key or self.keys[0], registry=registry)
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return what is published at a path."""
+        if path.endswith(DISCOVERY):
+            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+        return {"keys": [*(key.as_dict(private=False) for key in self.keys), *self.more]}
+
+    async def fetch(
+        self, url: str, *, form: Mapping[str, str] | None = None, ca: str | None = None
+    ) -> Answer:
+        """Answer as its server would."""
+        self.asked.append(url)
+        if self.silent:
+            raise Unanswered(f"{url} does not answer")
+        return Answer(200, json.dumps(self.document(url)).encode())
+
+
+@contextmanager
+def published(*keys: Signing) -> Iterator[Issuer]:
+    """Publish an issuer's documents on this machine."""
+    issuer = Issuer("", *keys)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            issuer.asked.append(self.path)
+            body = json.dumps(issuer.document(self.path)).encode()
+            self.send_response(503 if issuer.silent else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        issuer.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield issuer
+        finally:
+            server.shutdown()
+            thread.join()
