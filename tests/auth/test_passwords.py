@@ -71,3 +71,14 @@ def test_a_password_that_cannot_be_one_is_refused_and_not_repeated() -> None:
     with pytest.raises(Invalid, match="cannot be used") as refusal:
         without_password(alice("secret\u0007"), None)
     assert "secret" not in refusal.value.message
+
+
+def test_a_federated_user_has_no_password() -> None:
+    user = alice()
+    federated = user.spec.authentication.model_copy(update={"type": "federated", "password": None})
+    changed = user.model_copy(
+        update={"spec": user.spec.model_copy(update={"authentication": federated})}
+    )
+    stored = without_password(user, None)
+    assert stored.spec.authentication.verifiers
+    assert without_password(changed, stored).spec.authentication.verifiers == ()

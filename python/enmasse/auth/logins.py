@@ -48,7 +48,7 @@ class Question(NamedTuple):
     """Full name of the address space, NAME.NAMESPACE."""
 
     service: str
-    """Who is to be asked, as the Plan names it: the name and the uid come first."""
+    """Who is to be asked, as the Plan names it: namespace, name and uid come first."""
 
     mechanism: str
     user: str | None
@@ -116,13 +116,14 @@ class Logins:
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
         name, _, namespace = question.space.partition(".")
         space = self._store.get(Key("AddressSpace", namespace, name))
-        name, uid, *_ = question.service.split("/")
-        services = self._store.list("AuthenticationService")
-        service = next((one for one in services if one.metadata.uid == uid), None)
+        namespace, name, uid, *_ = question.service.split("/")
+        service = self._store.get(Key("AuthenticationService", namespace, name))
         if not isinstance(space, AddressSpace) or not isinstance(service, AuthenticationService):
             raise Unanswered(
                 f"the authentication service {name} or the space is not there any more"
             )
+        if service.metadata.uid != uid:
+            raise Unanswered(f"the authentication service {name} is another one by now")
         return space, service
 
     async def _remembered(

@@ -430,7 +430,7 @@ def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | 
     if service is None:
         return None
     metadata = service.metadata
-    asked = f"{metadata.name}/{metadata.uid}/{metadata.generation}"
+    asked = f"{metadata.namespace}/{metadata.name}/{metadata.uid}/{metadata.generation}"
     return asked if space.overrides is None else f"{asked}/{space.metadata.generation}"
 
 

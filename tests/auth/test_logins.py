@@ -1,0 +1,204 @@
+"""Logins that the node leaves to others: who is asked, what is kept, and what never is said."""
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from authenticating import authenticator
+from doubles import TestClock
+from enmasse.auth.fetching import Answer
+from enmasse.auth.grants import Unanswered
+from enmasse.auth.logins import KEPT_MAX, KEPT_S, Logins
+from enmasse.resources import Resource, parse
+from enmasse.store import MemoryStore
+from issuing import ISSUER, Issuer
+
+pytestmark = pytest.mark.anyio
+
+PEM = "-----BEGIN CERTIFICATE-----"
+
+
+def service(name: str, type_: str, **settings: Any) -> Resource:
+    return parse(
+        {
+            "apiVersion": "admin.enmasse.io/v1beta1",
+            "kind": "AuthenticationService",
+            "metadata": {"name": name},
+            "spec": {"type": type_, **settings},
+        }
+    )
+
+
+def space(service_name: str, **choice: Any) -> Resource:
+    chosen = {"name": service_name, **choice}
+    return parse(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "AddressSpace",
+            "metadata": {"name": "shop", "namespace": "north"},
+            "spec": {"type": "standard", "authenticationService": chosen},
+        }
+    )
+
+
+def secret(name: str, namespace: str, **texts: str) -> Resource:
+    return parse(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace},
+            "stringData": {key.replace("_", "."): text for key, text in texts.items()},
+        }
+    )
+
+
+class Asked:
+    """What a platform with these resources is asked, and by whom."""
+
+    def __init__(self, issuer: Issuer | None = None) -> None:
+        self.clock = TestClock(datetime.now(UTC))
+        self.store = MemoryStore(self.clock)
+        self.issuer = issuer or Issuer()
+        self.logins = Logins(self.store, self.clock, self.issuer.fetch)
+        self._service = ""
+
+    async def declare(self, one: Resource, *others: Resource) -> None:
+        written = (await self.store.put([one, *others]))[0].metadata
+        self._service = f"{written.namespace}/{written.name}/{written.uid}/{written.generation}"
+
+    async def __call__(self, mechanism: str, secret: str, user: str | None = None) -> Any:
+        login = {
+            "id": 7,
+            "space": "shop.north",
+            "service": self._service,
+            "mechanism": mechanism,
+            "user": user,
+            "secret": secret,
+        }
+        answer = await self.logins.answer(login)
+        assert answer.pop("id") == 7
+        assert secret not in str(answer)
+        return answer
+
+
+async def test_a_token_is_for_the_space_unless_the_service_says_for_whom() -> None:
+    asked = Asked()
+    await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
+    await asked.store.put([space("idp")])
+    own = asked.issuer.token(aud="shop.north", groups=["send_a"])
+    answer = await asked("OAUTHBEARER", own)
+    assert (answer["user"], answer["rights"]) == (
+        "alice",
+        [{"pattern": "a", "operations": ["send"]}],
+    )
+    assert answer["expiresMs"] == asked.issuer.claims()["exp"] * 1000 or answer["expiresMs"] > 0
+    assert "aud" in (await asked("XOAUTH2", asked.issuer.token(aud="shop.south")))["refused"]
+    other = {"issuer": ISSUER, "audience": "all-of-us"}
+    await asked.declare(service("idp", "standard", standard={"oidc": other}))
+    assert (await asked("OAUTHBEARER", asked.issuer.token(aud="all-of-us")))["user"] == "alice"
+    assert "refused" in await asked("OAUTHBEARER", own)
+
+
+async def test_a_silent_issuer_and_a_missing_secret_are_no_refusals() -> None:
+    asked = Asked()
+    oidc: dict[str, Any] = {"issuer": ISSUER}
+    await asked.declare(service("idp", "standard", standard={"oidc": oidc}), space("idp"))
+    asked.issuer.silent = True
+    token = asked.issuer.token(aud="shop.north")
+    assert "does not answer" in (await asked("OAUTHBEARER", token))["unavailable"]
+    oidc["caCertSecret"] = {"name": "ca"}
+    await asked.declare(service("idp", "standard", standard={"oidc": oidc}))
+    assert "no Secret 'ca'" in (await asked("OAUTHBEARER", token))["unavailable"]
+
+
+async def test_a_service_that_has_gone_lets_nobody_in() -> None:
+    asked = Asked()
+    await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
+    token = asked.issuer.token(aud="shop.north")
+    assert "not there any more" in (await asked("OAUTHBEARER", token))["unavailable"]
+    await asked.store.put([space("idp")])
+    asked._service = asked._service.replace("/idp/", "/other/")
+    assert "not there any more" in (await asked("OAUTHBEARER", token))["unavailable"]
+
+
+class Realm(Issuer):
+    """A Keycloak's realm: it gives tokens for passwords."""
+
+    passwords = {"alice": "wonderland"}
+    answered = 0
+
+    async def fetch(
+        self, url: str, *, form: Mapping[str, str] | None = None, ca: str | None = None
+    ) -> Answer:
+        if form is None:
+            return await super().fetch(url, ca=ca)
+        assert url == f"{self.url}/protocol/openid-connect/token"
+        self.answered += 1
+        self.form = dict(form)
+        if self.silent:
+            raise Unanswered("no answer")
+        if self.passwords.get(form["username"]) != form["password"]:
+            return Answer(401, b'{"error": "invalid_grant", "error_description": "Invalid user"}')
+        token = self.token(preferred_username=form["username"], groups=["manage"], aud=None)
+        return Answer(200, b'{"access_token": "%s"}' % token.encode())
+
+
+async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -> None:
+    realm = Realm("https://keycloak.example/realms/north-shop")
+    asked = Asked(realm)
+    settings = {"url": "https://keycloak.example/", "clientSecret": {"name": "client"}}
+    client = secret("client", "enmasse-infra").model_copy(
+        update={"data": {"client-secret": base64.b64encode(b"hush").decode()}}
+    )
+    await asked.declare(service("kc", "keycloak", keycloak=settings), space("kc"), client)
+    answer = await asked("PLAIN", "wonderland", "alice")
+    assert answer == {
+        "user": "alice",
+        "rights": [{"pattern": "#", "operations": ["manage"]}],
+        "expiresMs": None,
+    }
+    assert realm.form["client_secret"] == "hush" and realm.form["client_id"] == "enmasse"
+    # the same again is believed for a while, anything else is asked
+    await asked("PLAIN", "wonderland", "alice")
+    assert realm.answered == 1
+    assert "Invalid user" in (await asked("PLAIN", "guessing", "alice"))["refused"]
+    assert "Invalid user" in (await asked("PLAIN", "guessing", "alice"))["refused"]
+    assert realm.answered == 3
+    asked.clock.advance(KEPT_S)
+    realm.passwords = {}
+    assert "refused" in await asked("PLAIN", "wonderland", "alice")
+
+
+async def test_what_is_kept_has_a_bound() -> None:
+    realm = Realm("https://keycloak.example/realms/north-shop")
+    asked = Asked(realm)
+    settings = {"url": "https://keycloak.example"}
+    await asked.declare(service("kc", "keycloak", keycloak=settings), space("kc"))
+    realm.passwords = {f"user-{number}": "same-for-all" for number in range(KEPT_MAX + 1)}
+    for user in realm.passwords:
+        assert (await asked("PLAIN", "same-for-all", user))["user"] == user
+    assert realm.answered == KEPT_MAX + 1
+    await asked("PLAIN", "same-for-all", f"user-{KEPT_MAX}")
+    assert realm.answered == KEPT_MAX + 1
+    await asked("PLAIN", "same-for-all", "user-0")
+    assert realm.answered == KEPT_MAX + 2
+
+
+async def test_a_space_names_another_realm_and_place_of_an_external_service() -> None:
+    with authenticator() as known:
+        known.passwords = {"alice": "right"}
+        asked = Asked()
+        place = {"host": "nowhere.invalid", "port": 1, "allowOverride": True}
+        own = {"host": "127.0.0.1", "port": known.port, "realm": "mine"}
+        await asked.declare(service("ext", "external", external=place))
+        await asked.store.put([space("ext", overrides=own)])
+        assert (await asked("PLAIN", "right", "alice"))["user"] == "alice"
+        assert known.asked == [("PLAIN", "mine")]
+        # the secrets of a space are in its own namespace
+        await asked.store.put([secret("ca", "enmasse-infra", ca_crt=PEM)])
+        given = own | {"caCertSecret": {"name": "ca"}}
+        await asked.store.put([space("ext", overrides=given)])
+        assert "no Secret 'ca' in 'north'" in (await asked("PLAIN", "wrong", "bob"))["unavailable"]
