@@ -82,7 +82,9 @@ class _Peer:
         data.decode(self.take(size - 4)[4:])
         data.next()
         found = data.get_py_described()
-        return int(found.descriptor), list(found.value)
+        # Bytes are views of memory that goes with `data`.
+        values = [bytes(one) if isinstance(one, memoryview) else one for one in found.value]
+        return int(found.descriptor), values
 
 
 def _serve(peer: _Peer, known: Authenticator) -> None:
@@ -127,13 +129,13 @@ def authenticator(folder: Path | None = None) -> Iterator[Authenticator]:
                 stream = self.request
                 if secured is not None:
                     stream = secured.wrap_socket(stream, server_side=True)
-                _serve(_Peer(stream), known)
+                with stream:
+                    _serve(_Peer(stream), known)
             except (OSError, struct.error):
                 pass  # the peer has gone, which is its right
 
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
-        daemon_threads = True
 
     with Server(("127.0.0.1", 0), Handler) as server:
         known.port = server.server_address[1]

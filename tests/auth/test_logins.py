@@ -189,13 +189,13 @@ async def test_what_is_kept_has_a_bound() -> None:
 
 async def test_a_space_names_another_realm_and_place_of_an_external_service() -> None:
     with authenticator() as known:
-        known.passwords = {"alice": "right"}
+        known.passwords = {"alice": "wonderland"}
         asked = Asked()
         place = {"host": "nowhere.invalid", "port": 1, "allowOverride": True}
         own = {"host": "127.0.0.1", "port": known.port, "realm": "mine"}
         await asked.declare(service("ext", "external", external=place))
         await asked.store.put([space("ext", overrides=own)])
-        assert (await asked("PLAIN", "right", "alice"))["user"] == "alice"
+        assert (await asked("PLAIN", "wonderland", "alice"))["user"] == "alice"
         assert known.asked == [("PLAIN", "mine")]
         # the secrets of a space are in its own namespace
         await asked.store.put([secret("ca", "enmasse-infra", ca_crt=PEM)])

@@ -93,13 +93,9 @@ fn bearer(value: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(token))
 }
 
-/// What a client is told of a token that does not let it in (RFC 7628, section 3.2.2; XOAUTH2 has its own words).
-pub(super) fn failure(mechanism: Mechanism, malformed: bool) -> Vec<u8> {
-    let said = match (mechanism, malformed) {
-        (Mechanism::OAuthBearer, true) => r#"{"status":"invalid_request"}"#,
-        (Mechanism::OAuthBearer, false) => r#"{"status":"invalid_token"}"#,
-        (_, true) => r#"{"status":"400","schemes":"bearer"}"#,
-        (_, false) => r#"{"status":"401","schemes":"bearer"}"#,
-    };
-    said.as_bytes().to_vec()
+/// What a client is told of a token that does not let it in (RFC 7628, section 3.2.2). One that speaks XOAUTH2 is told
+/// nothing before the outcome: such clients do not expect to be.
+pub(super) fn failure(mechanism: Mechanism, malformed: bool) -> Option<Vec<u8>> {
+    let status = if malformed { "invalid_request" } else { "invalid_token" };
+    (mechanism == Mechanism::OAuthBearer).then(|| format!("{{\"status\":\"{status}\"}}").into_bytes())
 }

@@ -5,7 +5,7 @@
 //! | Ready | init ANONYMOUS, EXTERNAL | Accepted or Refused | Over |
 //! | Ready | init PLAIN, SCRAM, bearer without a message | Challenge (empty) | First |
 //! | Ready, First | PLAIN message | CheckPlain, Ask, Accepted or Refused | Checking, Asking or Over |
-//! | Ready, First | bearer message | Ask, or Challenge (why not) | Asking or Failing |
+//! | Ready, First | bearer message | Ask, Refused, or Challenge (why not) | Asking, Over or Failing |
 //! | Ready, First | SCRAM first message | Challenge or Refused | Final or Over |
 //! | Final | SCRAM last message | Accepted or Refused | Over |
 //! | Checking | `plain_checked` | Accepted or Refused | Over |
@@ -165,8 +165,9 @@ impl Server {
 
     /// Says why a token is no good; the outcome follows when the client has read it.
     fn fail(&mut self, mechanism: Mechanism, why: &'static str, malformed: bool) -> Step {
+        let Some(said) = bearer::failure(mechanism, malformed) else { return refused(why) };
         self.state = State::Failing(why);
-        Step::Challenge(bearer::failure(mechanism, malformed))
+        Step::Challenge(said)
     }
 
     /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting), which the client is told to

@@ -2,7 +2,6 @@
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Open, Outcome, SaslInit, Symbol, condition};
-use enmasse_router::plan::{Operation, Right};
 use enmasse_router::shard::Peer;
 use enmasse_router::table::{Judged, Rights};
 
