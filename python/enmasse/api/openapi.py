@@ -170,7 +170,7 @@ _PARAMETERS: dict[str, Document] = {
     ),
     "dryRun": {"type": "string", "enum": ["All"]},
     "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
-    "resourceVersionMatch": {"type": "string", "enum": ["Exact", "NotOlderThan"]},
+    "resourceVersionMatch": {"type": "string", "enum": ["", "Exact", "NotOlderThan"]},
 }
 
 
