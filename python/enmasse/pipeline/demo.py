@@ -36,7 +36,7 @@ DETECTORS = (
     {"name": "shuttle-f7", "metric": "f7", "threshold": {"below": 16}},
     {"name": "warm", "metric": "temperature", "threshold": {"above": 72, "clear": 66}},
 )
-"""Limits that one would choose by looking at the first quarter of each series."""
+"""Limits chosen by looking at the whole of each series, so what they find says little of others."""
 SCHEMA = pyarrow.schema(
     {
         "group_id": pyarrow.string(),
