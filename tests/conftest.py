@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +24,8 @@ def start_platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
         def start(*arguments: str | Path) -> Platform:
             data = tmp_path_factory.mktemp("data")
+            # a journal sets space aside: of all platforms of a run that would be gigabytes
+            stack.callback(shutil.rmtree, data, ignore_errors=True)
             return stack.enter_context(running(data, *map(str, arguments)))
 
         yield start

@@ -32,10 +32,13 @@ MERGE = {"content-type": "application/merge-patch+json"}
 class Api:
     """The HTTP API of a platform."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, http: httpx2.Client) -> None:
+        """Ask a platform by a client, which whoever made it closes."""
         token = (platform.data / "token").read_text().strip()
-        headers = {"authorization": f"Bearer {token}"}
-        self.http = httpx2.Client(base_url=platform.url("http"), headers=headers, timeout=TIMEOUT_S)
+        http.base_url = platform.url("http")
+        http.headers["authorization"] = f"Bearer {token}"
+        http.timeout = TIMEOUT_S
+        self.http = http
 
     def ready(self, path: str) -> None:
         """Wait until the node serves a resource as it is declared now."""
@@ -127,10 +130,9 @@ def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def api(platform: Platform) -> Iterator[Api]:
-    api = Api(platform)
-    yield api
-    api.http.delete(f"{USERS}/default.alice")
-    api.http.close()
+    with httpx2.Client() as http:
+        yield Api(platform, http)
+        http.delete(f"{USERS}/default.alice")
 
 
 @pytest.fixture
@@ -294,8 +296,12 @@ def guarded(service: str) -> dict[str, Any]:
 
 
 def test_T_AU_5_services_beside_one_another(tmp_path: Path) -> None:
-    with authenticator() as known, running(tmp_path / "data") as up:
-        api = Api(up)
+    with (
+        authenticator() as known,
+        running(tmp_path / "data") as up,
+        httpx2.Client() as http,
+    ):
+        api = Api(up, http)
         known.passwords = {"carol": "external"}
         known.authz = {"orders": ["send"]}
         elsewhere = {"host": "127.0.0.1", "port": known.port}
