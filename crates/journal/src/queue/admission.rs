@@ -135,6 +135,14 @@ impl Queue {
         true
     }
 
+    /// Whether a message that was offered may not be committed, but is to be withdrawn: the log refused an earlier one of
+    /// its numbered producer, which could not come again behind it.
+    #[inline]
+    #[must_use]
+    pub fn is_behind_gap(&self, seq: Seq) -> bool {
+        self.seen.is_behind_gap(seq.0)
+    }
+
     /// A producer attaches.
     ///
     /// # Errors

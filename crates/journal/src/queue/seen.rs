@@ -89,6 +89,8 @@ struct Producer {
     any: bool,
     /// the message of `offered`
     seq: u64,
+    /// one was refused while the log had others behind it: they are not to be stored, or it could never come again
+    gap: bool,
 }
 
 /// What a message that is not committed has left behind.
@@ -178,6 +180,21 @@ impl Seen {
         }
     }
 
+    /// Whether a message that the log has is of a numbered producer of which it refused an earlier one.
+    #[inline]
+    pub(crate) fn is_behind_gap(&self, at: u64) -> bool {
+        !self.traces.is_empty() && self.traces.get(&at).is_some_and(|trace| self.has_gap(trace))
+    }
+
+    /// Whether any message that was offered is behind such a gap.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.traces.values().any(|trace| self.has_gap(trace))
+    }
+
+    fn has_gap(&self, trace: &Trace) -> bool {
+        trace.producer.is_some_and(|(name, _)| self.producers.get(&name).is_some_and(|producer| producer.gap))
+    }
+
     /// A message that was offered will not be stored: it may come again.
     pub(crate) fn withdraw(&mut self, at: u64) {
         let Some(trace) = self.traces.remove(&at) else { return };
@@ -186,7 +203,7 @@ impl Seen {
         {
             self.ids.forget(slot);
         }
-        let Some((name, _)) = trace.producer else { return };
+        let Some((name, refused)) = trace.producer else { return };
         let of_it = |(seq, trace): (&u64, &Trace)| {
             trace.producer.filter(|(of, _)| *of == name).map(|(_, number)| (number, *seq))
         };
@@ -195,9 +212,10 @@ impl Seen {
         let Some(producer) = self.producers.get_mut(&name) else { return };
         match highest {
             Some((number, seq)) if !producer.any || number > producer.stored => {
-                (producer.offered, producer.seq) = (number, seq)
+                (producer.offered, producer.seq) = (number, seq);
+                producer.gap |= number > refused;
             }
-            _ if producer.any => producer.offered = producer.stored,
+            _ if producer.any => (producer.offered, producer.gap) = (producer.stored, false),
             _ => {
                 self.producers.remove(&name);
             }
@@ -208,7 +226,7 @@ impl Seen {
     pub(crate) fn restore(&mut self, marker: Marker) {
         match marker {
             Marker::Producer { name, sequence } => {
-                let producer = Producer { stored: sequence, offered: sequence, any: true, seq: u64::MAX };
+                let producer = Producer { stored: sequence, offered: sequence, any: true, seq: u64::MAX, gap: false };
                 self.producers.insert(name, producer);
             }
             Marker::MessageId { slot, id, at } if slot < self.ids.limit => {

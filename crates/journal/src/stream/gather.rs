@@ -190,15 +190,26 @@ impl Partition {
     }
 
     /// The log has not taken the block that was handed over first: how many messages are not stored. Their offsets go
-    /// to what comes next.
+    /// to what comes next. Where a numbered producer has others behind them, all that has gathered goes with them: a
+    /// refused message could not come again behind one that is stored.
     pub fn refused(&mut self) -> u32 {
         let Some(UnderWay { head, .. }) = self.under_way.pop_front() else { return 0 };
-        for _ in 0..head.count {
+        let mut count = self.withdraw(head.count);
+        if self.under_way.is_empty() && self.seen.has_gaps() {
+            while let Some(block) = self.gathered.pop_front() {
+                count += self.withdraw(block.offsets_at.len() as u32);
+            }
+        }
+        count
+    }
+
+    fn withdraw(&mut self, count: u32) -> u32 {
+        for _ in 0..count {
             self.seen.withdraw(self.answered);
             self.answered += 1;
         }
-        self.figures.refused += u64::from(head.count);
-        head.count
+        self.figures.refused += u64::from(count);
+        count
     }
 
     /// How many messages have been answered: the ticket of the next one to be.

@@ -183,10 +183,8 @@ impl Router {
     /// A message is not taken, and none of a numbered producer's after it, until its link is attached anew. A transaction
     /// that it was to be part of, without anybody being told, fails.
     pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
-        let producer = &mut self.producers[from];
-        let at = producer.address;
-        let was_halted = producer.halted;
-        producer.halted |= producer.producer_name.is_some();
+        let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);
+        self.halt_numbered(from);
         if arriving.owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
             self.spoil(arriving.transaction, &error);

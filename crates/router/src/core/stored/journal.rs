@@ -652,7 +652,10 @@ impl Router {
         for commit in commits.drain(..) {
             match &result {
                 Ok(()) => self.commit(&commit, batch.place(commit.number), links),
-                Err(refused) => self.uncommit(&commit, refused, links),
+                Err(refused) => {
+                    let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
+                    self.uncommit(&commit, &outcome, links);
+                }
             }
         }
         self.journal.spare_commits.push(commits);
@@ -685,6 +688,13 @@ impl Router {
     }
 
     fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::Place, links: &mut impl Links) {
+        let stored = self.addresses.get(commit.at).and_then(|address| address.stored.as_ref());
+        if let Some(stored) = stored.filter(|stored| stored.shelf.queue.is_behind_gap(commit.seq)) {
+            if let Some(log) = stored.shelf.log {
+                self.journal.remove_at(log, commit.seq.0, place);
+            }
+            return self.uncommit(commit, &Outcome::Released, links);
+        }
         self.free_window(&commit.duty, links);
         self.left_deleted(&commit.duty);
         if let Some((from, seq)) = commit.duty.from
@@ -716,8 +726,10 @@ impl Router {
         self.touch(commit.at);
     }
 
-    fn uncommit(&mut self, commit: &Commit, refused: &Refused, links: &mut impl Links) {
+    /// A message is not stored; a numbered producer sends no other until its link is attached anew.
+    fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
         self.free_window(&commit.duty, links);
+        self.halt_numbered(commit.duty.producer);
         if let Some(place) = self.left_deleted(&commit.duty) {
             self.journal.forget_late(place);
         }
@@ -731,9 +743,15 @@ impl Router {
             self.touch(commit.at);
         }
         self.resolve_tag(commit.at, commit.seq, false);
-        let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
-        self.answer_duty(&commit.duty, &outcome, links);
-        self.answer_echoes(commit.at, commit.seq, &outcome, links);
+        self.answer_duty(&commit.duty, outcome, links);
+        self.answer_echoes(commit.at, commit.seq, outcome, links);
+    }
+
+    /// A message of a producer was not taken: one that numbers them has to begin anew.
+    pub(in crate::core) fn halt_numbered(&mut self, producer: Key) {
+        if let Some(producer) = self.producers.get_mut(producer) {
+            producer.halted |= producer.producer_name.is_some();
+        }
     }
 
     /// A message comes from a queue that was deleted meanwhile: where it lies there.

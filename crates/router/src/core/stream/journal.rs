@@ -209,7 +209,10 @@ impl Router {
 
     fn block_refused(&mut self, at: Key, number: u32, refused: &Refused, links: &mut impl Links) {
         let Some(stream) = self.addresses[at].stream.as_mut() else { return };
-        let count = stream.parts[number as usize].partition.refused();
+        let part = &mut stream.parts[number as usize];
+        let count = part.partition.refused();
+        let refusing: Vec<Key> = part.waiting.iter().take(count as usize).map(|waiting| waiting.producer).collect();
+        refusing.into_iter().for_each(|producer| self.halt_numbered(producer));
         let outcome = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
         self.answer_waiting(at, number, count, &outcome, links);
         self.go_on_gathering(at, number);

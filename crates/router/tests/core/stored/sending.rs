@@ -1,8 +1,9 @@
 //! What producers send twice, number, or send in parts.
 
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
+use enmasse_journal::log::Refused;
 use enmasse_journal::queue::{Duplicates, Settings};
-use enmasse_router::core::{Arrival, PortId, PortRole};
+use enmasse_router::core::{Answer, Arrival, PortId, PortRole};
 
 use super::{House, KEY, QUEUE, declared, producer};
 
@@ -117,6 +118,49 @@ fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_i
     house.consumer(QUEUE, 10);
     house.pump();
     assert_eq!(house.texts(), ["1", "2", "3"]);
+}
+
+#[test]
+fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_it() {
+    let mut house = House::new(Settings::default());
+    let port = numbered(&mut house, "p");
+    house.send_from(port, &number(1));
+    house.pump();
+    house.told.settled.clear();
+    // Two batches are with the log, which has no place for the first only; one message gathers behind them.
+    let mut answers = Vec::new();
+    for n in [2, 3] {
+        house.send_from(port, &number(n));
+        house.router.turn(&mut house.told);
+        let mut batch = house.router.take_journal().expect("a batch");
+        let result = match n {
+            2 => Err(Refused::TooLarge { bytes: 1 }),
+            _ => house.log.append(&mut batch).and_then(|()| house.log.sync()),
+        };
+        answers.push(Answer { batch, result });
+    }
+    house.send_from(port, &number(4));
+    for answer in answers {
+        house.router.journaled(answer, &mut house.told);
+    }
+    house.send_from(port, &number(5));
+    house.pump();
+    let mut outcomes: Vec<Outcome> = house.told.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
+    assert!(matches!(outcomes.remove(0), Outcome::Rejected(Some(_))));
+    assert_eq!(outcomes, [Outcome::Released, Outcome::Released, Outcome::Released]);
+    house.router.detach(port, &mut house.told);
+    let port = numbered(&mut house, "p");
+    for n in [2, 3, 4, 5] {
+        house.send_from(port, &number(n));
+    }
+    house.pump();
+    let mut house = house.restarted();
+    let port = numbered(&mut house, "p");
+    house.send_from(port, &number(5));
+    house.pump();
+    house.consumer(QUEUE, 10);
+    house.pump();
+    assert_eq!(house.texts(), ["1", "2", "3", "4", "5"]);
 }
 
 fn keyed(key: Value, text: &str) -> Message {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use enmasse_amqp::codec::decode_message;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
+use enmasse_journal::log::Refused;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Duplicates, Limits};
 use enmasse_journal::stream::{Retention, Settings};
@@ -390,6 +391,41 @@ fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attach
     site.pump();
     let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["1", "2", "3"]);
+}
+
+#[test]
+fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_it() {
+    let numbered = |number: u64| Message {
+        message_annotations: vec![(Symbol::from("x-opt-producer-sequence"), Value::Ulong(number))],
+        body: Body::Data(vec![number.to_string().into_bytes()]),
+        ..Message::default()
+    };
+    let port = PortId { index: 900, ..PRODUCER };
+    let mut site = Site::new(1, Settings::default());
+    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    site.send_from(port, &numbered(1));
+    site.pump();
+    site.told.settled.clear();
+    site.slow = true;
+    site.send_from(port, &numbered(2));
+    site.turn();
+    site.send_from(port, &numbered(3));
+    for answer in &mut site.held {
+        answer.result = Err(Refused::TooLarge { bytes: 1 });
+    }
+    site.answer();
+    site.slow = false;
+    site.send_from(port, &numbered(4));
+    site.pump();
+    assert_eq!((site.told.settled.len(), site.accepted().len()), (3, 0), "{:?}", site.told.settled);
+    site.router.detach(port, &mut site.told);
+    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    for number in [2, 3, 4] {
+        site.send_from(port, &numbered(number));
+    }
+    site.pump();
+    let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["1", "2", "3", "4"]);
 }
 
 #[test]
