@@ -61,7 +61,8 @@ class Filling:
         query_id: str = "q",
         told: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        put = Batches(self.pipeline, self.source, self.store, self.db, [], told or self.told.append)
+        tell = told or self.told.append
+        put = Batches(self.pipeline, self.source, self.store, self.db, [], [], tell)
         put(frame(decoded(self.source, *records, first=first), query_id), batch_id)
 
     def rows(self, name: str) -> pyarrow.Table:
