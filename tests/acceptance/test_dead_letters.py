@@ -96,9 +96,9 @@ def test_T_DL_1_a_time_to_live_is_brought_between_the_bounds(
 ) -> None:
     body, fewest_s, most_s = lives(platform, to, ttl_s)
     assert body == f"{to} {ttl_s}"
-    # A tenth for the two clocks, a second for the expiry of an idle queue.
+    # A tenth for the two clocks; a second for the expiry of an idle queue, two for a busy machine.
     assert lives_s - 0.1 <= most_s
-    assert fewest_s <= lives_s + 1
+    assert fewest_s <= lives_s + 3
 
 
 def test_T_DL_1_status_tells_what_holds_and_removal_restores(platform: Platform) -> None:

@@ -199,14 +199,17 @@ def test_the_last_failed_attempt_leads_to_the_dead_letter(stored: Platform) -> N
 def test_a_time_to_live_ends_on_an_idle_queue(stored: Platform) -> None:
     with connected(stored) as connection:
         receiver = connection.create_receiver("dead", credit=1)
-        connection.create_sender("expiring").send(Message(body="short", ttl=1.5))
-        began = time.monotonic()
+        sender = connection.create_sender("expiring")
+        before = time.monotonic()
+        sender.send(Message(body="short", ttl=1.5))
+        after = time.monotonic()
         dead = receiver.receive(timeout=20)
-        took = time.monotonic() - began
+        now = time.monotonic()
         receiver.accept()
     assert dead.body == "short"
     assert dead.annotations["x-opt-dead-letter-cause"] == "expired"
-    assert 1.3 <= took <= 2.5, took
+    # A tenth for the two clocks; two seconds more than the bound for a machine with other work.
+    assert 1.4 <= now - before and now - after <= 4.5
     assert drain(stored, "expiring") == []
 
 
