@@ -13,6 +13,7 @@ __all__ = [
     "NativeError",
     "Node",
     "Outbox",
+    "Replay",
     "Rows",
     "Segment",
     "Spooled",
@@ -455,9 +456,26 @@ class Spooled:
     def __new__(cls, file: bytes, wanted_json: str) -> Spooled:
         """Check a file.
 
-        `wanted_json`: `{"address": "..", "space": null, "from": 0, "to": 7, "columns": {}}`, the
-        last as of `declare_columns`; offsets `from` to `to` (exclusive), as far as they are in it.
+        `wanted_json`: `{"address": "..", "space": null, "from": 0, "to": 7, "takenMs": 0,
+        "columns": {}}`, the last as of `declare_columns`; offsets `from` to `to` (exclusive), as
+        far as they are in it. `takenMs`, since 1970, is the time of messages that do not say when
+        their server took them.
         Raises NativeError: Conflict if it is torn; Invalid for columns.
+        """
+
+    def next_batch(self) -> Rows | None:
+        """Return the next rows, as of `Stream`, None after the last."""
+
+@final
+class Replay:
+    """Messages of a table as rows, decoded as `Stream` decodes those of a stream."""
+
+    def __new__(cls, messages: object, columns_json: str) -> Replay:
+        """Take a record batch (whatever has `__arrow_c_array__`) of whole messages.
+
+        Its columns are all of the envelope (`docs/guide/spark.md`), others are passed over;
+        `columns_json` is as of `declare_columns`. Raises NativeError: Invalid for a column that is
+        missing or of another type, or a declaration that cannot be used.
         """
 
     def next_batch(self) -> Rows | None:

@@ -363,6 +363,19 @@ class Spooled:
         return self._spooled.next_batch()
 
 
+class Replay:
+    """Messages of a table as decoded rows. See `_native.pyi`."""
+
+    def __init__(self, messages: object, columns: Mapping[str, Any]) -> None:
+        """Check them; raises Invalid for columns that are missing or cannot be declared."""
+        with translated():
+            self._replay = _native.Replay(messages, json.dumps(dict(columns)))
+
+    def next_batch(self) -> "_native.Rows | None":
+        """Return the next rows, None after the last."""
+        return self._replay.next_batch()
+
+
 def pack_ids(ids: bytes, first: int, after: int) -> bytes:
     """Return the file of a spool that remembers messages `first` to `after` (exclusive)."""
     return _native.pack_ids(ids, first, after)

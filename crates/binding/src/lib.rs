@@ -2,7 +2,8 @@
 //!
 //! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait lets other Python
 //! threads run. `errors` is the one table of error translation, `node` the data plane, `client` a connection to any
-//! server, `stream` a stream as record batches, `spool` queues likewise, `outbox` record batches as messages, `message` the codec of whole messages, `load` the load tool.
+//! server, `stream` a stream as record batches, `spool` queues likewise, `outbox` record batches as messages, `replay` messages of a table
+//! decoded anew, `message` the codec of whole messages, `load` the load tool.
 
 mod client;
 mod errors;
@@ -10,6 +11,7 @@ mod load;
 mod message;
 mod node;
 mod outbox;
+mod replay;
 mod spool;
 mod stream;
 mod value;
@@ -25,6 +27,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Stream>()?;
     module.add_class::<stream::Rows>()?;
     module.add_class::<outbox::Outbox>()?;
+    module.add_class::<replay::Replay>()?;
     module.add_class::<spool::Intake>()?;
     module.add_class::<spool::Segment>()?;
     module.add_class::<spool::Spooled>()?;

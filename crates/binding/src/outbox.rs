@@ -129,7 +129,7 @@ impl Outbox {
         let mut causes = Vec::new();
         let space = self.space.as_deref();
         self.post.take_rejected(!done, |row, address, message, cause| {
-            batch.push(&Origin { space, address, partition: None, offset: None }, message);
+            batch.push(&Origin { space, address, ..Origin::default() }, message);
             causes.push((row, cause.condition.clone(), cause.description.clone()));
         });
         (causes, Rows { batch: batch.finish(), next_offset: 0, size: 0 })
@@ -137,7 +137,7 @@ impl Outbox {
 }
 
 /// Takes over a record batch from whoever has it.
-fn record_batch(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+pub(crate) fn record_batch(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let capsules = batch.call_method0("__arrow_c_array__")?;
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = capsules.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();

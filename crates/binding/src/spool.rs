@@ -199,6 +199,7 @@ struct Wanted {
     space: Option<String>,
     from: u64,
     to: u64,
+    taken_ms: i64,
     columns: Columns,
 }
 
@@ -247,6 +248,7 @@ impl Spooled {
                     address: &wanted.address,
                     partition: Some(0),
                     offset: Some(offset),
+                    taken_ms: Some(wanted.taken_ms),
                 };
                 batch.push(&origin, message);
                 size += message.len();

@@ -115,7 +115,7 @@ impl Stream {
 impl Stream {
     fn fill(&mut self) -> Result<Option<Rows>, enmasse_client::Error> {
         let Self { stream, space, address, partition, batch: Some(batch), full } = self else { return Ok(None) };
-        let origin = Origin { space: space.as_deref(), address, partition: Some(*partition), offset: None };
+        let origin = Origin { space: space.as_deref(), address, partition: Some(*partition), ..Origin::default() };
         // of the batch at hand: all of its messages are in it when this returns
         let (mut size, mut next_offset) = (0, 0);
         while full.is_empty() {
@@ -192,7 +192,7 @@ pub(crate) fn declare_columns(columns_json: &str) -> PyResult<String> {
     Ok(declared(columns_json)?.sql())
 }
 
-fn declared(columns_json: &str) -> PyResult<Declared> {
+pub(crate) fn declared(columns_json: &str) -> PyResult<Declared> {
     let columns: Columns = parse("columns", columns_json)?;
     Declared::new(&columns).map_err(|error| invalid(error.to_string()))
 }

@@ -57,7 +57,7 @@ fn message(offset: u64, body: &[u8]) -> Vec<u8> {
 
 fn main() {
     const COUNT: u64 = 20_000;
-    let origin = Origin { space: Some("default"), address: "telemetry", partition: None, offset: None };
+    let origin = Origin { space: Some("default"), address: "telemetry", ..Origin::default() };
     for (name, columns, decode, body) in CASES {
         let options = Options { columns: Some(columns.to_owned()), decode, ..Options::default() };
         let declared = Arc::new(Declared::new(&options).expect("the declaration is sound"));

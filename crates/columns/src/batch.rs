@@ -9,6 +9,7 @@ use crate::body::{self, Fields};
 use crate::column::Column;
 use crate::declare::{Declared, Source};
 use crate::envelope::{Part, Parts};
+use crate::replay::Replay;
 
 /// Where messages come from, as far as they do not say so themselves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +22,8 @@ pub struct Origin<'a> {
     pub partition: Option<u32>,
     /// of messages that lie elsewhere than where they came from: then partition and offset are these, whatever they say
     pub offset: Option<u64>,
+    /// when messages were taken that do not say when their server took them: milliseconds since 1970
+    pub taken_ms: Option<i64>,
 }
 
 /// See the module.
@@ -71,11 +74,21 @@ impl Batch {
 
     /// Appends the rows of one encoded message, one at least. The body stands in the first of them only.
     pub fn push(&mut self, origin: &Origin<'_>, message: &[u8]) {
-        let parts = Parts::of(message);
+        let mut parts = Parts::of(message);
+        parts.enqueued_time_ms = parts.enqueued_time_ms.or(origin.taken_ms);
+        self.grow(&parts, |part, column| parts.put(part, origin, column));
+    }
+
+    /// Appends the rows of one message of a table, as `push` does those of an encoded one.
+    pub fn replay(&mut self, messages: &Replay, row: usize) {
+        self.grow(&messages.parts(row), |part, column| messages.put(part, row, column));
+    }
+
+    fn grow(&mut self, parts: &Parts<'_>, put: impl Fn(Part, &mut Column)) {
         for (at, part) in &self.envelope {
-            parts.put(*part, origin, &mut self.columns[*at]);
+            put(*part, &mut self.columns[*at]);
         }
-        let count = self.decode(&parts);
+        let count = self.decode(parts);
         if count > 1 {
             self.repeat(count - 1);
         }

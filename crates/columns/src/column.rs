@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType,
 };
-use arrow_array::{ArrayRef, BinaryArray, BooleanArray, MapArray, PrimitiveArray, StringArray, StructArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, MapArray, PrimitiveArray, StringArray, StructArray};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
@@ -230,6 +231,31 @@ impl Column {
             write(keys, values);
             ends.push(end(keys.len()));
             self.valid.append_non_null();
+        }
+    }
+
+    /// Appends a value of an array of this type; of types that no part of the envelope has, null.
+    pub(crate) fn append(&mut self, array: &dyn Array, row: usize) {
+        if array.is_null(row) {
+            return self.null();
+        }
+        match self.kind {
+            Type::Boolean => self.boolean(array.as_boolean().value(row)),
+            Type::Int => self.integer_or_null(array.as_primitive::<Int32Type>().value(row).into()),
+            Type::Long => self.integer_or_null(array.as_primitive::<Int64Type>().value(row)),
+            Type::Timestamp => self.integer_or_null(array.as_primitive::<TimestampMicrosecondType>().value(row)),
+            Type::Text => self.text(array.as_string::<i32>().value(row)),
+            Type::Binary => self.bytes(array.as_binary::<i32>().value(row)),
+            Type::Map => {
+                let entries = array.as_map().value(row);
+                self.map(|keys, values| {
+                    for entry in 0..entries.len() {
+                        keys.append(entries.column(0), entry);
+                        values.append(entries.column(1), entry);
+                    }
+                });
+            }
+            _ => self.null(),
         }
     }
 

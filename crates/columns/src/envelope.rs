@@ -7,7 +7,7 @@ use crate::batch::Origin;
 use crate::column::{Column, Type};
 use crate::text;
 
-/// A part of a message that is a column.
+/// A part of a message that is a column, in the order of `ENVELOPE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Space,
@@ -89,7 +89,20 @@ pub(crate) enum Body<'a> {
     Malformed(&'a [u8]),
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
+    /// The body whose kind and bytes a table has kept.
+    pub(crate) fn named(kind: &str, bytes: &'a [u8]) -> Self {
+        match kind {
+            "data" => Self::Data(bytes, Vec::new()),
+            "string" => str::from_utf8(bytes).map_or(Self::Malformed(bytes), Self::Text),
+            "binary" => Self::Binary(bytes),
+            "value" => Self::Value(bytes),
+            "sequence" => Self::Sequence(bytes),
+            "none" => Self::None,
+            _ => Self::Malformed(bytes),
+        }
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Data(..) => "data",
@@ -122,13 +135,18 @@ pub(crate) struct Parts<'a> {
     group_id: Option<&'a str>,
     offset: Option<u64>,
     partition: Option<u64>,
-    enqueued_time_ms: Option<i64>,
+    pub(crate) enqueued_time_ms: Option<i64>,
     pub(crate) body: Body<'a>,
 }
 
 impl<'a> Parts<'a> {
     pub(crate) fn of(message: &'a [u8]) -> Self {
         Self::read(message).unwrap_or_else(|_| Self { body: Body::Malformed(message), ..Self::default() })
+    }
+
+    /// What decoding asks for of a message whose parts a table has kept.
+    pub(crate) fn kept(content_type: Option<&'a str>, enqueued_us: Option<i64>, body: Body<'a>) -> Self {
+        Self { content_type, enqueued_time_ms: enqueued_us.map(|micros| micros / 1000), body, ..Self::default() }
     }
 
     fn read(message: &'a [u8]) -> Result<Self, Broken> {

@@ -1,4 +1,5 @@
-//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out; `outgoing` is the way back.
+//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out; `outgoing` is the way back, `replay`
+//! decodes once more what a table has kept.
 //!
 //! `declare` says which columns there are, `column` keeps their values while a batch grows, `envelope` fills those that
 //! every message has, `body` those that are decoded from JSON, SenML, CBOR or CSV, and `batch` joins them. What cannot be
@@ -14,6 +15,7 @@ mod column;
 mod declare;
 mod envelope;
 mod outgoing;
+mod replay;
 mod text;
 mod time;
 
@@ -21,6 +23,7 @@ pub use batch::{Batch, Origin};
 pub use column::Type;
 pub use declare::{COLUMNS_MAX, Declared, Error, Format, Options, TimeUnit};
 pub use outgoing::{Outgoing, number_message};
+pub use replay::Replay;
 
 /// Rows that one message can become.
 pub const RECORDS_MAX: usize = 65_536;

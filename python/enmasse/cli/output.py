@@ -94,13 +94,14 @@ def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
 
 
 @contextmanager
-def progress(label: str, expected: int | None) -> Iterator[Callable[[], None]]:
-    """Show a bar on the terminal while the body runs; call what it gets for each thing done.
+def progress(label: str, expected: int | None) -> Iterator[Callable[..., None]]:
+    """Show a bar on the terminal while the body runs; call what it gets for each thing done,
+    or with how many are.
 
     Nothing is shown off a terminal, nor for a single thing.
     """
     if not sys.stderr.isatty() or expected == 1:
-        yield lambda: None
+        yield lambda count=1: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -108,7 +109,7 @@ def progress(label: str, expected: int | None) -> Iterator[Callable[[], None]]:
     columns_ = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns_, console=Console(stderr=True)) as bar:
         task = bar.add_task(label, total=expected)
-        yield lambda: bar.advance(task)
+        yield lambda count=1: bar.advance(task, count)
 
 
 def _is_number(cell: object) -> bool:

@@ -123,9 +123,7 @@ class Batches:
             stepped = functions.applied(spark.createDataFrame(records), self._steps)
             records = stepped.toArrow()
         rows = silver.parse(records, source)
-        is_good = pc.is_null(rows["reason"])
-        readings = rows.filter(is_good).select(silver.READING)
-        refused = rows.filter(pc.invert(is_good)).select(silver.QUARANTINE)
+        readings, refused = silver.parted(rows)
         store.append(spark, readings, store.silver, name, batch_id)
         store.append(spark, refused, store.quarantine, name, batch_id)
         with store.one:

@@ -9,6 +9,7 @@ the server took it. The table lies by space, address and date.
 from collections.abc import Callable
 from typing import Literal
 
+import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,6 +18,20 @@ from enmasse.pipeline import tables
 from enmasse.pipeline.tables import Appended, Table
 
 PARTITION_BY = ("space", "address", "date")
+TEXT = pyarrow.string()
+MESSAGE = pyarrow.schema(
+    {
+        **{"space": TEXT, "address": TEXT, "partition": pyarrow.int32(), "offset": pyarrow.int64()},
+        "enqueued_time": pyarrow.timestamp("us", "UTC"),
+        **{"message_id": TEXT, "correlation_id": TEXT, "subject": TEXT, "to": TEXT},
+        **{"reply_to": TEXT, "content_type": TEXT, "group_id": TEXT, "durable": pyarrow.bool_()},
+        **{"priority": pyarrow.int32(), "ttl": pyarrow.int64(), "delivery_count": pyarrow.int64()},
+        "application_properties": pyarrow.map_(TEXT, TEXT),
+        "annotations": pyarrow.map_(TEXT, TEXT),
+        **{"body": pyarrow.binary(), "body_kind": TEXT},
+    }
+)
+"""A whole message: the envelope of `docs/guide/spark.md`."""
 NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 """Without these columns nobody can tell a message from another."""
 

@@ -6,6 +6,7 @@ that a repeated one neither counts twice nor alarms twice. Times are microsecond
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -62,6 +63,22 @@ class Batch:
 
     known_to_us: int = detect.NEVER_US
     """All that the server took before this has been read."""
+
+
+Day = tuple[str, str, str]
+"""Space, address and day of arrival: the key of usage."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What silver and quarantine say of one source."""
+
+    readings: Counter[Day]
+    quarantined: Counter[Day]
+    late: int
+    clamped: int
+    latest: pyarrow.Table
+    """The newest reading of each device and metric."""
 
 
 @dataclass(frozen=True)
@@ -140,24 +157,44 @@ class Live:
             for usage in batch.usage:
                 add(connection, USAGE, usage)
             readings = batch.readings
-            delay = pc.subtract(readings["enqueued_time"], readings["event_time"])
-            shortest = pyarrow.scalar(min(self._spec.windows) * US_A_MS, pyarrow.duration("us"))
             known_to_us = max(row.known_to_us, batch.known_to_us)
             quarantined = sum(usage["quarantined"] for usage in batch.usage)
             messages = sum(usage["messages"] for usage in batch.usage)
-            late = pc.sum(pc.greater(delay, shortest)).as_py() or 0
             changes: dict[str, Any] = {
                 "batch_id": batch.batch_id,
                 "messages": row.messages + messages,
                 "readings": row.readings + len(readings),
                 "quarantined": row.quarantined + quarantined,
-                "late": row.late + late,
+                "late": row.late + late(readings, self._spec.windows),
                 "clamped": row.clamped + (pc.sum(readings["clamped"]).as_py() or 0),
                 "known_to_us": known_to_us,
             }
             connection.execute(sa.update(PROGRESS).where(of).values(changes))
             self._silences(connection, batch.source, batch.known_to_us)
         return True
+
+    def recount(self, source: str, found: Figures) -> None:
+        """Let figures and last values of a source be what its tables say, in one transaction.
+
+        Devices, sessions, incidents and alerts stay: they are of what was heard when.
+        """
+        of = PROGRESS.c.source == source
+        sums = {name: sum(getattr(found, name).values()) for name in ("readings", "quarantined")}
+        sums |= {"late": found.late, "clamped": found.clamped}
+        days = found.readings.keys() | found.quarantined.keys()
+        with self._begin() as connection:
+            connection.execute(sa.update(PROGRESS).where(of).values(sums))
+            for space, address in {(space, address) for space, address, _ in days}:
+                mine = (USAGE.c.space == space) & (USAGE.c.address == address)
+                connection.execute(sa.update(USAGE).where(mine).values(readings=0, quarantined=0))
+            for day in days:
+                space, address, date = day
+                figures = {name: getattr(found, name)[day] for name in ("readings", "quarantined")}
+                key = {"space": space, "address": address, "date": date}
+                add(connection, USAGE, key | {"messages": 0, "bytes": 0} | figures)
+            connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
+            if len(found.latest):
+                put(connection, LATEST, _latest(found.latest, source))
 
     def tick(self, source: str, now_us: int) -> None:
         """Say that nothing more has come from a source up to a time: who is silent?"""
@@ -244,18 +281,7 @@ class Live:
         rows = batch.readings
         if not len(rows):
             return
-        latest = rows.take(_last_of_each(rows))
-        names = [name for name in LATEST.c.keys() if not name.endswith("_us")]
-        newest = [
-            {name: row[name] for name in names}
-            | {"event_time_us": event_us, "enqueued_time_us": enqueued_us}
-            for row, event_us, enqueued_us in zip(
-                latest.select(names).to_pylist(),
-                _times(latest["event_time"]),
-                _times(latest["enqueued_time"]),
-                strict=True,
-            )
-        ]
+        newest = _latest(rows.take(last_of_each(rows)), batch.source)
         put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
         self._add_sessions(connection, batch)
 
@@ -461,11 +487,33 @@ def arrivals(readings: pyarrow.Table, gap_us: int) -> dict[str, list[tuple[int, 
     return found
 
 
-def _last_of_each(rows: pyarrow.Table) -> Any:
-    """The newest reading of each device and metric."""
+def late(readings: pyarrow.Table, windows_ms: Sequence[int]) -> int:
+    """Return how many readings came later than the shortest window after their time."""
+    delay = pc.subtract(readings["enqueued_time"], readings["event_time"])
+    shortest = pyarrow.scalar(min(windows_ms) * US_A_MS, pyarrow.duration("us"))
+    return int(pc.sum(pc.greater(delay, shortest)).as_py() or 0)
+
+
+def last_of_each(rows: pyarrow.Table) -> Any:
+    """Return the places of the newest readings of each device and metric."""
     group, _ = groups(rows, ("device", "metric"))
     order, bounds = in_order(rows, group, ("event_time", "partition", "offset", "index"))
     return order[bounds[1:] - 1]
+
+
+def _latest(readings: pyarrow.Table, source: str) -> list[dict[str, Any]]:
+    """Rows of `LATEST`."""
+    names = [name for name in LATEST.c.keys() if name != "source" and not name.endswith("_us")]
+    return [
+        {name: row[name] for name in names}
+        | {"source": source, "event_time_us": event_us, "enqueued_time_us": enqueued_us}
+        for row, event_us, enqueued_us in zip(
+            readings.select(names).to_pylist(),
+            _times(readings["event_time"]),
+            _times(readings["enqueued_time"]),
+            strict=True,
+        )
+    ]
 
 
 def _times(column: Any) -> list[int]:

@@ -5,9 +5,11 @@ because its settlement was, is known by its identity and left out. Offsets are t
 """
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -34,6 +36,7 @@ SEGMENT_ROWS = 32_768
 """Messages of one file of the spool, about."""
 SEGMENT_BYTES = 16 << 20
 """Bytes of messages of one file, but for its last message."""
+NS_A_MS = 1_000_000
 DEPTH_EVERY_S = 1.0
 """How old the figure may be by which the lag is told."""
 
@@ -270,7 +273,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def rows_of(options: Options, cut: Cut) -> Iterator[pyarrow.RecordBatch]:
     """Yield the rows of a cut. Raises Conflict for a file that is torn or not there."""
-    wanted = {
+    wanted: dict[str, Any] = {
         "address": options.address,
         "space": options.space,
         "from": cut.start,
@@ -279,7 +282,8 @@ def rows_of(options: Options, cut: Cut) -> Iterator[pyarrow.RecordBatch]:
     }
     for path in cut.paths:
         try:
-            file = Spooled(Path(path).read_bytes(), wanted)
+            taken_ms = os.stat(path).st_mtime_ns // NS_A_MS
+            file = Spooled(Path(path).read_bytes(), wanted | {"takenMs": taken_ms})
         except (OSError, Conflict) as error:
             if options.fails_on_loss:
                 raise Conflict(

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import KINDS, EnMasseError, Unavailable
-from enmasse.pipeline import batches, ranges, reading
+from enmasse.pipeline import batches, ranges, reading, replay
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
@@ -55,8 +55,10 @@ class Run:
     def start(self, told: Told, *, once: bool) -> None:
         """Start a query for each source; `told` hears of each batch.
 
-        `once`: read what is there and end. Raises Invalid for options or functions that are wrong.
+        `once`: read what is there and end. Raises Invalid for options or functions that are wrong,
+        Conflict if a backfill was cut off.
         """
+        replay.check_finished(self._places)
         steps = batches.steps_of(self._pipeline, self._places)
         sources = self._pipeline.spec.sources
         servers = {source.name: batches.server(source, self._places) for source in sources}

@@ -132,6 +132,12 @@ def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
     return pyarrow.concat_tables(parts).combine_chunks()
 
 
+def parted(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """Return what `parse` gave as rows of silver, and rows of quarantine."""
+    is_good = pc.is_null(rows["reason"])
+    return rows.filter(is_good).select(READING), rows.filter(pc.invert(is_good)).select(QUARANTINE)
+
+
 class _Records:
     """Records of one source, and what is known of each whatever it measured."""
 

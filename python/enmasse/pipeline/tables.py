@@ -7,7 +7,7 @@ remembered is not written again. The files lie by the values of their partition 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -119,6 +119,27 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
         commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
     )
     return Appended(len(rows), 1)
+
+
+def replace_arrow(
+    rows: pyarrow.RecordBatchReader, table: Table, where: str, batches: Mapping[str, int]
+) -> None:
+    """Let these be the rows of a Delta table for which a condition holds, in one transaction.
+
+    It holds for each of them, and is SQL. The table remembers these batches of these queries.
+    """
+    if not DeltaTable.is_deltatable(table.path):
+        partition_by = list(table.partition_by)
+        DeltaTable.create(table.path, rows.schema, mode="ignore", partition_by=partition_by)
+    found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
+    write_deltalake(
+        table.path,
+        rows,
+        mode="overwrite",
+        predicate=where,
+        schema_mode="merge",
+        commit_properties=CommitProperties(app_transactions=found),
+    )
 
 
 def read(spark: SparkSession, table: Table) -> DataFrame:

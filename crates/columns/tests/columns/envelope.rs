@@ -128,3 +128,15 @@ fn a_batch_that_is_finished_begins_anew() {
     batch.push(&ORIGIN, &encoded(&with_body(b"two")));
     assert_eq!(rows(&batch.finish()), [["\"two\""]]);
 }
+
+#[test]
+fn messages_that_do_not_say_when_they_came_came_when_they_were_taken() {
+    let wanted = options("enqueued_time", None);
+    let mut batch = Batch::new(Arc::new(Declared::new(&wanted).unwrap()));
+    for message in [full(), Message::default()] {
+        batch.push(&Origin { taken_ms: Some(5), ..ORIGIN }, &encoded(&message));
+    }
+    let times = rows(&batch.finish());
+    assert_ne!(times[0], ["5000"]);
+    assert_eq!(times[1], ["5000"]);
+}

@@ -5,6 +5,7 @@ mod envelope;
 mod fuzz;
 mod outgoing;
 mod properties;
+mod replay;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use enmasse_amqp::types::{Body, Message, Properties, Symbol, Value};
 use enmasse_columns::{Batch, Declared, Format, Options, Origin};
 
 const ORIGIN: Origin<'static> =
-    Origin { space: Some("default"), address: "readings", partition: Some(3), offset: None };
+    Origin { space: Some("default"), address: "readings", partition: Some(3), offset: None, taken_ms: None };
 
 fn encoded(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();

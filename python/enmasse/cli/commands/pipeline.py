@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from enmasse.cli.commands.pipeline_backfill import backfill
 from enmasse.cli.commands.pipeline_demo import demo
 from enmasse.cli.options import Output, OutputForm
 
@@ -169,27 +170,7 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     show({"pipeline": name, "stopped": runner is not None, "pid": runner}, output, lambda: said)
 
 
-@app.command()
-def backfill(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
-    """Make gold anew out of silver, as after a change of `windows`. The run has to be stopped.
-
-    Example: enmasse pipeline backfill
-    """
-    from enmasse.cli.output import show
-
-    pipeline, places = document_of(file)
-
-    from enmasse.pipeline import recompute
-    from enmasse.pipeline.batches import Store
-
-    _needs_delta(pipeline)
-    with places.taken():
-        app_ids = _queries(pipeline, places)
-        count = recompute.rebuild(Store(pipeline, places), pipeline.spec.windows, app_ids)
-    document = {"pipeline": pipeline.metadata.name, "windows": count}
-    show(document, output, lambda: f"gold is made anew: {count:,} windows")
-
-
+app.command()(backfill)
 app.command()(demo)
 
 
@@ -343,26 +324,3 @@ def _status_text(document: dict[str, Any]) -> str:
         rows = [list(one.values()) for one in sources]
         lines.append(columns([name.upper() for name in names], rows))
     return "\n".join(lines)
-
-
-def _needs_delta(pipeline: "Pipeline") -> None:
-    from enmasse.base.errors import Code, Invalid
-
-    if pipeline.spec.tables.format != "delta":
-        raise Invalid(
-            Code.REQUEST_INVALID,
-            "spec.tables.format is parquet: gold can be recomputed in Delta tables only",
-        )
-
-
-def _queries(pipeline: "Pipeline", places: "Places") -> list[str]:
-    """The names under which tables know the queries that filled them."""
-    from contextlib import closing
-
-    from enmasse.pipeline.batches import app_id
-    from enmasse.pipeline.live import Live
-    from enmasse.pipeline.live_tables import PROGRESS
-
-    with closing(Live(places.live_url, pipeline.spec)) as live:
-        rows = live.rows(PROGRESS)
-    return [app_id(pipeline, row["source"], row["query_id"]) for row in rows]

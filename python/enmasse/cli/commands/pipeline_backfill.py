@@ -1,0 +1,106 @@
+"""`enmasse pipeline backfill`: tables made anew by the document of today."""
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from enmasse.cli.options import Output, OutputForm
+
+if TYPE_CHECKING:
+    from enmasse.pipeline.places import Places
+    from enmasse.resources import Pipeline
+
+
+def backfill(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", metavar="FILE", help="The document of the pipeline.")
+    ] = Path("pipeline.yaml"),
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this source; by default all.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help='Where the messages begin: earliest, a time, or offsets: {"0": 17, "1": 4}.',
+        ),
+    ] = "earliest",
+    end: Annotated[
+        str, typer.Option(metavar="PLACE", help="Where they end: latest, a time, or offsets.")
+    ] = "latest",
+    gold_only: Annotated[
+        bool,
+        typer.Option(
+            "--gold-only", help="Only gold, out of silver, as after a change of `windows`."
+        ),
+    ] = False,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Make silver, quarantine and gold anew out of bronze, as the document is now: what was
+    quarantined and can be read after a correction becomes readings. The run has to be stopped.
+
+    Nothing is sent anew, and incidents stay as they were found. Cut off, it is run again.
+
+    Example: enmasse pipeline backfill --source readings --start 2026-01-31T08:00:00Z
+    """
+    from enmasse.base.errors import Code, Invalid
+    from enmasse.cli.commands.pipeline import document_of
+    from enmasse.cli.output import progress, show
+
+    pipeline, places = document_of(file)
+    _needs_delta(pipeline)
+    if gold_only and (source, start, end) != (None, "earliest", "latest"):
+        raise Invalid(Code.REQUEST_INVALID, "--gold-only makes all of gold: leave the range out")
+
+    from enmasse.pipeline.live import Live
+    from enmasse.pipeline.replay import Backfill, Part
+
+    with ExitStack() as stack:
+        stack.enter_context(places.taken())
+        live = stack.enter_context(closing(Live(places.live_url, pipeline.spec)))
+        work = Backfill(pipeline, places, live)
+        sources = [one.name for one in pipeline.spec.sources] if source is None else [source]
+        asked = [] if gold_only else [Part(name, start, end) for name in sources]
+        parts = work.parts(asked)
+        document: dict[str, Any] = {"pipeline": pipeline.metadata.name, "sources": []}
+        if parts:
+            spark = stack.enter_context(_spark(pipeline, places)) if work.needs_spark else None
+            with progress("messages", work.messages(parts)) as advance:
+                done = work.run(parts, spark, advance)
+            document["sources"] = [one.document() for one in done]
+        document["windows"] = work.gold()
+        work.finish()
+    show(document, output, lambda: _text(document))
+
+
+def _spark(pipeline: "Pipeline", places: "Places") -> Any:
+    """A session for the steps of the document."""
+    from enmasse.cli.commands.pipeline import LOCAL, needs_java
+
+    needs_java()
+    typer.echo(f"{pipeline.metadata.name}: starting Spark, some seconds ..", err=True)
+
+    from enmasse.pipeline.session import session
+
+    return session(pipeline.metadata.name, LOCAL, pipeline.spec.memory, places.state)
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = [
+        f"{one['source']}: {one['messages']:,} messages are now {one['readings']:,} readings,"
+        f" {one['quarantined']:,} quarantined"
+        for one in document["sources"]
+    ]
+    return "\n".join([*lines, f"gold is made anew: {document['windows']:,} windows"])
+
+
+def _needs_delta(pipeline: "Pipeline") -> None:
+    from enmasse.base.errors import Code, Invalid
+
+    if pipeline.spec.tables.format != "delta":
+        raise Invalid(
+            Code.REQUEST_INVALID,
+            "spec.tables.format is parquet: only Delta tables can be made anew",
+        )
