@@ -75,7 +75,7 @@ fn bodies_of_every_kind_are_decoded_as_when_they_came() {
 fn content_type_and_time_count_as_when_the_message_came() {
     let pack = br#"[{"bn":"d:","n":"t","v":1,"t":-5},{"n":"u","v":2}]"#.to_vec();
     let relative = encoded(&full(Body::Data(vec![pack.clone()])));
-    check(&[relative.clone()], "n string, t timestamp, v double", Format::SenmlJson);
+    check(std::slice::from_ref(&relative), "n string, t timestamp, v double", Format::SenmlJson);
     check(&[relative], "n string, t timestamp, v double", Format::Auto);
     let unknown = encoded(&with_content_type("text/plain", Body::Data(vec![pack])));
     check(&[unknown], "n string", Format::Auto);
