@@ -1,13 +1,18 @@
-//! What the tests of this crate share: a node with addresses and users, and files that clean up after themselves.
+//! What the tests of this crate share: a node with addresses and users, servers that do what a test says, and files
+//! that clean up after themselves.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use enmasse_amqp::connection::{Connection, Event};
 use enmasse_amqp::sasl::{Hash, derive};
+use enmasse_amqp::time::Time;
 use enmasse_node::{Listener, ListenerKind, Node, NodeConfig, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -92,6 +97,39 @@ impl Server {
     /// The authority of the certificate of the listeners.
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.path("ca.pem")
+    }
+}
+
+/// One connection of a server that a test plays.
+pub(crate) trait Played {
+    fn machine(&mut self) -> &mut Connection;
+
+    fn handle(&mut self, event: Event<'_>);
+
+    /// Whether the connection is to be cut.
+    fn over(&self) -> bool;
+
+    /// Play until the client goes, or it is over.
+    fn play(&mut self, mut socket: TcpStream) {
+        let (mut input, mut buffer) = (Vec::new(), [0; 65_536]);
+        while !self.over() {
+            let Ok(count @ 1..) = socket.read(&mut buffer) else { break };
+            input.extend_from_slice(&buffer[..count]);
+            loop {
+                let mut rest = &input[..];
+                let happened = self.machine().poll_event(Time::ZERO, &mut rest).map(|event| self.handle(event));
+                let left = rest.len();
+                input.drain(..input.len() - left);
+                if happened.is_none() {
+                    break;
+                }
+            }
+            self.machine().flush(Time::ZERO);
+            let output = std::mem::take(self.machine().output());
+            if socket.write_all(&output).is_err() {
+                break;
+            }
+        }
     }
 }
 

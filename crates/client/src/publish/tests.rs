@@ -1,7 +1,6 @@
 //! Posts, published to a server made for it: what it takes, refuses and hands back is the test's choice.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutco
 use super::{LINKS_MAX, Post, Publisher, PublisherOptions};
 use crate::client::ClientOptions;
 use crate::error::ErrorKind;
+use crate::testing::Played;
 use crate::url::Url;
 
 /// Credit of a link.
@@ -43,28 +43,9 @@ struct Served {
     over: bool,
 }
 
-impl Served {
-    fn run(mut self, mut socket: TcpStream) {
-        let (mut input, mut buffer) = (Vec::new(), [0; 65_536]);
-        while !self.over {
-            let Ok(count @ 1..) = socket.read(&mut buffer) else { break };
-            input.extend_from_slice(&buffer[..count]);
-            loop {
-                let mut rest = &input[..];
-                let happened = self.machine.poll_event(Time::ZERO, &mut rest).map(|event| self.handle(event));
-                let left = rest.len();
-                input.drain(..input.len() - left);
-                if happened.is_none() {
-                    break;
-                }
-            }
-            self.machine.flush(Time::ZERO);
-            let output = std::mem::take(self.machine.output());
-            if socket.write_all(&output).is_err() {
-                break;
-            }
-        }
-        self.store.lock().unwrap().links -= self.links.len();
+impl Played for Served {
+    fn machine(&mut self) -> &mut Connection {
+        &mut self.machine
     }
 
     fn handle(&mut self, event: Happening<'_>) {
@@ -86,6 +67,17 @@ impl Served {
             }
             _ => {}
         }
+    }
+
+    fn over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Served {
+    fn run(mut self, socket: TcpStream) {
+        self.play(socket);
+        self.store.lock().unwrap().links -= self.links.len();
     }
 
     fn attach(&mut self, link: LinkId, attach: Attach) {

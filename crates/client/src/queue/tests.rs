@@ -1,7 +1,6 @@
 //! Queues, taken from a server made for it: what it has, says and leaves out is the test's choice.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::{PRODUCT, Queue};
 use crate::blocking::SourceOptions;
 use crate::client::ClientOptions;
 use crate::error::ErrorKind;
+use crate::testing::Played;
 use crate::url::Url;
 
 /// What a server has and how it is.
@@ -64,32 +64,9 @@ struct Served {
     over: bool,
 }
 
-impl Served {
-    fn run(mut self, mut socket: TcpStream) {
-        let (mut input, mut buffer) = (Vec::new(), [0; 65_536]);
-        while !self.over {
-            let Ok(count @ 1..) = socket.read(&mut buffer) else { break };
-            input.extend_from_slice(&buffer[..count]);
-            loop {
-                let mut rest = &input[..];
-                let happened = self.machine.poll_event(Time::ZERO, &mut rest).map(|event| self.handle(event));
-                let left = rest.len();
-                input.drain(..input.len() - left);
-                if happened.is_none() {
-                    break;
-                }
-            }
-            self.machine.flush(Time::ZERO);
-            let output = std::mem::take(self.machine.output());
-            if socket.write_all(&output).is_err() {
-                break;
-            }
-        }
-        // what has no outcome waits again
-        let mut store = self.store.lock().unwrap();
-        for body in self.sent.into_iter().flatten().rev() {
-            store.waiting.push_front(body);
-        }
+impl Played for Served {
+    fn machine(&mut self) -> &mut Connection {
+        &mut self.machine
     }
 
     fn handle(&mut self, event: Happening<'_>) {
@@ -120,6 +97,21 @@ impl Served {
                 self.answer(&request);
             }
             _ => {}
+        }
+    }
+
+    fn over(&self) -> bool {
+        self.over
+    }
+}
+
+impl Served {
+    fn run(mut self, socket: TcpStream) {
+        self.play(socket);
+        // what has no outcome waits again
+        let mut store = self.store.lock().unwrap();
+        for body in self.sent.into_iter().flatten().rev() {
+            store.waiting.push_front(body);
         }
     }
 

@@ -11,3 +11,10 @@ mod places;
 mod seeds;
 mod stored;
 mod stream;
+
+use enmasse_router::core::Arrival;
+
+/// A message in one frame, not settled.
+fn whole(delivery_id: u32, payload: &[u8]) -> Arrival<'_> {
+    Arrival { delivery_id, settled: false, message_format: 0, first: true, more: false, aborted: false, payload }
+}

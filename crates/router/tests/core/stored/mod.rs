@@ -24,9 +24,11 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers,
-    Router, Shelf, TopicShelf, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers, Router,
+    Shelf, TopicShelf, TransactionId, Unsettled,
 };
+
+use crate::whole;
 
 const QUEUE: AddressKey = AddressKey(1);
 const DEAD: AddressKey = AddressKey(2);
@@ -259,16 +261,7 @@ impl House {
         encode_message(&mut payload, message);
         let id = self.sent;
         self.sent += 1;
-        let arrival = Arrival {
-            delivery_id: id,
-            settled: false,
-            message_format: 0,
-            first: true,
-            more: false,
-            aborted: false,
-            payload: &payload,
-        };
-        self.router.deliver(port, arrival, &mut self.told);
+        self.router.deliver(port, whole(id, &payload), &mut self.told);
         id
     }
 

@@ -11,6 +11,7 @@ use enmasse_router::core::{
 };
 
 use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
+use crate::whole;
 
 /// A queue whose messages are in memory only.
 pub(super) const MEMORY: AddressKey = AddressKey(30);
@@ -43,8 +44,7 @@ impl House {
         let payload = encoded(message);
         let delivery_id = self.sent;
         self.sent += 1;
-        let arrival = Arrival { payload: &payload, ..whole(delivery_id) };
-        self.router.post_delivery(port, id, arrival, &mut self.told);
+        self.router.post_delivery(port, id, whole(delivery_id, &payload), &mut self.told);
         delivery_id
     }
 
@@ -92,10 +92,6 @@ impl House {
             _ => None,
         })
     }
-}
-
-fn whole(delivery_id: u32) -> Arrival<'static> {
-    Arrival { delivery_id, settled: false, message_format: 0, first: true, more: false, aborted: false, payload: &[] }
 }
 
 fn encoded(message: &Message) -> Vec<u8> {
@@ -592,7 +588,7 @@ fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
         let id = house.declare(1);
         let parts: Vec<&[u8]> = payload.chunks(payload.len().div_ceil(3)).collect();
         for (at, part) in parts.iter().enumerate() {
-            let arrival = Arrival { first: at == 0, more: at < 2, payload: part, ..whole(0) };
+            let arrival = Arrival { first: at == 0, more: at < 2, ..whole(0, part) };
             if at == named {
                 house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
             } else {
@@ -611,10 +607,10 @@ fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
 fn a_long_message_that_is_given_up_is_part_of_nothing() {
     let mut house = house(Settings::default());
     let id = house.declare(1);
-    let begins = Arrival { more: true, payload: b"\0\x53\x75", ..whole(0) };
+    let begins = Arrival { more: true, ..whole(0, b"\0\x53\x75") };
     house.router.post_delivery(PRODUCER, id, begins, &mut house.told);
-    house.router.post_delivery(PRODUCER, id, Arrival { first: false, aborted: true, ..whole(0) }, &mut house.told);
-    house.router.post_delivery(PRODUCER, id, Arrival { aborted: true, ..whole(1) }, &mut house.told);
+    house.router.post_delivery(PRODUCER, id, Arrival { first: false, aborted: true, ..whole(0, &[]) }, &mut house.told);
+    house.router.post_delivery(PRODUCER, id, Arrival { aborted: true, ..whole(1, &[]) }, &mut house.told);
     house.send("outside");
     assert_eq!(house.commit(id), Ok(()));
     assert_eq!(house.seen(QUEUE), ["outside"]);
@@ -626,7 +622,7 @@ fn a_settled_message_that_cannot_be_taken_fails_the_transaction() {
     let (settled, told) = (house.declare(1), house.declare(2));
     for (id, settled) in [(settled, true), (told, false)] {
         house.post(id, PRODUCER, "good");
-        let broken = Arrival { settled, payload: b"\0\x53\x75\xa0\x09x", ..whole(70) };
+        let broken = Arrival { settled, ..whole(70, b"\0\x53\x75\xa0\x09x") };
         house.router.post_delivery(PRODUCER, id, broken, &mut house.told);
     }
     assert!(house.rejection(70).is_some());
@@ -641,7 +637,7 @@ fn a_settled_message_is_part_of_its_transaction_like_any_other() {
     let mut house = house(Settings::default());
     let id = house.declare(1);
     let payload = encoded(&Message { body: Body::Data(vec![b"a".to_vec()]), ..Message::default() });
-    let arrival = Arrival { settled: true, payload: &payload, ..whole(0) };
+    let arrival = Arrival { settled: true, ..whole(0, &payload) };
     house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
     assert!(house.told.provisional.is_empty() && house.seen(QUEUE).is_empty());
     assert_eq!(house.commit(id), Ok(()));
@@ -660,9 +656,9 @@ fn a_direct_address_takes_no_part() {
         house.router.attach(consumer, direct, PortRole::Consumer { filter: None, consuming }, &mut house.told);
         house.router.credit(consumer, 10, false, &mut house.told);
         let id = house.declare(1);
-        let long = Arrival { more: true, payload: b"\0\x53\x75", ..whole(0) };
+        let long = Arrival { more: true, ..whole(0, b"\0\x53\x75") };
         house.router.post_delivery(port, id, long, &mut house.told);
-        let rest = Arrival { first: false, payload: b"\xa0\x01x", ..whole(0) };
+        let rest = Arrival { first: false, ..whole(0, b"\xa0\x01x") };
         house.router.post_delivery(port, id, rest, &mut house.told);
         house.sent = 1;
         house.post(id, port, "short");

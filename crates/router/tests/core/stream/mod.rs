@@ -17,9 +17,11 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
-    Start, Stream, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf, Start,
+    Stream, TransactionId, Unsettled,
 };
+
+use crate::whole;
 
 const STREAM: AddressKey = AddressKey(1);
 /// A queue beside it.
@@ -246,16 +248,7 @@ impl Site {
         encode_message(&mut payload, message);
         let id = self.sent;
         self.sent += 1;
-        let arrival = Arrival {
-            delivery_id: id,
-            settled: false,
-            message_format: 0,
-            first: true,
-            more: false,
-            aborted: false,
-            payload: &payload,
-        };
-        self.router.deliver(port, arrival, &mut self.told);
+        self.router.deliver(port, whole(id, &payload), &mut self.told);
         id
     }
 

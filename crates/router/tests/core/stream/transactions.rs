@@ -9,6 +9,7 @@ use enmasse_router::core::{Arrival, Consuming, Declared, PortId, PortRole, Start
 
 use super::life::with_id;
 use super::{AddressKind, Got, PRODUCER, QUEUE, Site, declared, encode_message, lines, producer};
+use crate::whole;
 
 const TO_QUEUE: PortId = PortId { index: 901, ..PRODUCER };
 const FROM_QUEUE: PortId = PortId { index: 902, ..PRODUCER };
@@ -38,8 +39,7 @@ impl Site {
         encode_message(&mut payload, message);
         let delivery_id = self.sent;
         self.sent += 1;
-        let (message_format, first, more, aborted) = (0, true, false, false);
-        let arrival = Arrival { delivery_id, settled, message_format, first, more, aborted, payload: &payload };
+        let arrival = Arrival { settled, ..whole(delivery_id, &payload) };
         self.router.post_delivery(port, id, arrival, &mut self.told);
         delivery_id
     }
