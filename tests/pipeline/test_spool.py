@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doubles import TestClock
-from enmasse.base.errors import Conflict, EnMasseError, Exhausted, Invalid, Unavailable
+from enmasse.base.errors import Conflict, EnMasseError, Exhausted, Invalid, Missing, Unavailable
 from enmasse.native import pack_ids
 from enmasse.pipeline.reading import Patience
-from enmasse.pipeline.spool import ID_BYTES, IDS_FILES_MAX, LOCK, Spool, ends
+from enmasse.pipeline.spool import ID_BYTES, IDS_FILES_MAX, LOCK, Extent, Spool, ends, extent
 
 
 def identity(number: int) -> bytes:
@@ -310,3 +310,20 @@ def test_names_of_files() -> None:
 def test_errors_are_of_the_eight_kinds(tmp_path: Path) -> None:
     with pytest.raises(EnMasseError):
         Spool(Path("/proc/nowhere"), "orders", fails_on_loss=True)
+
+
+def test_what_a_spool_has_is_seen_while_another_holds_it(
+    keeper: Callable[..., Keeper], tmp_path: Path
+) -> None:
+    with pytest.raises(Missing, match="nothing was read into it yet"):
+        extent(tmp_path / "none")
+    one = keeper()
+    folder = one.spool.folder
+    assert extent(folder) == Extent(0, [])
+    one.add(5)
+    one.add(3)
+    assert extent(folder) == Extent(8, [(0, 5), (5, 8)])
+    one.spool.commit(5, 100)
+    assert extent(folder) == Extent(8, [(5, 8)])
+    one.spool.commit(8, 100)
+    assert extent(folder) == Extent(8, [])

@@ -62,6 +62,7 @@ def test_the_document_of_init_says_what_it_means() -> None:
 
 
 ABOVE = {"above": 1}
+QUEUE = {"name": "q", "url": "amqp://h", "address": "a", "value": "value", "spool": "k"}
 SINK = {"name": "k", "address": "a"}
 REFUSED = [
     ({"source": {"url": "http://h"}}, "spec.sources[0].url", "names no server"),
@@ -74,6 +75,13 @@ REFUSED = [
     ({"source": {"adress": "x"}}, "spec.sources[0].adress", "did you mean 'address'"),
     ({"source": {"metrics": ["a", "a"]}}, "spec.sources[0].metrics", "there 2 times"),
     ({"sources": []}, "spec.sources", "must not be empty"),
+    (
+        {"source": {"spool": "q", "start": "latest"}},
+        "spec.sources[0].start",
+        "a queue has no places",
+    ),
+    ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is said by"),
+    ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),

@@ -214,6 +214,8 @@ def options(source: Source, places: Places) -> dict[str, str]:
         "maxBytesPerTrigger": str(source.max_bytes),
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
     }
+    if source.spool is not None:
+        chosen["spool"] = str(places.document.resolve().parent / source.spool)
     if source.format == "csv":
         chosen["csvHeader"] = str(source.csv_header).lower()
         chosen["csvDelimiter"] = source.csv_delimiter

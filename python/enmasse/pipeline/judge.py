@@ -6,9 +6,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from enmasse.base.errors import Code, Invalid
 from enmasse.pipeline import recompute
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.reconcile import Reconciliation, Tally, reconcile
+from enmasse.pipeline.settled import settled
 from enmasse.resources import Pipeline
 
 
@@ -20,7 +22,9 @@ def source(
     start: str,
     end: str,
 ) -> dict[str, Any]:
-    """Compare a range of a source with bronze. Raises as `reconcile` does."""
+    """Compare a range of a source with bronze. Raises as `reconcile` and `settled` do."""
+    if "spool" in options:
+        return _queue(spark, name, options, store, (start, end))
     found = reconcile(spark, options, store.bronze, start=start, end=end)
     return {
         "source": name,
@@ -31,6 +35,33 @@ def source(
         "exact": found.exact,
         "parts": parts(found),
     }
+
+
+def _queue(
+    spark: SparkSession,
+    name: str,
+    options: Mapping[str, str],
+    store: Store,
+    places: tuple[str, str],
+) -> dict[str, Any]:
+    if places != ("earliest", "latest"):
+        raise Invalid(
+            Code.REQUEST_INVALID,
+            f"source {name}: a queue has no places: leave --start and --end out,"
+            " or name another with --source",
+        )
+    found = settled(spark, options, store.bronze)
+    part = {
+        "settled": found.settled,
+        "bronze": {"count": found.bronze, "offsets": found.offsets},
+        "spool": found.waiting,
+        "missing": found.missing,
+        "repeated": found.repeated,
+        "withoutId": found.anonymous,
+        "exact": found.exact,
+    }
+    messages = {"messages": found.settled, "exact": found.exact, "parts": [part]}
+    return {"source": name, "address": options["address"]} | messages
 
 
 def parts(found: Reconciliation) -> list[dict[str, Any]]:
@@ -79,6 +110,10 @@ def text(found: Mapping[str, Any]) -> str:
     lines = []
     for one in found["sources"]:
         said = "each is in bronze once" if one["exact"] else "bronze differs:"
+        if one["exact"] and (waiting := sum(part.get("spool", 0) for part in one["parts"])):
+            said = f"each is in bronze once, but for {waiting:,} that wait in the spool"
+        if anonymous := sum(part.get("withoutId", 0) for part in one["parts"]):
+            said += f" ({anonymous:,} have no message-id: whether one came twice nobody knows)"
         lines.append(f"{one['source']}: {one['messages']:,} messages, {said}")
         lines += [f"  {_differing(part)}" for part in one["parts"] if not part["exact"]]
     if (windows := found["gold"]) is not None:
@@ -90,6 +125,12 @@ def text(found: Mapping[str, Any]) -> str:
 
 def _differing(part: Mapping[str, Any]) -> str:
     bronze = part["bronze"]
+    if "settled" in part:
+        return (
+            f"settled {part['settled']:,}: {bronze['count']:,} are in bronze, of"
+            f" {bronze['offsets']:,} offsets, {part['spool']:,} wait in the spool,"
+            f" {part['missing']:,} are missing; {part['repeated']:,} came again within `idWindow`"
+        )
     has = f"bronze has {bronze['count']:,} of {bronze['offsets']:,} offsets"
     if (gone := part.get("noLongerKept")) is not None:
         wanted = gone["next"] - gone["first"]

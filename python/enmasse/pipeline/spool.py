@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from enmasse.base.errors import Conflict, Exhausted, Invalid, Unavailable
+from enmasse.base.errors import Conflict, Exhausted, Invalid, Missing, Unavailable
 from enmasse.native import pack_ids
 from enmasse.pipeline.reading import Patience, patience
 
@@ -70,6 +70,25 @@ def ends(name: str) -> tuple[int, int, str] | None:
     """The first offset, the one after the last and the kind of a file, by its name."""
     match = NAME.fullmatch(name)
     return (int(match[1]), int(match[2]), match[3]) if match else None
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Which messages a spool has had, `next` of them, and in which spans some still lie there."""
+
+    next: int
+    spans: list[tuple[int, int]]
+
+
+def extent(folder: Path) -> Extent:
+    """Return what a spool has now, whoever holds it. Raises Missing if there is none."""
+    try:
+        base = int(json.loads((folder / IDENTITY).read_text())["base"])
+        found = [named for name in os.listdir(folder) if (named := ends(name))]
+    except FileNotFoundError:
+        raise Missing("E3000", f"{folder} is no spool: nothing was read into it yet") from None
+    spans = sorted((first, after) for first, after, kind in found if kind == "messages")
+    return Extent(max([base, *(after for _, after, _ in found)]), spans)
 
 
 class Spool:

@@ -53,7 +53,14 @@ def _live_url(value: str) -> str:
 
 def _options(value: dict[str, str]) -> dict[str, str]:
     own = {"url", "address", "password", "columns", "decode", "start", "failondataloss"}
-    own |= {"maxrowspertrigger", "maxbytespertrigger", "timeunit", "csvheader", "csvdelimiter"}
+    own |= {
+        "spool",
+        "maxrowspertrigger",
+        "maxbytespertrigger",
+        "timeunit",
+        "csvheader",
+        "csvdelimiter",
+    }
     for name in value:
         if name.lower() == "password":
             raise ValueError("password is not kept in documents: name its file in `passwordFile`")
@@ -126,7 +133,7 @@ class Sink(Model):
 
 
 class Source(Model):
-    """A stream, and where readings stand in its messages."""
+    """A stream or a queue, and where readings stand in its messages."""
 
     name: Label
     """What the source is called in tables, figures and checkpoints."""
@@ -135,7 +142,11 @@ class Source(Model):
     """The server: amqp[s]|ws[s]://host[:port]; of several by commas the first that answers."""
 
     address: Annotated[str, Field(min_length=1)]
-    """The stream: a topic with retention."""
+    """The stream (a topic with retention), or, with `spool`, the queue or subscription."""
+
+    spool: Annotated[str, Field(min_length=1)] | None = None
+    """The address is a queue or a subscription, read through this folder, which all who run Spark
+    share; one that does not begin with `/` is beside the document."""
 
     password_file: str | None = None
     """A file that holds the password of `options.user`."""
@@ -185,7 +196,7 @@ class Source(Model):
     """How old a reading may be when it comes; an older one goes to quarantine."""
 
     start: str = "earliest"
-    """Where the first run begins: earliest, latest or a time (RFC 3339)."""
+    """Where the first run begins to read a stream: earliest, latest or a time (RFC 3339)."""
 
     max_rows: Count = 100_000
     """The most messages of one batch."""
@@ -345,7 +356,7 @@ class PipelineSpec(Model):
     """What is read, and what becomes of it."""
 
     sources: Annotated[tuple[Source, ...], Field(min_length=1, max_length=SOURCES_MAX)]
-    """The streams."""
+    """The streams and queues."""
 
     tables: Tables = Tables()
     """Where tables are kept, and how."""
@@ -396,12 +407,15 @@ class Pipeline(Resource):
         spec = self.spec
         sources = [source.name for source in spec.sources]
         found = _repeated("spec.sources", sources)
+        found += _repeated("spec.sources.spool", [one.spool for one in spec.sources if one.spool])
         found += _repeated("spec.detectors", [detector.name for detector in spec.detectors])
         for index, source in enumerate(spec.sources):
             path = f"spec.sources[{index}]"
             if not source.format.startswith("senml"):
                 found += _placeless(path, source)
             found += _repeated(f"{path}.metrics", [metric.name for metric in source.metrics])
+            if source.spool is not None and source.start != "earliest":
+                found.append(Fault(f"{path}.start", "a queue has no places: leave it out"))
         for index, window in enumerate(spec.windows):
             if DAY_MS % window:
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))
