@@ -1,0 +1,274 @@
+"""`python bench/spark_pipeline.py`: a whole pipeline as `enmasse pipeline run` runs it.
+
+- visible: `--rate` readings a second for `--seconds`, trigger 1 s; how long from a reading's
+  publication until its value stands in the live table. Its control is the time from publication to
+  a plain receiver of the same stream, in the same run.
+- start: from the command to the end of the first batch, and the same after kill -9 with a backlog
+  of `--backlog` messages; its control is the start of a bare Spark that counts a range.
+- memory: what all processes of a pipeline have for themselves once it runs and nothing comes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from enmasse.native import Outbox
+from enmasse.pipeline import options as option_table
+from enmasse.pipeline import reading
+from enmasse.pipeline.ranges import Slice
+from running import ENMASSE, Platform, running
+from stream_documents import SPACE, stream
+
+VISIBLE_P99_S, START_S, MEMORY_BYTES = 3.0, 25.0, 1.2 * (1 << 30)
+TICK_S, LOOK_S = 0.1, 0.02
+DEVICES = 10_000
+PROBE = "probe"
+
+
+class Publisher:
+    """Readings into a stream; each call has one of the device `probe`, whose value is a number."""
+
+    def __init__(self, url: str, address: str) -> None:
+        chosen = option_table.write({"url": url, "address": address})
+        self._outbox = Outbox(chosen.outbox(None))
+        self._device = 0
+
+    def publish(self, count: int, probe: int) -> None:
+        """Send so many readings, and return when they are stored."""
+        bodies = []
+        for _ in range(count - 1):
+            self._device = (self._device + 1) % DEVICES
+            bodies.append(f'{{"device":"d{self._device}","value":{self._device % 90}}}')
+        bodies.append(f'{{"device":"{PROBE}","value":{probe}}}')
+        self._outbox.add(pyarrow.record_batch({"body": bodies}))
+        while not self._outbox.send(0)[0]:
+            pass
+
+
+def document(folder: Path, url: str, address: str) -> Path:
+    """A pipeline of one stream."""
+    folder.mkdir()
+    source = {"name": "s", "url": url, "address": address, "value": "value"}
+    spec: dict[str, Any] = {"sources": [source | {"maxRows": 200_000}], "trigger": "1s"}
+    whole = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline"}
+    whole |= {"metadata": {"name": "bench"}, "spec": spec}
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(whole))
+    return file
+
+
+class Started:
+    """`enmasse pipeline run` in a process group of its own."""
+
+    def __init__(self, file: Path) -> None:
+        self.begun = time.monotonic()
+        words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def until(self, event: str) -> float:
+        """Return how many seconds after its start it first told of an event."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if json.loads(line)["event"] == event:
+                return time.monotonic() - self.begun
+        raise SystemExit(f"the pipeline ended with {self.process.wait()}")
+
+    def end(self, sign: int) -> None:
+        """Send it a signal, and wait."""
+        os.killpg(self.process.pid, sign)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def memory(self) -> int:
+        """Bytes that its processes have for themselves."""
+        total = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                # workers of Spark have groups of their own in the same session
+                if int(stat.read_text().rpartition(")")[2].split()[3]) != self.process.pid:
+                    continue
+                lines = (stat.parent / "smaps_rollup").read_text()
+            except OSError:
+                continue
+            total += sum(
+                int(line.split()[1]) << 10 for line in lines.splitlines() if "Private_" in line
+            )
+        return total
+
+
+@contextmanager
+def started(file: Path, sign: int = signal.SIGTERM) -> Iterator[Started]:
+    one = Started(file)
+    try:
+        yield one
+    finally:
+        if one.process.poll() is None:
+            one.end(sign)
+
+
+def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict[str, float]:
+    """Measure how long readings take into the live table."""
+    url = platform.url()
+    file = document(folder, url, "visible")
+    publisher = Publisher(url, "visible")
+    publisher.publish(100, 0)
+    sent: list[float] = [0.0]
+    seen: dict[int, float] = {}
+    heard: dict[int, float] = {}
+    done = threading.Event()
+    with started(file) as run:
+        run.until("batch")
+        threads = [
+            threading.Thread(target=_look, args=(folder / "tables" / "live.db", seen, done)),
+            threading.Thread(target=_hear, args=(url, heard, done)),
+        ]
+        for thread in threads:
+            thread.start()
+        begun = time.monotonic()
+        for number in range(1, int(seconds / TICK_S) + 1):
+            publisher.publish(int(rate * TICK_S), number)
+            sent.append(time.monotonic())
+            time.sleep(max(0.0, begun + number * TICK_S - time.monotonic()))
+        while max(seen, default=0) < len(sent) - 1:
+            time.sleep(LOOK_S)
+        done.set()
+        for thread in threads:
+            thread.join()
+    count = int(rate * TICK_S) * (len(sent) - 1)
+    return {
+        "rate": count / (sent[-1] - begun),
+        "p50": statistics.median(_delays(sent, seen)),
+        "p99": _p99(_delays(sent, seen)),
+        "receiverP99": _p99(_delays(sent, heard)),
+    }
+
+
+def _look(database: Path, seen: dict[int, float], done: threading.Event) -> None:
+    asked = "SELECT value FROM device_latest WHERE device = ?"
+    with closing(sqlite3.connect(database)) as live:
+        while not done.is_set():
+            row = live.execute(asked, (PROBE,)).fetchone()
+            if row is not None:
+                seen.setdefault(int(row[0]), time.monotonic())
+            done.wait(LOOK_S)
+
+
+def _hear(url: str, heard: dict[int, float], done: threading.Event) -> None:
+    """The control: a reader of the stream, which asks for what is new as often."""
+    chosen = {"url": url, "address": "visible", "decode": "json"}
+    options = option_table.read(chosen | {"columns": "device string, value double"})
+    nexts = {number: part.next for number, part in reading.state(options).partitions.items()}
+    while not done.is_set():
+        for number, part in reading.state(options).partitions.items():
+            for batch in reading.batches(options, Slice(number, nexts[number], part.next, None)):
+                rows = zip(batch["device"].to_pylist(), batch["value"].to_pylist(), strict=True)
+                for device, value in rows:
+                    if device == PROBE:
+                        heard.setdefault(int(value), time.monotonic())
+            nexts[number] = part.next
+        done.wait(LOOK_S)
+
+
+def _delays(sent: Sequence[float], seen: dict[int, float]) -> list[float]:
+    """How long each probe took until it, or a later one, was seen."""
+    found, soonest = [], float("inf")
+    for number in range(len(sent) - 1, 0, -1):
+        soonest = min(soonest, seen.get(number, float("inf")))
+        if soonest < float("inf"):
+            found.append(max(0.0, soonest - sent[number]))
+    return found
+
+
+def _p99(delays: Sequence[float]) -> float:
+    return sorted(delays)[int(len(delays) * 0.99)] if delays else float("nan")
+
+
+BARE = (
+    "from pyspark.sql import SparkSession\n"
+    "spark = SparkSession.builder.master('local[*]').config('spark.ui.enabled', 'false')"
+    ".getOrCreate()\n"
+    "spark.range(1000).count()\n"
+    "print('counted', flush=True)\n"
+)
+
+
+def bare() -> float:
+    """The control: seconds until a Spark that does nothing else has counted a range."""
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", BARE], check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - begun
+
+
+def starts(platform: Platform, folder: Path, backlog: int) -> dict[str, float]:
+    """Measure a first start and one with a backlog, and the memory between."""
+    url = platform.url()
+    file = document(folder, url, "starts")
+    publisher = Publisher(url, "starts")
+    publisher.publish(100, 0)
+    with started(file, signal.SIGKILL) as run:
+        first = run.until("batch")
+        # the next trigger finds nothing, so all that a batch needs is given back
+        time.sleep(2.0)
+        memory = run.memory()
+    for sent in range(0, backlog, 50_000):
+        publisher.publish(min(50_000, backlog - sent), 0)
+    with started(file) as run:
+        again = run.until("batch")
+    return {"first": first, "again": again, "memory": memory, "bareSpark": bare()}
+
+
+def main() -> None:
+    """Measure, and print the medians."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rate", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--backlog", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    runs: list[dict[str, float]] = []
+    for _ in range(arguments.runs):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            declared = folder / "streams.yaml"
+            declared.write_text("---\n".join([SPACE, stream("visible"), stream("starts")]))
+            with running(folder / "data", "-f", str(declared)) as platform:
+                found = visible(platform, folder / "v", arguments.rate, arguments.seconds)
+                runs.append(found | starts(platform, folder / "s", arguments.backlog))
+    report = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    print(f"visible at {report['rate']:,.0f}/s: p50 {report['p50']:.2f} s, p99 {report['p99']:.2f}")
+    print(f"  a plain receiver: p99 {report['receiverP99']:.3f} s")
+    print(f"start: {report['first']:.1f} s, with a backlog {report['again']:.1f} s")
+    print(f"  a bare Spark: {report['bareSpark']:.1f} s")
+    print(f"memory: {report['memory'] / (1 << 20):,.0f} MiB")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1))
+    goals = (("p99", VISIBLE_P99_S), ("first", START_S), ("again", START_S))
+    short = [name for name, most in (*goals, ("memory", MEMORY_BYTES)) if report[name] > most]
+    sys.exit(f"beyond the goal: {', '.join(short)}" if short else 0)
+
+
+if __name__ == "__main__":
+    main()
