@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 import batch_engine
@@ -288,6 +289,11 @@ def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_p
         with pytest.raises(Invalid, match="sources s and twin both read"):
             both.parts([Part("s")])
     assert content(file) == before
+    # by time only where messages say when they came
+    bronze = DeltaTable(places.table("bronze"))
+    bronze.update({"enqueued_time": "NULL"}, predicate='"partition" = 0 AND "offset" = 3')
+    with pytest.raises(Invalid, match="does not say when messages came: name the range by offsets"):
+        backfilled(file, Part("s", end="2100-01-01"))
 
 
 def test_figures_are_those_of_the_tables(log: Log, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,6 +103,15 @@ def test_a_clock_in_the_future_is_set_back_and_marked() -> None:
         (NOW, False),
         (NOW, False),
     ]
+
+
+def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
+    batch = decoded(source(), {"device": "d", "value": 1.0, "time": NOW}, {"device": "e"})
+    place = batch.schema.get_field_index("enqueued_time")
+    silent = batch.set_column(place, "enqueued_time", pyarrow.nulls(len(batch), silver.TIME))
+    good, refused = silver.parted(silver.parse(silent, source()))
+    assert good["enqueued_time"].to_pylist() == good["event_time"].to_pylist() == [NOW]
+    assert refused["reason"].to_pylist() == ["has no time, nor has its message"]
 
 
 REFUSED = [

@@ -119,8 +119,8 @@ class Backfill:
         left = _noted(self._places)
         wanted = [*left, *(part for part in asked if part not in left)]
         for part in wanted:
-            self._span(part)
             self._check(part.source)
+            self._check_times(self._span(part))
         return wanted
 
     def messages(self, parts: Sequence[Part]) -> int:
@@ -197,17 +197,29 @@ class Backfill:
                     f"sources {name} and {other.name} both read {mine.address}: bronze does not"
                     " tell their messages apart; give them the option `space`, or a pipeline each",
                 )
-        bronze_table = self._store.bronze
         query = self._queries.get(name)
-        if query is None or not DeltaTable.is_deltatable(bronze_table.path):
+        path = self._store.bronze.path
+        if query is None or not DeltaTable.is_deltatable(path):
             return
-        last = DeltaTable(bronze_table.path).transaction_version(self._app_id(name))
+        last = DeltaTable(path).transaction_version(self._app_id(name))
         if last is not None and last > query["batch_id"]:
             raise Conflict(
                 Code.STATE_CONFLICT,
                 f"source {name}: batch {last} was cut off; finish it first:"
                 f" enmasse pipeline run --once -f {self._places.document}",
             )
+
+    def _check_times(self, span: Span) -> None:
+        """Raise Invalid for a range of time where messages do not say when they came."""
+        if isinstance(span.begin, datetime) or isinstance(span.end, datetime):
+            whole = Span(span.space, span.address, "earliest", "latest").filter()
+            timeless = whole & pc.field("enqueued_time").is_null()
+            if len(_Messages(self._store.bronze.path, timeless)):
+                raise Invalid(
+                    Code.REQUEST_INVALID,
+                    f"{span.address}: its server does not say when messages came: name the range"
+                    ' by offsets, such as {"0": 17}',
+                )
 
     def _app_id(self, source: str) -> str:
         return batches.app_id(self._pipeline, source, self._queries[source]["query_id"])

@@ -149,6 +149,8 @@ class _Records:
         self.names = self.text("n") if _is_senml(source) else None
         device = self._senml_name("device") if _is_senml(source) else self.first(source.device)
         said = self.first(("t",) if _is_senml(source) else source.time, TIME)
+        # what no server says the arrival of came when it was measured
+        self.arrived = pc.coalesce(self.arrived, said)
         latest = pc.add(self.arrived, _span(source.ahead))
         self.clamped = pc.fill_null(pc.greater(said, latest), False)
         self.time = pc.coalesce(pc.if_else(self.clamped, latest, said), self.arrived)
