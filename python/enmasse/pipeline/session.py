@@ -1,13 +1,20 @@
 """The Spark that a pipeline runs on: embedded in this process, or a cluster's."""
 
 import os
+import re
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from enmasse.base.errors import Code, Invalid, Unavailable
+from enmasse.pipeline import package as packages
+
+CONNECT_TIMEOUT_S = 10.0
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -19,26 +26,90 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
 }
-"""What an embedded Spark is told, beside its memory."""
+"""What Spark is told, beside its memory and where it runs."""
+_STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
+
+
+def is_local(master: str) -> bool:
+    """Return whether Spark runs in this process."""
+    return master.startswith("local")
 
 
 @contextmanager
-def session(name: str, master: str, memory_bytes: int, folder: Path) -> Iterator[SparkSession]:
-    """Start Spark and stop it at the end; what it has to write lies in a folder."""
-    # workers are started by this name, which need not be the Python of this process
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(master).appName(name)
+def session(
+    name: str, master: str, memory_bytes: int, folder: Path, package: Path | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark and stop it at the end; what it has to write lies in a folder.
+
+    `package` travels to the executors of a cluster, which have nothing of it themselves. Raises
+    Missing or Invalid for a package that does not fit, Unavailable if Spark does not start.
+    """
     settings = SETTINGS | {
         "spark.driver.memory": f"{memory_bytes >> 10}k",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    if master.startswith("local"):
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    # workers are started by this name, which need not be the Python of this process
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        settings |= _reached_at("127.0.0.1")
+    else:
+        settings |= _of_cluster(master, package)
+    builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise _not_started(master, error) from error
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _reached_at(host: str) -> dict[str, str]:
+    """Where executors find the driver."""
+    return {"spark.driver.host": host, "spark.driver.bindAddress": host}
+
+
+def _of_cluster(master: str, package: Path | None) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    # one name that is right here and there; here the first of the path is that of this process
+    os.environ.setdefault("PYSPARK_PYTHON", packages.PYTHON)
+    os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    if master.startswith("spark:"):
+        settings |= _reached_at(_own_address(master))
+    if package is not None:
+        packages.check(package)
+        settings |= {
+            "spark.archives": f"{package.resolve()}#{packages.FOLDER}",
+            "spark.executorEnv.PYTHONPATH": packages.FOLDER,
+        }
+    return settings
+
+
+def _own_address(master: str) -> str:
+    """The address of this machine by which it reaches a master, and so is reached by workers."""
+    if _STANDALONE.fullmatch(master) is None:
+        raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write spark://HOST:PORT")
+    causes = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
+                return os.environ.get("SPARK_LOCAL_IP") or str(connection.getsockname()[0])
+        except OSError as error:
+            causes.append(f"{place}: {error.strerror or error}")
+    raise Unavailable(
+        Code.NOT_AVAILABLE, f"--master {master}: no master answers: {'; '.join(causes)}"
+    )
+
+
+def _not_started(master: str, error: Exception) -> Unavailable:
+    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    # the first line of an error of Java's says only that there was one
+    said = next((line for line in lines if "Exception:" in line), next(iter(lines), repr(error)))
+    return Unavailable(Code.NOT_AVAILABLE, f"--master {master}: Spark does not start: {said}")

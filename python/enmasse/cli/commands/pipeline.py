@@ -7,6 +7,8 @@ import typer
 
 from enmasse.cli.commands.pipeline_backfill import backfill
 from enmasse.cli.commands.pipeline_demo import demo
+from enmasse.cli.commands.pipeline_package import FILE, Package, packed
+from enmasse.cli.commands.pipeline_package import package as write_package
 from enmasse.cli.options import Output, OutputForm
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ Master = Annotated[
     typer.Option(metavar="URL", help="Where Spark runs: in this process, or spark://HOST:PORT."),
 ]
 DOCUMENT = Path("pipeline.yaml")
-LOCAL = "local[*]"
+LOCAL = "local[*,4]"
+"""Tasks for all cores, each with four attempts: a worker may die, as on a cluster."""
 STOP_TIMEOUT_S = 60.0
 PORT_MAX = 65_535
 
@@ -72,6 +75,7 @@ def run(
     file: File = DOCUMENT,
     once: Annotated[bool, typer.Option("--once", help="Read what is there, and end.")] = False,
     master: Master = LOCAL,
+    package: Package = str(FILE),
     metrics_port: Annotated[
         str,
         typer.Option(
@@ -106,7 +110,7 @@ def run(
     with places.taken() as signs, closing(Live(places.live_url, spec)) as live:
         begun = clock.monotonic()
         tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
-        with session(name, master, spec.memory, places.state) as spark:
+        with session(name, master, spec.memory, places.state, packed(master, package)) as spark:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             queries = Run(spark, pipeline, places, live, clock)
@@ -172,6 +176,7 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
 
 app.command()(backfill)
 app.command()(demo)
+app.command("package")(write_package)
 
 
 @app.command()
@@ -188,6 +193,7 @@ def reconcile(
         str, typer.Option(metavar="PLACE", help="Where the range ends, in the same words.")
     ] = "latest",
     master: Master = LOCAL,
+    package: Package = str(FILE),
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Prove that bronze has each message of the streams exactly once, and that gold is what the
@@ -209,7 +215,7 @@ def reconcile(
     if not chosen:
         raise Missing(Code.NOT_FOUND, f"{file} has no source {source!r}")
     name, memory = pipeline.metadata.name, pipeline.spec.memory
-    with session(name, master, memory, places.state) as spark:
+    with session(name, master, memory, places.state, packed(master, package)) as spark:
         store = batches.Store(pipeline, places)
         compared = [
             judge.source(spark, one.name, batches.options(one, places), store, start, end)
@@ -225,6 +231,15 @@ def reconcile(
 
 def document_of(file: Path) -> "tuple[Pipeline, Places]":
     """The pipeline of a file; all that works with tables needs Spark's package."""
+    needs_spark()
+
+    from enmasse.pipeline.places import read
+
+    return read(file)
+
+
+def needs_spark() -> None:
+    """Raise Unavailable if Spark's package is not there."""
     from importlib.util import find_spec
 
     from enmasse.base.errors import Code, Unavailable
@@ -233,10 +248,6 @@ def document_of(file: Path) -> "tuple[Pipeline, Places]":
         raise Unavailable(
             Code.NOT_AVAILABLE, "Spark is not installed: pip install 'enmasse[spark]'"
         )
-
-    from enmasse.pipeline.places import read
-
-    return read(file)
 
 
 def needs_java() -> None:

@@ -97,6 +97,7 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
     from contextlib import closing
 
     from enmasse.base.clock import SystemClock
+    from enmasse.cli.commands.pipeline import LOCAL
     from enmasse.cli.output import progress
     from enmasse.pipeline import demo, demo_data, demo_picture
     from enmasse.pipeline.live import Live
@@ -116,7 +117,7 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
     total = sum(len(one.times_us) for one in series)
     with places.taken(), closing(Live(places.live_url, pipeline.spec)) as live:
         say("starting Spark, some seconds ..")
-        with session("demo", "local[*]", pipeline.spec.memory, places.state) as spark:
+        with session("demo", LOCAL, pipeline.spec.memory, places.state) as spark:
             begun = clock.monotonic()
             with progress("published", total) as published, progress("judged", total) as judged:
 

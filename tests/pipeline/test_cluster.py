@@ -1,0 +1,104 @@
+"""A pipeline on a cluster whose executors have nothing but Spark and a bare Python."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from piping import document, judged, message
+from publishing import Log
+from running import ENMASSE, Platform
+from spark_cluster import Cluster, cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+WORKERS = 2
+WAVE = 400
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster"), WORKERS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("package") / "package.tar.gz"
+    subprocess.run([ENMASSE, "pipeline", "package", file], check=True, timeout=300)
+    return file
+
+
+def until(lines: Iterator[str], total: int) -> int:
+    """Read what a run tells until so many messages are in; return how many batches that were."""
+    batches = 0
+    while total > 0:
+        told: dict[str, Any] = json.loads(next(lines))
+        if told["event"] == "batch" and not told["again"]:
+            total -= told["messages"]
+            batches += 1
+    assert total == 0
+    return batches
+
+
+def test_a_stream_is_read_by_executors_though_one_is_killed(
+    standalone: Cluster, package: Path, platform: Platform, tmp_path: Path
+) -> None:
+    options = ("--retention-age", "1d", "--partitions", "2")
+    platform.enmasse("create", "address", "far", "--type", "topic", *options)
+    log = Log(platform.url(), "far")
+    # a UDF of the document's functions goes to executors, too
+    functions = (
+        "from pyspark.sql import functions as F\n"
+        "from enmasse.pipeline.functions import step\n"
+        "@F.udf('double')\n"
+        "def warmer(value):\n"
+        "    return value + 100\n"
+        "@step\n"
+        "def warm(frame):\n"
+        "    return frame.withColumn('temperature', warmer('temperature'))\n"
+    )
+    file = document(
+        tmp_path / "p",
+        log,
+        {"maxRows": 200, "options": {"rowsPerTask": "50"}},
+        functions="functions.py",
+        trigger="100ms",
+    )
+    (tmp_path / "p" / "functions.py").write_text(functions)
+    sent = log.publish(message(number) for number in range(WAVE))
+    chosen = ["--master", standalone.master, "--package", package]
+    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json", *chosen]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        lines = iter(run.stdout)
+        try:
+            assert until(lines, WAVE) > 1
+            executors = standalone.executors()
+            assert len(executors) == WORKERS
+            sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+            os.kill(executors[0], signal.SIGKILL)
+            until(lines, WAVE)
+            sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+            until(lines, WAVE)
+            # the one that was killed is gone for good, and the run has gone on
+            assert executors[0] not in standalone.executors()
+            run.send_signal(signal.SIGTERM)
+            assert run.wait(120) == 0
+        finally:
+            run.kill()
+    judged(file, sent)
+    proved = subprocess.run(
+        [ENMASSE, "pipeline", "reconcile", "-f", file, "--output", "json", *chosen],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert proved.returncode == 0, proved.stderr
+    (source,) = json.loads(proved.stdout)["sources"]
+    assert (source["messages"], source["exact"]) == (sent, True)
