@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow
 
+from enmasse.base.errors import Unavailable
 from enmasse.pipeline import batches, gold_table, live, ranges, reading, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.batches import Batches, Store
@@ -96,8 +97,11 @@ class Log:
         self._write(f"done-{number}", "")
 
 
-def run(file: Path, kill: dict[str, Any] | None) -> None:
-    """Put all that the source of a pipeline has into its tables, or be killed on the way."""
+def run(file: Path, kill: dict[str, Any] | None, opened: Any) -> None:
+    """Put all that the source of a pipeline has into its tables, or be killed on the way.
+
+    Sets the event `opened` when live state is open.
+    """
     if kill is not None:
         if "seconds" in kill:
             kill_in(kill["seconds"])
@@ -108,6 +112,7 @@ def run(file: Path, kill: dict[str, Any] | None) -> None:
     options = option_table.read(batches.options(source, places))
     log = Log(file.parent / "engine")
     with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+        opened.set()
         put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)
         servers = {source.name: batches.server(source, places)}
         teller = Teller(pipeline.metadata.name, db, servers)
@@ -118,10 +123,20 @@ def run(file: Path, kill: dict[str, Any] | None) -> None:
                 if plan is None:
                     break
                 put.put(_rows(options, plan), "q", number, None)
-                teller.tell()
+                _tell(teller)
                 log.write_done(number)
             number += 1
-        teller.tell()
+        _tell(teller)
+
+
+def _tell(teller: Teller) -> None:
+    """Send alerts, waiting for a database that is away as a run does."""
+    waits = reading.patience(batches.LIVE_TIMEOUT_S)
+    while True:
+        try:
+            return teller.tell()
+        except Unavailable as error:
+            waits.wait(error)
 
 
 def _planned(options: Any, log: Log, number: int) -> dict[str, Any] | None:

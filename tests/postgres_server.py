@@ -66,6 +66,11 @@ class PostgresServer:
     def start(self) -> None:
         self._control("start", "-l", str(self.data / "log"))
 
+    def kill_and_start(self) -> None:
+        """A power cut, and the power is back."""
+        self.stop()
+        self.start()
+
     def _control(self, *words: str) -> None:
         subprocess.run(
             [self.programs / "pg_ctl", "-D", self.data, "-w", "-t", str(TIMEOUT_S), *words],

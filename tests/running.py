@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,3 +99,31 @@ def running(
 
 Start = Callable[..., Platform]
 """Starts a platform with these arguments to `enmasse up`."""
+
+
+class Node:
+    """A platform that is killed and started again, on its data and at its port."""
+
+    def __init__(self, data: Path, arguments: Collection[str]) -> None:
+        self._data = data
+        self._life = ExitStack()
+        self._platform = self._life.enter_context(running(data, *arguments))
+        self.url = self._platform.url()
+        self._port = str(self._platform.port())
+
+    def kill_and_start(self) -> None:
+        self._platform.kill()
+        self._life.close()
+        self._platform = self._life.enter_context(running(self._data, "--amqp-port", self._port))
+
+    def close(self) -> None:
+        self._life.close()
+
+
+@contextmanager
+def mortal_node(folder: Path, documents: Collection[str]) -> Iterator[Node]:
+    """Start a node that has these documents, and stop it at the end."""
+    path = folder / "documents.yaml"
+    path.write_text("---\n".join(documents))
+    with closing(Node(folder / "data", ["-f", str(path)])) as node:
+        yield node

@@ -27,7 +27,8 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     folder = tmp_path_factory.mktemp("streams")
     documents = [SPACE, *(stream(f"s{number}") for number in range(STREAMS))]
     documents += [stream(name, "{bytes: 64KiB}") for name in ("short", "short2")]
-    documents += [address("q0", type="queue"), address("live", type="topic")]
+    documents += [address(name, type="queue") for name in ("q0", "killed")]
+    documents += [address("live", type="topic")]
     documents += [address(f"k{number}", type="queue") for number in range(QUEUES)]
     documents += [address("news", type="topic")]
     documents += [address("desk", type="subscription", topic="news")]

@@ -1,13 +1,15 @@
-"""A streaming query in a process of its own, to be killed.
+"""Streaming queries in a process of their own, to be killed.
 
-Usage: `job.py FOLDER URL ADDRESS OPTIONS once|on parquet|bronze|TARGET`, the last an address.
+Usage: `job.py FOLDER URL once|on QUERIES`, the last a JSON object of what queries read and where
+their rows go: `{"NAME": {"address": "..", "to": "parquet|bronze|ADDRESS", "options": {}}}`.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from enmasse.pipeline import bronze
@@ -28,28 +30,35 @@ def written(frame: DataFrame, folder: Path, url: str, to: str) -> DataStreamWrit
     return rows.writeStream.format("enmasse").option("url", url).option("address", to)
 
 
-def main(folder: Path, url: str, address: str, options: str, once: bool, to: str) -> None:
+def query(spark: SparkSession, folder: Path, url: str, what: dict[str, Any]) -> DataStreamWriter:
+    """One query, whose files lie in a folder."""
+    reader = spark.readStream.format("enmasse").options(url=url, address=what["address"])
+    reader = reader.options(maxRowsPerTrigger="300", rowsPerTask="100", **what["options"])
+    writer = written(reader.load(), folder, url, what["to"])
+    return writer.option("checkpointLocation", str(folder / "checkpoint"))
+
+
+def main(folder: Path, url: str, once: bool, queries: dict[str, dict[str, Any]]) -> None:
     with session(folder) as spark:
-        reader = spark.readStream.format("enmasse").options(url=url, address=address)
-        reader = reader.options(maxRowsPerTrigger="300", rowsPerTask="100", **json.loads(options))
-        writer = written(reader.load(), folder, url, to)
-        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        writers = [query(spark, folder / name, url, what) for name, what in queries.items()]
         if once:
-            query = writer.trigger(availableNow=True).start()
-            query.awaitTermination()
+            started = [writer.trigger(availableNow=True).start() for writer in writers]
+            for one in started:
+                one.awaitTermination()
             print("done", flush=True)
             return
-        query = writer.trigger(processingTime="0 seconds").start()
-        seen = -1
-        while query.isActive:
-            for progress in query.recentProgress:
-                if progress.batchId > seen and progress.numInputRows:
-                    seen = progress.batchId
-                    print(f"batch {seen} {progress.numInputRows}", flush=True)
-            query.awaitTermination(POLL_S)
-        raise SystemExit(str(query.exception()))
+        started = [writer.trigger(processingTime="0 seconds").start() for writer in writers]
+        seen = dict.fromkeys(range(len(started)), -1)
+        while all(one.isActive for one in started):
+            for number, one in enumerate(started):
+                for progress in one.recentProgress:
+                    if progress.batchId > seen[number] and progress.numInputRows:
+                        seen[number] = progress.batchId
+                        print(f"batch {number} {progress.batchId}", flush=True)
+            started[0].awaitTermination(POLL_S)
+        raise SystemExit(str([one.exception() for one in started]))
 
 
 if __name__ == "__main__":
-    folder, url, address, options, once, to = sys.argv[1:]
-    main(Path(folder), url, address, options, once == "once", to)
+    folder, url, once, queries = sys.argv[1:]
+    main(Path(folder), url, once == "once", json.loads(queries))

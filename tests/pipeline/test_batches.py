@@ -12,7 +12,7 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from enmasse.base.errors import Conflict, Invalid
+from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import batches, functions, gold, live, recompute
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.live import Live
@@ -177,6 +177,25 @@ def test_a_batch_that_is_cut_off_anywhere_is_finished_and_counts_once(
     cut.put(1, *rows[20:], first=20)
     assert cut.told[-1]["again"]
     assert cut.everything() == whole.everything()
+
+
+def test_a_database_that_is_away_for_a_moment_is_waited_for(
+    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling = fill()
+    for name in ("claim", "commit"):
+        answers = iter([Unavailable("E6004", "away"), Unavailable("E6004", "away")])
+        real = getattr(Live, name)
+
+        def call(*values: Any, answers: Any = answers, real: Any = real) -> Any:
+            if (error := next(answers, None)) is not None:
+                raise error
+            return real(*values)
+
+        monkeypatch.setattr(Live, name, call)
+    filling.put(0, *some(1, 9))
+    assert [one["messages"] for one in filling.told] == [9]
+    assert filling.db.rows(live.PROGRESS)[0]["messages"] == 9
 
 
 def test_the_same_batch_twice_changes_nothing(fill: Callable[..., Filling]) -> None:

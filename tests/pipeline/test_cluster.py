@@ -37,7 +37,9 @@ def until(lines: Iterator[str], total: int) -> int:
     """Read what a run tells until so many messages are in; return how many batches that were."""
     batches = 0
     while total > 0:
-        told: dict[str, Any] = json.loads(next(lines))
+        line = next(lines, None)
+        assert line is not None, f"the run ended before {total} messages were in"
+        told: dict[str, Any] = json.loads(line)
         if told["event"] == "batch" and not told["again"]:
             total -= told["messages"]
             batches += 1
@@ -53,9 +55,9 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
     log = Log(platform.url(), "far")
     # a UDF of the document's functions goes to executors, too
     functions = (
-        "from pyspark.sql import functions as F\n"
+        "from pyspark.sql import functions as F, types as T\n"
         "from enmasse.pipeline.functions import step\n"
-        "@F.udf('double')\n"
+        "@F.udf(T.DoubleType())\n"
         "def warmer(value):\n"
         "    return value + 100\n"
         "@step\n"

@@ -1,4 +1,7 @@
-"""Queries whose driver is killed with all its processes, again and again: each message once."""
+"""Queries whose driver is killed with all its processes, again and again: each message once.
+
+One process has all the queries, and is killed for all of them: to start Spark takes longest.
+"""
 
 import json
 import os
@@ -7,8 +10,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -25,68 +30,109 @@ from running import Platform
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 JOB = Path(__file__).with_name("job.py")
 TYPED = {"decode": "json", "columns": "partition, offset, device string, value double"}
+SEED = 1
 KILLS = 4
-BATCHES = 12
-"""Batches between kills, of 300 messages."""
+BATCHES = 8
+"""Batches of each query between kills, of 300 messages."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Four queries that were killed again and again, and have read all there is."""
+
+    folder: Path
+    stream: Log
+    queue: Log
+    target: Log
+    sent: int
+    """Messages of the stream, and of the queue."""
 
 
 def run_job(
-    folder: Path, log: Log, once: str, to: str, more: Mapping[str, str]
+    folder: Path, url: str, once: str, queries: dict[str, dict[str, Any]]
 ) -> subprocess.Popen[str]:
-    """The query of `job.py` in a process group of its own."""
-    options = json.dumps(({} if to == "bronze" else TYPED) | dict(more))
+    """The queries of `job.py` in a process group of its own."""
+    paths = [str(JOB.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, JOB, folder, log.url, log.address, options, once, to],
+        [sys.executable, JOB, folder, url, once, json.dumps(queries)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(JOB.parents[1])},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
     )
 
 
-def kill_after(job: subprocess.Popen[str], batches: int) -> None:
-    """Kill a job with all its processes once it has finished so many batches."""
+def kill_after(job: subprocess.Popen[str], batches: int) -> set[str]:
+    """Kill a job with all its processes once its queries have finished so many batches.
+
+    Returns the queries that finished one.
+    """
     assert job.stdout is not None
+    seen = set()
     try:
         for line in job.stdout:
-            batches -= line.startswith("batch ")
+            if line.startswith("batch "):
+                batches -= 1
+                seen.add(line.split()[1])
             if batches <= 0:
                 break
-        assert batches <= 0, "the query ended by itself"
+        assert batches <= 0, "a query ended by itself"
     finally:
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
         job.stdout.close()
+    return seen
 
 
-def killed_again_and_again(folder: Path, log: Log, to: str, seed: int, **more: str) -> int:
-    """Run a query over it all, killed at moments that the seed says; return how many were sent."""
-    chance = random.Random(seed)
-    sent = 0
+@pytest.fixture(scope="module")
+def killed(
+    streams: Platform, numbers: Iterator[int], tmp_path_factory: pytest.TempPathFactory
+) -> Killed:
+    """Run the queries over waves of messages, killed at moments that the seed says."""
+    folder, url = tmp_path_factory.mktemp("killed"), streams.url()
+    stream, target = (Log(url, f"s{next(numbers)}") for _ in range(2))
+    queue = Log(url, "killed")
+    queries: dict[str, dict[str, Any]] = {
+        "files": {"address": stream.address, "to": "parquet", "options": TYPED},
+        "bronze": {"address": stream.address, "to": "bronze", "options": {}},
+        "sink": {"address": stream.address, "to": target.address, "options": TYPED},
+        "queue": {
+            "address": queue.address,
+            "to": "parquet",
+            "options": TYPED | {"spool": str(folder / "spool")},
+        },
+    }
+    chance, sent, seen = random.Random(SEED), 0, set()
     for _ in range(KILLS):
-        sent += log.publish(readings(sent, BATCHES * 300))
-        kill_after(run_job(folder, log, "on", to, more), chance.randrange(1, BATCHES))
-    last = run_job(folder, log, "once", to, more)
+        wave = readings(sent, BATCHES * 300)
+        sent += stream.publish(wave)
+        queue.publish(wave)
+        job = run_job(folder, url, "on", queries)
+        seen |= kill_after(job, chance.randrange(1, BATCHES * len(queries)))
+    # no query was spared: each was at work when it was killed
+    assert len(seen) == len(queries)
+    last = run_job(folder, url, "once", queries)
     assert last.communicate()[0].strip() == "done"
-    return sent
+    return Killed(folder, stream, queue, target, sent)
 
 
-def test_files_have_each_message_once(spark: SparkSession, log: Log, tmp_path: Path) -> None:
-    sent = killed_again_and_again(tmp_path, log, "parquet", 1)
-    rows = spark.read.parquet(str(tmp_path / "table")).select("partition", "offset", "value")
-    found = rows.collect()
+def test_files_have_each_message_once(spark: SparkSession, killed: Killed) -> None:
+    table = str(killed.folder / "files" / "table")
+    found = spark.read.parquet(table).select("partition", "offset", "value").collect()
     doubled = [value for value, times in Counter(row.value for row in found).items() if times > 1]
-    assert (len(found), doubled) == (sent, [])
-    assert len({(row.partition, row.offset) for row in found}) == sent
+    assert (len(found), doubled) == (killed.sent, [])
+    assert len({(row.partition, row.offset) for row in found}) == killed.sent
 
 
-def test_a_queue_is_read_once_and_is_empty(spark: SparkSession, queue: Log, tmp_path: Path) -> None:
-    spool = str(tmp_path / "spool")
-    sent = killed_again_and_again(tmp_path, queue, "parquet", 4, spool=spool)
-    rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
-    assert sorted(row.value for row in rows) == [float(number) for number in range(sent)]
-    assert len({row.offset for row in rows}) == sent
+def test_a_queue_is_read_once_and_is_empty(
+    spark: SparkSession, killed: Killed, tmp_path: Path
+) -> None:
+    table = str(killed.folder / "queue" / "table")
+    rows = spark.read.parquet(table).select("offset", "value").collect()
+    assert sorted(row.value for row in rows) == [float(number) for number in range(killed.sent)]
+    assert len({row.offset for row in rows}) == killed.sent
     # nobody else gets one of them
+    queue = killed.queue
     given = {"url": queue.url, "address": queue.address, "spool": str(tmp_path / "other")}
     reader = QueueReader(option_table.read(given))
     start = reader.initialOffset()
@@ -94,21 +140,17 @@ def test_a_queue_is_read_once_and_is_empty(spark: SparkSession, queue: Log, tmp_
     reader.stop()
 
 
-def test_bronze_has_each_message_once(spark: SparkSession, log: Log, tmp_path: Path) -> None:
-    sent = killed_again_and_again(tmp_path, log, "bronze", 2)
-    source = {"url": log.url, "address": log.address}
-    found = reconcile(spark, source, bronze.table(str(tmp_path / "bronze")))
-    assert (found.differences, found.messages) == ([], sent)
+def test_bronze_has_each_message_once(spark: SparkSession, killed: Killed) -> None:
+    source = {"url": killed.stream.url, "address": killed.stream.address}
+    found = reconcile(spark, source, bronze.table(str(killed.folder / "bronze" / "bronze")))
+    assert (found.differences, found.messages) == ([], killed.sent)
 
 
-def test_an_address_has_each_row_once(
-    streams: Platform, numbers: Iterator[int], log: Log, tmp_path: Path
-) -> None:
-    target = Log(log.url, f"s{next(numbers)}")
-    sent = killed_again_and_again(tmp_path, log, target.address, 3)
-    options = option_table.read({"url": log.url, "address": target.address, "columns": "body"})
+def test_an_address_has_each_row_once(killed: Killed) -> None:
+    target = {"url": killed.target.url, "address": killed.target.address, "columns": "body"}
+    options = option_table.read(target)
     found: Counter[int] = Counter()
     for number, part in reading.state(options).partitions.items():
         for batch in reading.batches(options, Slice(number, part.first, part.next, None)):
             found.update(int(body) for body in batch.column("body").to_pylist())
-    assert (found.total(), len(found), max(found)) == (sent, sent, sent - 1)
+    assert (found.total(), len(found), max(found)) == (killed.sent, killed.sent, killed.sent - 1)

@@ -1,7 +1,7 @@
-"""A pipeline that is killed at moments that a seed says, and started again: all is exact.
+"""A pipeline, its node and its database are killed at moments that a seed says: all is exact.
 
-Spark's part is played by `batch_engine`, which hands batches over again as Spark does; so a process
-starts at once, and there is time for many schedules. `test_kills` and `test_run` have Spark itself.
+Spark's part is played by `batch_engine`, which hands batches over again as Spark does: a process
+starts at once, and there is time for many schedules. `test_kills` and `test_deaths` have Spark.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from enmasse.base.clock import SystemClock
 from enmasse.messaging import Message
 from enmasse.pipeline import demo, live
 from piping import document, judged, message, opened
+from postgres_server import PostgresServer, postgres_server
 from publishing import Log
-from running import Platform, running
+from running import Node, mortal_node
 from stream_documents import SPACE, stream
 
 pytestmark = pytest.mark.timeout(1500)
@@ -34,6 +35,7 @@ WAVE = 120
 """Messages that come between two kills."""
 DEVICES = 6
 SECONDS_MAX = 1.5
+START_TIMEOUT_S = 120.0
 DETECTORS: list[dict[str, Any]] = [
     {"name": "hot", "metric": "temperature", "threshold": {"above": 40}, "cooldown": 0},
     {"name": "jump", "metric": "temperature", "rate": {"above": 40, "per": "10s"}, "cooldown": 0},
@@ -44,14 +46,19 @@ PROCESSES.set_forkserver_preload(["enmasse.pipeline.batches", "enmasse.pipeline.
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A platform with two streams for each schedule: readings, and alerts."""
-    folder = tmp_path_factory.mktemp("schedules")
     names = [f"{kind}{seed}" for seed in range(SCHEDULES) for kind in ("in", "out")]
-    path = folder / "streams.yaml"
-    path.write_text("---\n".join([SPACE, *(stream(name) for name in names)]))
-    with running(folder / "data", "-f", str(path)) as started:
+    documents = [SPACE, *(stream(name) for name in names)]
+    with mortal_node(tmp_path_factory.mktemp("schedules"), documents) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[PostgresServer]:
+    """A server of its own: it is killed."""
+    with postgres_server() as found:
+        yield found
 
 
 def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
@@ -64,17 +71,31 @@ def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
         yield message(number, body)
 
 
-def killed(file: Path, kill: dict[str, Any] | None) -> bool:
-    """Run until all is done; return whether the process was killed before."""
-    process = PROCESSES.Process(target=batch_engine.run, args=(file, kill))
+def killed(
+    file: Path, kill: dict[str, Any] | None, strike: Callable[[], None] | None = None
+) -> bool:
+    """Run until all is done; return whether the process was killed before.
+
+    `strike` kills something else, when the process is at work for so many `seconds`.
+    """
+    opened = PROCESSES.Event()
+    own = kill if strike is None else None
+    process = PROCESSES.Process(target=batch_engine.run, args=(file, own, opened))
     process.start()
+    if strike is not None and kill is not None:
+        assert opened.wait(START_TIMEOUT_S)
+        process.join(kill["seconds"])
+        strike()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode != 0
 
 
 def chosen(dice: random.Random) -> dict[str, Any]:
-    """When a process is to be killed: at a call, or at any moment."""
+    """What is to be killed, and when: the process at a call, or anything at any moment."""
+    victim = dice.choice(["process", "process", "process", "node", "database"])
+    if victim != "process":
+        return {"victim": victim, "seconds": dice.uniform(0.0, SECONDS_MAX)}
     if dice.random() < 0.3:
         return {"seconds": dice.uniform(0.0, SECONDS_MAX)}
     point = dice.choice(list(batch_engine.POINTS))
@@ -93,27 +114,32 @@ def found_by(file: Path) -> tuple[dict[str, Any], list[str]]:
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
 def test_whatever_is_killed_every_figure_is_exact(
-    platform: Platform, tmp_path: Path, seed: int
+    node: Node, database: PostgresServer, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
-    log = Log(platform.url(), f"in{seed}")
+    log = Log(node.url, f"in{seed}")
+    strikes = {"node": node.kill_and_start, "database": database.kill_and_start}
+    # SQLite lives and dies with the process
+    live_state = [{"url": database.new_database()} if seed % 2 else {} for _ in range(2)]
     detectors = [one | {"alertAddress": f"out{seed}"} for one in DETECTORS]
     tables = {"compactEvery": 3, "keep": "1s"}
-    file = document(tmp_path / "p", log, detectors=detectors, tables=tables)
+    file = document(tmp_path / "p", log, detectors=detectors, tables=tables, live=live_state[0])
     begin = int(SystemClock().now().timestamp()) - 7200
     sent, kills = 0, []
     for _ in range(KILLS):
         sent += log.publish(wave(dice, sent, begin))
         kill = chosen(dice)
-        kills.append((kill, killed(file, kill)))
+        kills.append((kill, killed(file, kill, strikes.get(kill.get("victim", "")))))
     assert not killed(file, None), kills
     judged(file, sent)
     states, ids = found_by(file)
-    alerts = demo.received(platform.url(), f"out{seed}", "{}")
+    alerts = demo.received(node.url, f"out{seed}", "{}")
     told = Counter(alert["id"] for alert in alerts)
     assert told == Counter(ids), kills
     # the same messages in one go, by a process that nobody kills
-    whole = document(tmp_path / "whole", log, detectors=DETECTORS, tables=tables)
+    whole = document(
+        tmp_path / "whole", log, detectors=DETECTORS, tables=tables, live=live_state[1]
+    )
     assert not killed(whole, None)
     again, _ = found_by(whole)
     assert states == again, kills

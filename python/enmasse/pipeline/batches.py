@@ -6,7 +6,7 @@ last batch of a query, so what is done is passed over and the rest is done.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.compute as pc
@@ -28,6 +28,7 @@ from enmasse.resources.pipeline import Sink, Source
 QUERY_ID = "sql.streaming.queryId"
 """Under this name Spark tells which query a batch is of."""
 DAY_MS = 86_400_000
+Result = TypeVar("Result")
 LIVE_TIMEOUT_S = 60.0
 """How long the database of live state may be away before the run ends."""
 
@@ -106,7 +107,7 @@ class Batches:
 
         Steps, sinks and Parquet tables need Spark; what else there is does without.
         """
-        self._live.claim(self._source.name, query_id)
+        self._patiently(lambda: self._live.claim(self._source.name, query_id))
         self._put(records, query_id, batch_id, spark)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
@@ -135,7 +136,7 @@ class Batches:
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
-        is_new = self._committed(batch)
+        is_new = self._patiently(lambda: self._live.commit(batch))
         self._told(
             {
                 "source": source.name,
@@ -147,12 +148,13 @@ class Batches:
             }
         )
 
-    def _committed(self, batch: Batch) -> bool:
-        """Put a batch into live state, waiting for a database that is away."""
+    @staticmethod
+    def _patiently(change: Callable[[], Result]) -> Result:
+        """Change live state, waiting for a database that is away."""
         waits = reading.patience(LIVE_TIMEOUT_S)
         while True:
             try:
-                return self._live.commit(batch)
+                return change()
             except Unavailable as error:
                 waits.wait(error)
 

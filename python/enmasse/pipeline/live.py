@@ -27,13 +27,13 @@ from enmasse.pipeline.live_tables import (
     ANOMALIES,
     DEVICES,
     LATEST,
-    METADATA,
     PROGRESS,
     SESSIONS,
     STATES,
     USAGE,
     add,
     insert,
+    lay_out,
     put,
 )
 from enmasse.resources.pipeline import Detector, PipelineSpec
@@ -100,7 +100,8 @@ class Live:
     def __init__(self, url: str, spec: PipelineSpec) -> None:
         """Open it, making what is not there.
 
-        Raises Unavailable if it cannot be opened, Invalid if its driver is missing.
+        Raises Unavailable if it cannot be opened, Invalid if its driver is missing, and what
+        `lay_out` does if it is of another version.
         """
         self._spec = spec
         # what is read in a transaction stays so until its end
@@ -116,8 +117,8 @@ class Live:
             ) from None
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure)
-        with self._failures():
-            METADATA.create_all(self._engine)
+        with self._begin() as connection:
+            lay_out(connection, spec.tables.format, self._place())
 
     def close(self) -> None:
         """Let go of the database."""
@@ -455,9 +456,11 @@ class Live:
         try:
             yield
         except SQLAlchemyError as error:
-            place = self._engine.url.render_as_string(hide_password=True)
             cause = getattr(error, "orig", None) or error
-            raise Unavailable(Code.DATA_UNUSABLE, f"live state {place}: {cause}") from error
+            raise Unavailable(Code.DATA_UNUSABLE, f"live state {self._place()}: {cause}") from error
+
+    def _place(self) -> str:
+        return self._engine.url.render_as_string(hide_password=True)
 
 
 def default_url(folder: Path) -> str:

@@ -1,10 +1,14 @@
-"""The tables of live state, and how rows get into them, in SQLite and PostgreSQL alike."""
+"""The tables of live state, their layout, and how rows get into them, in SQLite and PostgreSQL
+alike."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+
+import enmasse
+from enmasse.base.errors import Code, Conflict, Invalid
 
 METADATA = sa.MetaData()
 COPIED_MIN = 64
@@ -94,6 +98,71 @@ PROGRESS = sa.Table(
     *(_kept("lag_messages", empty=True), _kept("batch_ms", empty=True)),
 )
 """The last batch of each query that is in here, and what all of them had."""
+
+LAYOUT_NUMBER = 1
+"""Of live state, of the other tables, and of what checkpoints remember of streams: one higher with
+each change after which an older pipeline cannot go on."""
+
+LAYOUT = sa.Table(
+    "layout",
+    METADATA,
+    _key("number", sa.BigInteger),
+    *(_kept("made_by", sa.String), _kept("format", sa.String)),
+)
+"""One row: the layout, the version that made it, and the format of the tables."""
+
+
+def lay_out(connection: sa.Connection, table_format: str, place: str) -> None:
+    """Make what is not there; nothing if that is of another layout, for then it is refused.
+
+    Raises Conflict for an older layout or another format of tables, Invalid for a newer layout.
+    """
+    there = sa.inspect(connection).get_table_names()
+    if LAYOUT.name in there:
+        row = connection.execute(sa.select(LAYOUT)).mappings().first()
+        if row is not None:
+            _compare(row, table_format, place)
+    _compare_columns(connection, there, place)
+    METADATA.create_all(connection)
+    new = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": table_format}
+    connection.execute(insert(connection, LAYOUT).on_conflict_do_nothing(), new)
+
+
+def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
+    made_by = f"live state {place} is of EnMasse {row['made_by']}"
+    if row["number"] > LAYOUT_NUMBER:
+        raise Invalid(
+            Code.DATA_TOO_NEW,
+            f"{made_by}, newer than this one ({enmasse.__version__}); run the pipeline with that",
+        )
+    if row["number"] < LAYOUT_NUMBER:
+        raise Conflict(Code.STATE_CONFLICT, f"{made_by} and of another layout; {_MEND}")
+    if row["format"] != table_format:
+        raise Conflict(
+            Code.STATE_CONFLICT,
+            f"spec.tables.format is {table_format}, the tables of live state {place} are"
+            f" {row['format']}; set it back, or name another tables.path (and live.url)",
+        )
+
+
+_MEND = (
+    "go on with the version that made it, or take tables, checkpoints and live state away together"
+    " to read all anew"
+)
+
+
+def _compare_columns(connection: sa.Connection, there: Sequence[str], place: str) -> None:
+    """Databases had no number once: those that have the same columns go on."""
+    for table in METADATA.sorted_tables:
+        if table.name in there:
+            found = {str(one["name"]) for one in sa.inspect(connection).get_columns(table.name)}
+            if odd := found ^ set(table.c.keys()):
+                verb = "lacks" if min(odd) in table.c else "has"
+                raise Conflict(
+                    Code.STATE_CONFLICT,
+                    f"live state {place} is of another layout: table {table.name} {verb}"
+                    f" {min(odd)}; {_MEND}",
+                )
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> Any:

@@ -5,9 +5,10 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -42,7 +43,8 @@ def session(
     """Start Spark and stop it at the end; what it has to write lies in a folder.
 
     `package` travels to the executors of a cluster, which have nothing of it themselves. Raises
-    Missing or Invalid for a package that does not fit, Unavailable if Spark does not start.
+    Missing or Invalid for a package that does not fit, Unavailable if Spark does not start, or its
+    JVM dies.
     """
     settings = SETTINGS | {
         "spark.driver.memory": f"{memory_bytes >> 10}k",
@@ -62,11 +64,17 @@ def session(
         spark = builder.getOrCreate()
     except Exception as error:
         raise _not_started(master, error) from error
-    spark.sparkContext.setLogLevel("ERROR")
     try:
+        spark.sparkContext.setLogLevel("ERROR")
         yield spark
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise Unavailable(
+            Code.NOT_AVAILABLE,
+            "Spark's JVM is gone: it was killed, or had no memory left; start the run again",
+        ) from error
     finally:
-        spark.stop()
+        with suppress(Py4JError, ConnectionError):
+            spark.stop()
 
 
 def _reached_at(host: str) -> dict[str, str]:
