@@ -15,8 +15,9 @@ SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 T ?= tests
 C ?=
 ARGS ?=
+SPARK ?= 4.3.0
 
-.PHONY: help setup build run test test-rust test-python check check-all prove bench bench-journal docs
+.PHONY: help setup build run test test-rust test-python test-spark check check-all prove bench bench-journal docs
 .PHONY: setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
@@ -47,6 +48,12 @@ test-rust: ## Rust tests; C=router narrows to one crate
 test-python: setup-dev ## Python tests; T=tests/plan narrows to a part
 	$(BIN)/pytest -m "not slow" $(T) $(ARGS)
 
+test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK=4.3.0 says which
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
+	  --target .cache/pyspark-$(SPARK) pyspark==$(SPARK)
+	PYTHONPATH=$(CURDIR)/.cache/pyspark-$(SPARK) $(BIN)/pytest $(ARGS) \
+	  $(addprefix tests/pipeline/test_,spark.py sink.py spark_queue.py pipeline.py upgrade.py)
+
 check: setup-dev format lint types layers tidy test ## all that continuous integration runs
 
 format: $(STAMPS)/dev ## formatting, both languages (`make fmt` mends it)
@@ -76,6 +83,7 @@ check-all: setup-interop format lint types layers tidy ## check, all foreign cli
 	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 ENMASSE_CRASH_RUNS=1000 \
 	  $(CARGO) test --release --locked $(CRATES)
 	ENMASSE_PIPELINE_KILLS=100 $(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
+	$(MAKE) test-spark
 
 prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/report.html; ARGS="--seconds 60 --seed 1"
 	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)

@@ -94,7 +94,9 @@ def test_a_master_that_is_none_or_away_is_said_before_spark_starts(
         away = f"spark://127.0.0.1:{closed.getsockname()[1]}"
     refused = {
         "spark://somewhere": (Invalid, "--master spark://somewhere: write spark://HOST:PORT"),
-        away: (Unavailable, f"--master {away}: no master answers: 127.*: Connection refused"),
+        "sc://": (Invalid, "--master sc://: write sc://HOST:PORT"),
+        away.replace("spark", "sc"): (Unavailable, "--master sc://127.*: nothing answers: 127"),
+        away: (Unavailable, f"--master {away}: nothing answers: 127.*: Connection refused"),
     }
     for master, (kind, text) in refused.items():
         with pytest.raises(kind, match=text), session("p", master, 1 << 30, tmp_path):

@@ -1,5 +1,6 @@
 """A pipeline started again by another version: it goes on, or says why not and changes nothing."""
 
+import os
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -13,10 +14,10 @@ from enmasse.base.errors import Conflict, EnMasseError, Invalid
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.live_tables import LAYOUT, LAYOUT_NUMBER
 from enmasse.resources.pipeline import PipelineSpec
-from piping import document
+from piping import document, judged, message
 from postgres_server import PostgresServer
 from publishing import Log
-from running import ENMASSE
+from running import ENMASSE, Platform
 
 OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHAR, source VARCHAR)"
 """As they were before they had numbers, in short."""
@@ -108,18 +109,36 @@ def test_postgresql_is_looked_at_in_the_same_way(postgres: PostgresServer) -> No
         opened(url, "parquet")
 
 
+@pytest.mark.timeout(200)
 def test_the_command_line_says_it_before_spark_starts(tmp_path: Path) -> None:
     file = document(tmp_path / "p", Log("amqp://127.0.0.1:1", "x"))
     (tmp_path / "p" / "tables").mkdir()
     change(tmp_path / "p" / "tables" / "live.db", OLD_ANOMALIES)
-    for command in ("run", "status"):
-        done = subprocess.run(
-            [ENMASSE, "pipeline", command, "-f", file],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 5, done.stderr
-        assert "is of another layout: table anomalies lacks began_us" in done.stderr
-        assert "starting Spark" not in done.stderr
+    done = subprocess.run(
+        [ENMASSE, "pipeline", "run", "-f", file],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 5, done.stderr
+    assert "is of another layout: table anomalies lacks began_us" in done.stderr
+    assert "starting Spark" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_checkpoint_goes_on_with_the_spark_that_is_there(
+    platform: Platform, tmp_path: Path
+) -> None:
+    """`make test-spark` has another Spark on the path, before the one that is installed."""
+    platform.enmasse("create", "address", "on", "--type", "topic", "--retention-age", "1d")
+    log = Log(platform.url(), "on")
+    file = document(tmp_path / "p", log)
+    installed = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    sent = 0
+    for environment in (installed, dict(os.environ)):
+        sent += log.publish(message(number) for number in range(sent, sent + 60))
+        words = [ENMASSE, "pipeline", "run", "--once", "-f", file]
+        subprocess.run(words, check=True, timeout=600, env=environment)
+        judged(file, sent)

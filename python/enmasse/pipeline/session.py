@@ -1,11 +1,12 @@
-"""The Spark that a pipeline runs on: embedded in this process, or a cluster's."""
+"""The Spark that a pipeline runs on: embedded in this process, a cluster's, or behind Connect."""
 
 import os
 import re
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -16,19 +17,25 @@ from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.pipeline import package as packages
 
 CONNECT_TIMEOUT_S = 10.0
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""What holds for our queries wherever they run."""
+SETTINGS = QUERY_SETTINGS | {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.faulthandler.enabled": "true",
 }
-"""What Spark is told, beside its memory and where it runs."""
+"""What a Spark of ours is told, beside its memory and where it runs."""
+CONNECT = "sc://"
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
+_REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
+_REMOTE_PORT = 15_002
 
 
 def is_local(master: str) -> bool:
@@ -46,18 +53,18 @@ def session(
     Missing or Invalid for a package that does not fit, Unavailable if Spark does not start, or its
     JVM dies.
     """
-    settings = SETTINGS | {
-        "spark.driver.memory": f"{memory_bytes >> 10}k",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
-    # workers are started by this name, which need not be the Python of this process
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local(master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        settings |= _reached_at("127.0.0.1")
+    if master.startswith(CONNECT):
+        builder, settings = _of_server(master), QUERY_SETTINGS
     else:
-        settings |= _of_cluster(master, package)
-    builder = SparkSession.builder.master(master).appName(name)
+        builder = SparkSession.builder.master(master).appName(name)
+        settings = (
+            SETTINGS
+            | _placed(master, package)
+            | {
+                "spark.driver.memory": f"{memory_bytes >> 10}k",
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            }
+        )
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -65,7 +72,8 @@ def session(
     except Exception as error:
         raise _not_started(master, error) from error
     try:
-        spark.sparkContext.setLogLevel("ERROR")
+        if not master.startswith(CONNECT):
+            spark.sparkContext.setLogLevel("ERROR")
         yield spark
     except (Py4JNetworkError, ConnectionError) as error:
         raise Unavailable(
@@ -77,41 +85,58 @@ def session(
             spark.stop()
 
 
-def _reached_at(host: str) -> dict[str, str]:
-    """Where executors find the driver."""
-    return {"spark.driver.host": host, "spark.driver.bindAddress": host}
-
-
-def _of_cluster(master: str, package: Path | None) -> dict[str, str]:
-    settings: dict[str, str] = {}
+def _placed(master: str, package: Path | None) -> dict[str, str]:
+    """Where the driver is found, and what its executors are given."""
+    # workers are started by this name, which need not be the Python of this process
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        return _reached_at("127.0.0.1")
     # one name that is right here and there; here the first of the path is that of this process
     os.environ.setdefault("PYSPARK_PYTHON", packages.PYTHON)
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    settings: dict[str, str] = {}
     if master.startswith("spark:"):
-        settings |= _reached_at(_own_address(master))
+        if _STANDALONE.fullmatch(master) is None:
+            raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write spark://HOST:PORT")
+        own = _own_address(master, master.removeprefix("spark://").split(","))
+        settings |= _reached_at(os.environ.get("SPARK_LOCAL_IP") or own)
     if package is not None:
         packages.check(package)
-        settings |= {
-            "spark.archives": f"{package.resolve()}#{packages.FOLDER}",
-            "spark.executorEnv.PYTHONPATH": packages.FOLDER,
-        }
+        settings["spark.archives"] = f"{package.resolve()}#{packages.FOLDER}"
+        settings["spark.executorEnv.PYTHONPATH"] = packages.FOLDER
     return settings
 
 
-def _own_address(master: str) -> str:
-    """The address of this machine by which it reaches a master, and so is reached by workers."""
-    if _STANDALONE.fullmatch(master) is None:
-        raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write spark://HOST:PORT")
+def _reached_at(host: str) -> dict[str, str]:
+    return {"spark.driver.host": host, "spark.driver.bindAddress": host}
+
+
+def _of_server(master: str) -> SparkSession.Builder:
+    found = _REMOTE.fullmatch(master)
+    if found is None:
+        raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write sc://HOST:PORT")
+    if find_spec("grpc") is None:
+        raise Unavailable(
+            Code.NOT_AVAILABLE, "Spark Connect is not installed: pip install 'enmasse[connect]'"
+        )
+    # its client would try for minutes
+    _own_address(master, [found[1] if found[2] else f"{found[1]}:{_REMOTE_PORT}"])
+    return SparkSession.builder.remote(master)
+
+
+def _own_address(master: str, places: Sequence[str]) -> str:
+    """The address of this machine by which it reaches a master, and so is reached from there."""
     causes = []
-    for place in master.removeprefix("spark://").split(","):
+    for place in places:
         host, _, port = place.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
-                return os.environ.get("SPARK_LOCAL_IP") or str(connection.getsockname()[0])
+                return str(connection.getsockname()[0])
         except OSError as error:
             causes.append(f"{place}: {error.strerror or error}")
     raise Unavailable(
-        Code.NOT_AVAILABLE, f"--master {master}: no master answers: {'; '.join(causes)}"
+        Code.NOT_AVAILABLE, f"--master {master}: nothing answers: {'; '.join(causes)}"
     )
 
 

@@ -96,6 +96,7 @@ def run(
 
     pipeline, places = document_of(file)
     port = _port(metrics_port)
+    _needs_driver(master)
     needs_java()
 
     from enmasse.base.clock import SystemClock
@@ -206,10 +207,12 @@ def reconcile(
     from enmasse.cli.output import show
 
     pipeline, places = document_of(file)
-    needs_java()
 
     from enmasse.pipeline import batches, judge
-    from enmasse.pipeline.session import session
+    from enmasse.pipeline.session import CONNECT, session
+
+    if not master.startswith(CONNECT):
+        needs_java()
 
     chosen = [one for one in pipeline.spec.sources if source in (None, one.name)]
     if not chosen:
@@ -263,6 +266,19 @@ def needs_java() -> None:
             Code.NOT_AVAILABLE,
             "Spark needs Java 17 or newer, and there is no `java`: install it"
             " (Debian: apt-get install default-jre-headless), or set JAVA_HOME",
+        )
+
+
+def _needs_driver(master: str) -> None:
+    """Raise Invalid for Spark Connect, which would call what becomes of a batch in the server."""
+    from enmasse.base.errors import Code, Invalid
+    from enmasse.pipeline.session import CONNECT
+
+    if master.startswith(CONNECT):
+        raise Invalid(
+            Code.REQUEST_INVALID,
+            f"--master {master}: a run is the driver of its queries, which Spark Connect keeps in"
+            " its server: name the cluster itself, spark://HOST:PORT (`reconcile` takes sc://)",
         )
 
 

@@ -47,9 +47,10 @@ def package(
 
 def packed(master: str, named: str) -> Path | None:
     """Return the package that travels to where Spark runs, if one does."""
-    from enmasse.pipeline.session import is_local
+    from enmasse.pipeline.session import CONNECT, is_local
 
-    return None if is_local(master) or named == OFF else Path(named)
+    stays = is_local(master) or master.startswith(CONNECT) or named == OFF
+    return None if stays else Path(named)
 
 
 def _text(written: dict[str, Any]) -> str:
