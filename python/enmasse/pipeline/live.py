@@ -117,8 +117,12 @@ class Live:
             ) from None
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _configure)
-        with self._begin() as connection:
-            lay_out(connection, spec.tables.format, self._place())
+        try:
+            with self._begin() as connection:
+                lay_out(connection, spec.tables.format, self._place())
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the database."""
