@@ -78,7 +78,7 @@ class Supervisor:
 
     def _ended(self) -> None:
         """A run that is not killed itself says why it ended, in a line."""
-        code = self._run.wait(END_TIMEOUT_S)
+        code = self._waited()
         said = self._said.read_text()
         assert code in (UNAVAILABLE, -signal.SIGKILL), said
         assert code != UNAVAILABLE or said.splitlines()[-1].startswith("enmasse: "), said
@@ -93,12 +93,18 @@ class Supervisor:
     def stop(self) -> None:
         """End the run as `enmasse pipeline stop` does."""
         self._run.terminate()
-        assert self._run.wait(END_TIMEOUT_S) == 0, self._said.read_text()
+        assert self._waited() == 0, self._said.read_text()
 
     def close(self) -> None:
         self._run.kill()
-        self._run.wait()
+        self._waited()
         self._live.close()
+
+    def _waited(self) -> int:
+        code = self._run.wait(END_TIMEOUT_S)
+        if self._run.stdout is not None:
+            self._run.stdout.close()
+        return code
 
 
 @pytest.fixture(scope="module")
