@@ -97,10 +97,10 @@ class Log:
         self._write(f"done-{number}", "")
 
 
-def run(file: Path, kill: dict[str, Any] | None, opened: Any) -> None:
+def run(file: Path, kill: dict[str, Any] | None, opened: Any = None) -> None:
     """Put all that the source of a pipeline has into its tables, or be killed on the way.
 
-    Sets the event `opened` when live state is open.
+    Sets the event `opened`, if there is one, when live state is open.
     """
     if kill is not None:
         if "seconds" in kill:
@@ -112,7 +112,8 @@ def run(file: Path, kill: dict[str, Any] | None, opened: Any) -> None:
     options = option_table.read(batches.options(source, places))
     log = Log(file.parent / "engine")
     with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
-        opened.set()
+        if opened is not None:
+            opened.set()
         put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)
         servers = {source.name: batches.server(source, places)}
         teller = Teller(pipeline.metadata.name, db, servers)

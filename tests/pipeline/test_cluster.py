@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from piping import document, judged, message
 from publishing import Log
 from running import ENMASSE, Platform
 from spark_cluster import Cluster, cluster
+from supervising import Supervisor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 WORKERS = 2
@@ -31,20 +32,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("package") / "package.tar.gz"
     subprocess.run([ENMASSE, "pipeline", "package", file], check=True, timeout=300)
     return file
-
-
-def until(lines: Iterator[str], total: int) -> int:
-    """Read what a run tells until so many messages are in; return how many batches that were."""
-    batches = 0
-    while total > 0:
-        line = next(lines, None)
-        assert line is not None, f"the run ended before {total} messages were in"
-        told: dict[str, Any] = json.loads(line)
-        if told["event"] == "batch" and not told["again"]:
-            total -= told["messages"]
-            batches += 1
-    assert total == 0
-    return batches
 
 
 def test_a_stream_is_read_by_executors_though_one_is_killed(
@@ -73,26 +60,20 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
     )
     (tmp_path / "p" / "functions.py").write_text(functions)
     sent = log.publish(message(number) for number in range(WAVE))
-    chosen = ["--master", standalone.master, "--package", package]
-    words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json", *chosen]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
-        assert run.stdout is not None
-        lines = iter(run.stdout)
-        try:
-            assert until(lines, WAVE) > 1
-            executors = standalone.executors()
-            assert len(executors) == WORKERS
-            sent += log.publish(message(number) for number in range(sent, sent + WAVE))
-            os.kill(executors[0], signal.SIGKILL)
-            until(lines, WAVE)
-            sent += log.publish(message(number) for number in range(sent, sent + WAVE))
-            until(lines, WAVE)
-            # the one that was killed is gone for good, and the run has gone on
-            assert executors[0] not in standalone.executors()
-            run.send_signal(signal.SIGTERM)
-            assert run.wait(120) == 0
-        finally:
-            run.kill()
+    chosen: list[str | Path] = ["--master", standalone.master, "--package", package]
+    with closing(Supervisor(file, *chosen)) as run:
+        run.until(sent)
+        executors, starts = standalone.executors(), run.starts
+        assert len(executors) == WORKERS
+        sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+        os.kill(executors[0], signal.SIGKILL)
+        run.until(sent)
+        sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+        run.until(sent)
+        # the one that was killed is gone for good, and the run has gone on
+        assert executors[0] not in standalone.executors()
+        assert run.starts == starts
+        run.stop()
     judged(file, sent)
     proved = subprocess.run(
         [ENMASSE, "pipeline", "reconcile", "-f", file, "--output", "json", *chosen],

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def test_streams_are_tables_and_bronze_is_proved_through_a_server(
     words = [server, log.url, "source", "target", str(tmp_path / "checkpoint")]
     subprocess.run([sys.executable, "-c", CLIENT, *words], check=True, timeout=600)
     file = document(tmp_path / "p", log)
-    batch_engine.run(file, None, threading.Event())
+    batch_engine.run(file, None)
     judged(file, sent)
     words = ["reconcile", "--master", server, "--output", "json"]
     proved = enmasse(*words, "-f", file)

@@ -6,7 +6,6 @@ What is killed, in which order and after how many batches, a seed says.
 import contextlib
 import os
 import random
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from postgres_server import PostgresServer, postgres_server
 from publishing import Log
 from running import ENMASSE, Node, mortal_node
 from stream_documents import SPACE, stream
+from supervising import Supervisor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 SCHEDULES = max(1, int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5")) // 25)
@@ -35,76 +35,6 @@ DETECTOR: dict[str, Any] = {
 VICTIMS = ("driver", "jvm", "worker", "node", "database")
 WAVE = 300
 ROWS_MAX = 60
-END_TIMEOUT_S = 120.0
-UNAVAILABLE = 7
-JVM, WORKER = b"org.apache.spark.deploy.SparkSubmit", b"pyspark.daemon"
-
-
-def below(pid: int, mark: bytes) -> list[int]:
-    """The processes below one whose command line has a mark."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes()
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == pid:
-                    found += [int(entry.name)] if mark in words else []
-                    found += below(int(entry.name), mark)
-    return found
-
-
-class Supervisor:
-    """Keeps a run alive as an init system would."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._said = file.with_suffix(".stderr")
-        _, _, self._live = opened(file)
-        self._start()
-
-    def _start(self) -> None:
-        words = [ENMASSE, "pipeline", "run", "-f", self._file, "--output", "json"]
-        with self._said.open("wb") as said:
-            self._run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, text=True)
-
-    def until(self, messages: int) -> None:
-        """Return when so many messages are in; a run that has ended is started again."""
-        while sum(row["messages"] for row in self._live.rows(live.PROGRESS)) < messages:
-            assert self._run.stdout is not None
-            if not self._run.stdout.readline():
-                self._ended()
-                self._start()
-
-    def _ended(self) -> None:
-        """A run that is not killed itself says why it ended, in a line."""
-        code = self._waited()
-        said = self._said.read_text()
-        assert code in (UNAVAILABLE, -signal.SIGKILL), said
-        assert code != UNAVAILABLE or said.splitlines()[-1].startswith("enmasse: "), said
-
-    def kill(self, victim: str, dice: random.Random) -> None:
-        """Kill the driver, its JVM, or a Python worker of that."""
-        marks = {"jvm": JVM, "worker": WORKER}
-        found = sorted(below(self._run.pid, marks[victim])) if victim in marks else [self._run.pid]
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(dice.choice(found), signal.SIGKILL)
-
-    def stop(self) -> None:
-        """End the run as `enmasse pipeline stop` does."""
-        self._run.terminate()
-        assert self._waited() == 0, self._said.read_text()
-
-    def close(self) -> None:
-        self._run.kill()
-        self._waited()
-        self._live.close()
-
-    def _waited(self) -> int:
-        code = self._run.wait(END_TIMEOUT_S)
-        if self._run.stdout is not None:
-            self._run.stdout.close()
-        return code
 
 
 @pytest.fixture(scope="module")

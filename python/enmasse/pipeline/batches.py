@@ -136,7 +136,7 @@ class Batches:
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
-        is_new = self._patiently(lambda: self._live.commit(batch))
+        is_new = self._committed(batch)
         self._told(
             {
                 "source": source.name,
@@ -147,6 +147,9 @@ class Batches:
                 "again": not is_new,
             }
         )
+
+    def _committed(self, batch: Batch) -> bool:
+        return self._patiently(lambda: self._live.commit(batch))
 
     @staticmethod
     def _patiently(change: Callable[[], Result]) -> Result:
