@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,17 @@ class Obeying:
         self.token = folder / "token"
         self.token.write_text(TOKEN)
 
-    def enmasse(self, *words: str, stdin: str | None = None) -> Any:
-        """Run one command against it."""
+    def enmasse(
+        self,
+        *words: str,
+        stdin: str | None = None,
+        environment: Mapping[str, str | None] | None = None,
+    ) -> Any:
+        """Run one command against it, which `environment` can say otherwise."""
         url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        environment = {"ENMASSE_SERVER": url, "ENMASSE_TOKEN_FILE": str(self.token)}
-        return CliRunner().invoke(app, list(words), input=stdin, env=environment)
+        own = {"ENMASSE_SERVER": url, "ENMASSE_TOKEN_FILE": str(self.token)}
+        variables = own if environment is None else environment
+        return CliRunner().invoke(app, list(words), input=stdin, env=variables)
 
     async def serve(self) -> None:
         """Run until the server is told to stop."""

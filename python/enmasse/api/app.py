@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from enmasse.api import audit, metrics
-from enmasse.api.access import AccessReviews
+from enmasse.api.access import AccessReviews, while_allowed
 from enmasse.api.audit import Audit
 from enmasse.api.backups import BackupPages
 from enmasse.api.discovery import (
@@ -31,6 +31,7 @@ from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
 from enmasse.api.queries import flag, number
 from enmasse.api.resources import ResourceHandlers
+from enmasse.auth.callers import Callers
 from enmasse.base.errors import (
     Code,
     Denied,
@@ -57,8 +58,8 @@ def create_app(
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
-    `token` is what a client must know; `hosts` are the names under which the server may be asked,
-    beside plain addresses. Who asks for what is written into `trail`.
+    `token` is that of the platform's owner, beside those in the store; `hosts` are the names under
+    which the server may be asked, beside plain addresses. Who asks for what goes into `trail`.
     """
     app = Starlette(
         routes=[*_pages(platform, trail), *_discovery(), *_operations(platform), *_kinds(platform)],
@@ -68,7 +69,7 @@ def create_app(
             Exception: _handle_bug,
         },
     )
-    guarded = Guard(app, token=token, hosts=hosts)
+    guarded = Guard(app, callers=Callers(platform.store, token, platform.clock), hosts=hosts)
     return Audit(guarded, trail, platform.clock) if trail is not None else guarded
 
 
@@ -180,7 +181,7 @@ class _Pages:
         tail = number(request.query_params, "tail")
         tail = RECENT_MAX if tail is None else min(tail, RECENT_MAX)
         if flag(request.query_params, "follow"):
-            lines = (f"{line}\n" async for line in RECENT.follow(tail))
+            lines = (f"{line}\n" async for line in while_allowed(request, RECENT.follow(tail)))
             return StreamingResponse(lines, media_type=LINES)
         text = "".join(f"{line}\n" for line in RECENT.last(tail))
         return Response(text, media_type=LINES)

@@ -15,6 +15,7 @@ import structlog
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from enmasse.api.attributes import attributes_of, version_of
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources import API_VERSION
@@ -40,14 +41,6 @@ WHO = "enmasse.who"
 
 STRANGER = "system:anonymous"
 
-_VERBS = {
-    "GET": "get",
-    "HEAD": "get",
-    "POST": "create",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
-}
 _READING = ("get", "list", "watch")
 _CONFIDENTIAL = ("secrets", "logs", "audit")
 _QUESTIONS = "selfsubject"
@@ -158,33 +151,20 @@ class _Answer:
 def _asked(scope: Scope) -> dict[str, Any]:
     """Return what a request is about, as far as its first line says: verb, resource, name."""
     headers, query = Headers(scope=scope), QueryParams(scope.get("query_string", b""))
-    verb = _VERBS.get(scope["method"], scope["method"].lower()[:TEXT_MAX])
-    asked: dict[str, Any] = {"verb": verb, "path": _short(scope["path"])}
-    parts = scope["path"].strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
-        group, rest = parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group, rest = f"{parts[1]}/{parts[2]}", parts[3:]
-    else:
-        return asked | {"agent": _short(headers.get("user-agent", ""))}
-    if rest[0] == "namespaces" and len(rest) > 2:
-        asked["namespace"] = _short(rest[1])
-        rest = rest[2:]
-    names = dict(zip(("resource", "name", "subresource"), map(_short, rest), strict=False))
-    if "name" not in names and verb in ("get", "delete"):
-        verb = {"get": "list", "delete": "deletecollection"}[verb]
-    if "true" in (query.get("watch"), query.get("follow")) or query.get("watch") == "1":
-        verb = "watch"
-    return (
-        asked
-        | names
-        | {
-            "verb": verb,
-            "group": _short(group),
-            "dryRun": True if query.get("dryRun") else None,
-            "agent": _short(headers.get("user-agent", "")),
+    about = attributes_of(scope)
+    asked: dict[str, Any] = {"verb": _short(about.verb), "path": _short(about.path)}
+    if about.resource:
+        group = f"{about.group}/" if about.group else ""
+        names = {
+            "namespace": about.namespace if about.resource != "namespaces" else "",
+            "resource": about.resource,
+            "name": about.name,
+            "subresource": about.subresource,
+            "group": f"{group}{version_of(about.path)}",
         }
-    )
+        asked |= {name: _short(text) for name, text in names.items() if text}
+        asked["dryRun"] = True if query.get("dryRun") else None
+    return asked | {"agent": _short(headers.get("user-agent", ""))}
 
 
 def _said(body: bytes) -> dict[str, Any]:

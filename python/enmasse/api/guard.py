@@ -1,4 +1,5 @@
-"""Who may ask: the Host header, the bearer token, the size of the body, how many. Plain ASGI.
+"""Who may ask for what: the Host header, the bearer of a token and their roles, the size of the
+body, how many. Plain ASGI.
 
 A page in a browser on this machine can reach a loopback port. It cannot know the token; and a page
 that has made its own name resolve to this machine (DNS rebinding) sends that name as Host, which is
@@ -11,10 +12,11 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enmasse.api.access import BEARER
+from enmasse.api.access import CALLER, STILL, forbidden
+from enmasse.api.attributes import attributes_of
 from enmasse.api.audit import WHO
 from enmasse.api.errors import error_response
-from enmasse.auth.token import is_bearer_of
+from enmasse.auth.callers import Callers
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 
 BODY_BYTES_MAX = 1 << 20
@@ -33,10 +35,10 @@ LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
 class Guard:
     """Lets a request through to the application, or answers why not."""
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, callers: Callers, hosts: Collection[str]) -> None:
         """Guard `app`. `hosts` are the names under which this server may be asked."""
         self._app = app
-        self._token = token
+        self._callers = callers
         self._hosts = {host.lower() for host in hosts}
         self._running = 0
 
@@ -47,7 +49,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         if (error := self._refusal(scope, headers)) is not None:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, error.context)(scope, receive, send)
             return
         self._running += 1
         try:
@@ -69,14 +71,20 @@ class Guard:
         if path in OPEN_PATHS:
             return None
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
-        if is_bearer_of(self._token, headers.get("authorization")):
-            scope[WHO] = BEARER
-        elif not open_here:
+        authorization = headers.get("authorization")
+        caller = self._callers.bearer(authorization)
+        if caller is None and not open_here:
             return Denied(
                 Code.TOKEN_REQUIRED,
                 "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"
-                " folder",
+                " folder, or what `enmasse token create` has printed",
             )
+        if caller is not None:
+            asked = attributes_of(scope)
+            scope[WHO], scope[CALLER] = caller.name, caller
+            scope[STILL] = lambda: (now := self._callers.bearer(authorization)) and now.may(asked)
+            if not open_here and not caller.may(asked):
+                return forbidden(caller, asked)
         if self._running >= REQUESTS_MAX:
             return Exhausted(
                 Code.LIMIT_REACHED,

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api import forms
 from enmasse.api.accept import WHOLE, form_of
+from enmasse.api.access import while_allowed
 from enmasse.api.kinds import Kind
 from enmasse.api.platform import Platform
 from enmasse.api.queries import ListQuery, WriteQuery
@@ -44,7 +45,7 @@ class ResourceHandlers:
         store = self._platform.store_of(kind.model)
         if query.watch:
             watched = Watched(store, kind, namespace, form, _shown(kind, {}), self._platform.clock)
-            lines = watch_lines(watched, query)
+            lines = while_allowed(request, watch_lines(watched, query))
             return StreamingResponse(_encoded(lines), media_type="application/json")
         page = self._page(kind, namespace, query)
         metadata: Document = {"resourceVersion": str(page.version)}

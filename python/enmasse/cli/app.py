@@ -30,6 +30,7 @@ from enmasse.cli.commands import (
     respond,
     send,
     settings,
+    token,
     top,
     up,
     user,
@@ -110,6 +111,7 @@ app.add_typer(create.app, name="create", rich_help_panel=PLATFORM)
 app.add_typer(get.app, name="get", rich_help_panel=PLATFORM)
 app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
 app.add_typer(user.app, name="user", rich_help_panel=PLATFORM)
+app.add_typer(token.app, name="token", rich_help_panel=PLATFORM)
 app.add_typer(plan.app, name="plan", rich_help_panel=PLATFORM)
 app.command(rich_help_panel=PLATFORM)(apply.apply)
 app.command(rich_help_panel=PLATFORM)(edit.edit)

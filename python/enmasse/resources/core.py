@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from enmasse.base.errors import Fault
+from enmasse.resources.api_token import TOKEN_TYPE, token_faults
 from enmasse.resources.model import AGE, Column, Label, Metadata, Model, Resource, dotted_name
 
 CORE_VERSION = "v1"
@@ -108,7 +109,7 @@ class Secret(Resource):
     kind: Literal["Secret"] = Field(default="Secret")
     metadata: NamedMetadata
     type: str = "Opaque"
-    """What it is for; `kubernetes.io/tls` and the like, or `Opaque`."""
+    """What it is for: `kubernetes.io/tls` and the like, `enmasse.io/token`, or `Opaque`."""
 
     immutable: bool | None = None
     """Data cannot change any more."""
@@ -141,7 +142,11 @@ class Secret(Resource):
 
     def faults(self) -> list[Fault]:
         """Return what is wrong with names and values."""
-        return _data_faults("data", self.data, encoded=True)
+        found = _data_faults("data", self.data, encoded=True)
+        if found or self.type != TOKEN_TYPE:
+            return found
+        texts = {name: self.text(name) or "" for name in self.data}
+        return token_faults(self.metadata.namespace, texts)
 
     def refused_changes(self, before: Self) -> list[Fault]:
         """Return the faults of changing `before` into this."""

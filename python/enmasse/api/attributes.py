@@ -1,0 +1,49 @@
+"""What a request is about, read from its first line as Kubernetes reads it."""
+
+from starlette.datastructures import QueryParams
+from starlette.types import Scope
+
+from enmasse.auth.roles import Attributes
+
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_OF_NAMESPACES = ("status", "finalize")
+"""What is below a namespace itself; whatever else follows its name is in it."""
+
+
+def attributes_of(scope: Scope) -> Attributes:
+    """Return what an HTTP request is about. Of a path of no resource only the path is said."""
+    path, method = scope["path"], scope["method"]
+    verb = _VERBS.get(method, method.lower())
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, rest = "", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, rest = parts[1], parts[3:]
+    else:
+        return Attributes(verb, path=path)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES):
+            rest = rest[2:]
+    resource, name, below = (*rest, "", "")[:3]
+    if not name:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    query = QueryParams(scope.get("query_string", b""))
+    watches = {query.get("watch"), query.get("follow")} & {"true", "1"}
+    if watches and verb in ("get", "list"):
+        verb = "watch"
+    return Attributes(verb, group, resource, below, namespace, name, path)
+
+
+def version_of(path: str) -> str:
+    """Return the version in the path of a resource."""
+    parts = path.strip("/").split("/")
+    return parts[1] if parts[0] == "api" else parts[2]

@@ -1,0 +1,62 @@
+"""Who the bearer of a token is: that of the data folder, or one that a Secret describes.
+
+A token names its Secret, so that it is found without a search, at the moment of the request: a
+Secret that is deleted or changed counts from then on. Comparing takes the same time for a token
+that is wrong and for a name that there is not.
+"""
+
+import hashlib
+import hmac
+
+from enmasse.auth.roles import OWNER_CALLER, Caller
+from enmasse.auth.token import is_bearer_of
+from enmasse.base.clock import Clock
+from enmasse.resources import Key, Secret
+from enmasse.resources.api_token import (
+    DIGEST,
+    EXPIRES,
+    ROLES,
+    TOKEN_TYPE,
+    TOKENS_NAMESPACE,
+    expiry,
+    namespaces,
+)
+from enmasse.store import Store
+
+_NOBODY = "0" * 64
+
+
+class Callers:
+    """Knows callers by the header that they send."""
+
+    def __init__(self, store: Store, own_token: str, clock: Clock) -> None:
+        """Know callers by a store; the bearer of `own_token` is the owner of the platform."""
+        self._store = store
+        self._own_token = own_token
+        self._clock = clock
+
+    def bearer(self, authorization: str | None) -> Caller | None:
+        """Return who sends an `Authorization` header; None: nobody who is known."""
+        if is_bearer_of(self._own_token, authorization):
+            return OWNER_CALLER
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip()
+        name = token.rpartition(".")[0]
+        secret = self._store.get(Key("Secret", TOKENS_NAMESPACE, name))
+        known = _NOBODY
+        if isinstance(secret, Secret) and secret.type == TOKEN_TYPE:
+            known = secret.text(DIGEST) or _NOBODY
+        given = hashlib.sha256(token.encode()).hexdigest()
+        is_same = hmac.compare_digest(given, known)
+        if not is_same or scheme.lower() != "bearer" or not isinstance(secret, Secret):
+            return None
+        caller = caller_of(secret)
+        ended = caller.expires is not None and caller.expires <= self._clock.now()
+        return None if ended else caller
+
+
+def caller_of(secret: Secret) -> Caller:
+    """Return whom the Secret of a token describes."""
+    roles = {role: namespaces(text) for role in ROLES if (text := secret.text(role))}
+    until = secret.text(EXPIRES)
+    return Caller(secret.metadata.name, roles, expiry(until) if until else None)

@@ -1,0 +1,188 @@
+"""What the roles of the API allow, by the names that the original gave them. Pure.
+
+    service-admin  plans, infra configs, authentication services; sees what tenants have declared
+    tenant-edit    everything that tenants declare, and their messages
+    tenant-view    sees what tenants have declared, but no Secret and no message
+    schema         what can be chosen from, and what the API is; every caller has it
+
+A role is given in namespaces. What lies in none of them (the log, the audit trail, connections) and
+lists over all of them need it in `*`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from enmasse.resources.api_token import EVERYWHERE, ROLES, TOKENS_NAMESPACE, Role
+
+OWNER = "enmasse:token"
+"""What the bearer of the data folder's token is called; to it everything is allowed."""
+
+ANY = "*"
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
+GROUP, ADMIN_GROUP, USER_GROUP = "enmasse.io", "admin.enmasse.io", "user.enmasse.io"
+
+
+class Attributes(NamedTuple):
+    """What a request is about, as Kubernetes divides it."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    """The plural. Empty: it is about a path that is no resource."""
+
+    subresource: str = ""
+    namespace: str = ""
+    """Empty: all namespaces, or none."""
+
+    name: str = ""
+    path: str = ""
+
+    @property
+    def part(self) -> str:
+        """The resource as rules name it: `addresses` or `addresses/purge`."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Rule(NamedTuple):
+    """Some verbs on some resources of a group."""
+
+    verbs: tuple[str, ...]
+    group: str
+    resources: tuple[str, ...]
+
+    def allows(self, asked: Attributes) -> bool:
+        """Whether this is one of them."""
+        return (
+            _has(self.verbs, asked.verb)
+            and self.group in (ANY, asked.group)
+            and _has(self.resources, asked.part)
+        )
+
+
+EVERYTHING = (Rule((ANY,), ANY, (ANY,)),)
+
+_USERS = ("messagingusers",)
+_DECLARED = ("addresses", "addressspaces", "pipelines", *_USERS)
+
+
+def _status(resources: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{one}/status" for one in resources)
+
+
+_SEEN = (
+    Rule(READ, GROUP, _DECLARED + _status(_DECLARED)),
+    Rule(READ, USER_GROUP, _USERS + _status(_USERS)),
+    Rule(READ, "", ("configmaps", "events")),
+    Rule(("get",), "", ("namespaces",)),
+)
+_ADMINISTERED = (
+    *("addressplans", "addressspaceplans", "authenticationservices"),
+    *("brokeredinfraconfigs", "standardinfraconfigs"),
+)
+_OPERATIONS = tuple(f"addresses/{one}" for one in ("copy", "move", "peek", "purge", "redrive"))
+
+RULES: Mapping[Role, tuple[Rule, ...]] = {
+    "service-admin": (
+        Rule(READ + WRITE, ADMIN_GROUP, _ADMINISTERED),
+        Rule(READ, ADMIN_GROUP, _status(_ADMINISTERED)),
+        Rule(READ, GROUP, ("audit", "connections", "logs")),
+        Rule(("create", *READ), "", ("namespaces",)),
+        *_SEEN,
+    ),
+    "tenant-edit": (
+        Rule(WRITE, GROUP, _DECLARED),
+        Rule(WRITE, USER_GROUP, _USERS),
+        Rule(WRITE, "", ("configmaps",)),
+        Rule(READ + WRITE, "", ("secrets",)),
+        Rule(("create",), GROUP, _OPERATIONS),
+        *_SEEN,
+    ),
+    "tenant-view": _SEEN,
+}
+
+SCHEMA = (
+    Rule(READ, GROUP, ("addressspaceschemas",)),
+    Rule(
+        ("create",),
+        "authorization.k8s.io",
+        ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    ),
+    Rule(("create",), "authentication.k8s.io", ("selfsubjectreviews",)),
+)
+SCHEMA_PATHS = ("/version", "/api", "/apis", "/openapi", "/livez", "/healthz", "/readyz")
+"""Paths that are no resources and that every caller may get, with all below them."""
+
+ADMIN_PATHS = ("/metrics",)
+"""Those of a service administrator of all namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who has a token, and what they may ask for."""
+
+    name: str
+    roles: Mapping[Role, frozenset[str]] = field(default_factory=dict)
+    """In which namespaces they have which role."""
+
+    expires: datetime | None = None
+    """When the token ends."""
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether it is the bearer of the data folder's token."""
+        return self.name == OWNER
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups of Kubernetes it is in, and its roles as groups."""
+        roles = (f"enmasse:{role}" for role in ROLES if role in self.roles)
+        return ["system:authenticated", *roles]
+
+    def rules(self, namespace: str) -> Iterator[Rule]:
+        """Yield what it may do with resources in a namespace; empty: in all of them at once."""
+        if self.is_owner:
+            yield from EVERYTHING
+            return
+        yield from SCHEMA
+        if namespace == TOKENS_NAMESPACE:
+            return
+        for role, where in self.roles.items():
+            if EVERYWHERE in where or (namespace and namespace in where):
+                yield from (_lists_no_tokens(RULES[role]) if not namespace else RULES[role])
+
+    def paths(self) -> tuple[str, ...]:
+        """Return what it may get that is no resource, each with all below it."""
+        is_admin = EVERYWHERE in self.roles.get("service-admin", ())
+        return SCHEMA_PATHS + (ADMIN_PATHS if is_admin else ())
+
+    def may(self, asked: Attributes) -> bool:
+        """Whether it may do that."""
+        if not asked.resource:
+            if self.is_owner:
+                return True
+            below = any(f"{asked.path}/".startswith(f"{one}/") for one in self.paths())
+            return asked.verb == "get" and below
+        return any(rule.allows(asked) for rule in self.rules(asked.namespace))
+
+
+OWNER_CALLER = Caller(OWNER)
+
+
+def able(asked: Attributes) -> list[Role]:
+    """Return the roles that allow something where they are given."""
+    if not asked.resource or asked.namespace == TOKENS_NAMESPACE:
+        return []
+    where = frozenset({asked.namespace or EVERYWHERE})
+    return [role for role in ROLES if Caller("", {role: where}).may(asked)]
+
+
+def _has(known: tuple[str, ...], asked: str) -> bool:
+    return ANY in known or asked in known
+
+
+def _lists_no_tokens(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """Leave out Secrets: among those of all namespaces are the ones that tokens are known by."""
+    return (rule for rule in rules if "secrets" not in rule.resources)

@@ -1,0 +1,147 @@
+"""`enmasse token`: who may ask the API for what."""
+
+from typing import Annotated, Any
+
+import typer
+
+from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+
+app = typer.Typer(no_args_is_help=True, help="Tokens of the API: make, list, take back.")
+
+Grants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grant",
+        metavar="ROLE=NS[,NS...]",
+        help="service-admin, tenant-edit or tenant-view in these namespaces, `*` is all;"
+        " repeatable. Without any it may see what can be chosen from.",
+    ),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What its bearer is called, in the audit trail too.")],
+    grant: Grants = None,
+    days: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=36_500, help="End after so many days.")
+    ] = None,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Make a token and print it. It is shown this once: the platform keeps only its digest.
+
+    Examples:
+
+      enmasse token create ci --grant tenant-edit=shop --days 90 > ci.token
+
+      enmasse token create auditor --grant 'tenant-view=*'
+    """
+    import hashlib
+    from datetime import timedelta
+
+    from enmasse.base.clock import rfc3339
+    from enmasse.base.ids import new_token
+    from enmasse.cli.client import Api
+    from enmasse.resources.api_token import DIGEST, EXPIRES, TOKEN_TYPE, TOKENS_NAMESPACE
+
+    token = f"{name}.{new_token()}"
+    texts = {DIGEST: hashlib.sha256(token.encode()).hexdigest()} | _grants(grant or [])
+    with Api.find(data, server, token_file) as api:
+        if days is not None:
+            texts[EXPIRES] = rfc3339(api.clock.now() + timedelta(days=days))
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": TOKENS_NAMESPACE},
+            "type": TOKEN_TYPE,
+            "stringData": texts,
+        }
+        api.create("secrets", secret)
+    print(token)
+
+
+@app.command("list")
+def list_(
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show tokens with their roles; what a token is cannot be shown.
+
+    Example: enmasse token list
+    """
+    from enmasse.auth.callers import caller_of
+    from enmasse.base.clock import rfc3339
+    from enmasse.cli.client import Api
+    from enmasse.cli.output import columns, show
+    from enmasse.resources import Secret
+    from enmasse.resources.api_token import TOKEN_TYPE, TOKENS_NAMESPACE
+
+    with Api.find(data, server, token_file) as api:
+        found = api.list("secrets", TOKENS_NAMESPACE)["items"]
+    callers = [
+        caller_of(Secret.model_validate(one)) for one in found if one.get("type") == TOKEN_TYPE
+    ]
+    items: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "roles": {role: sorted(where) for role, where in one.roles.items()},
+            "expires": rfc3339(one.expires) if one.expires else None,
+        }
+        for one in callers
+    ]
+
+    def text() -> str:
+        rows = [[one["name"], _shown(one["roles"]), one["expires"] or "never"] for one in items]
+        return columns(["NAME", "ROLES", "EXPIRES"], rows)
+
+    show({"items": items}, output, text)
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Take tokens back. They count no more, and watches that they have open end.
+
+    Example: enmasse token delete ci
+    """
+    from enmasse.cli.client import Api
+    from enmasse.resources.api_token import TOKENS_NAMESPACE
+
+    with Api.find(data, server, token_file) as api:
+        for name in names:
+            api.delete("secrets", TOKENS_NAMESPACE, name)
+            print(f"token {name} deleted")
+
+
+def _grants(given: list[str]) -> dict[str, str]:
+    """Return the namespaces of each role that is given."""
+    from enmasse.resources.api_token import ROLES, namespaces
+
+    found: dict[str, set[str]] = {}
+    for one in given:
+        role, _, listed = one.partition("=")
+        if role not in ROLES:
+            known = ", ".join(ROLES)
+            raise typer.BadParameter(
+                f"{role!r} is no role; there are {known}", param_hint="--grant"
+            )
+        try:
+            where = namespaces(listed)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--grant") from None
+        if not where:
+            raise typer.BadParameter(f"write {role}=NAMESPACE", param_hint="--grant")
+        found.setdefault(role, set()).update(where)
+    return {role: ",".join(sorted(where)) for role, where in found.items()}
+
+
+def _shown(roles: dict[str, list[str]]) -> str:
+    return "; ".join(f"{role} {','.join(where)}" for role, where in roles.items()) or "schema"

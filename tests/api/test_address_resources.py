@@ -1,0 +1,71 @@
+"""Addresses as resources: T-AS-5 to T-AS-7 of docs/acceptance.md."""
+
+from typing import Any
+
+import pytest
+
+from doubles import queue, space, user
+from served import ADDRESSES, SPACES, USERS, Served
+
+API = "/apis/enmasse.io/v1beta1"
+
+
+def body(resource: Any, namespace: str = "default") -> dict[str, Any]:
+    document: dict[str, Any] = resource.document()
+    document.pop("status", None)
+    document["metadata"]["namespace"] = namespace
+    return document
+
+
+def there(path: str, namespace: str) -> str:
+    return path.replace("/default/", f"/{namespace}/")
+
+
+async def names(served: Served, path: str) -> list[tuple[str, str]]:
+    """Namespace and name of all that a path lists."""
+    items = (await served.http.get(path)).json()["items"]
+    return [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in items]
+
+
+@pytest.mark.parametrize("missing", ["address", "type"])
+async def test_T_AS_5_what_an_address_needs_is_named(served: Served, missing: str) -> None:
+    await served.http.post(SPACES, json=body(space()))
+    wanted = body(queue())
+    del wanted["spec"][missing]
+    refused = await served.http.post(ADDRESSES, json=wanted)
+    assert refused.status_code == 422
+    status = refused.json()
+    assert status["reason"] == "Invalid"
+    assert [cause["field"] for cause in status["details"]["causes"]] == [f"spec.{missing}"]
+
+
+async def test_T_AS_5_a_plan_that_is_not_said_is_filled_in(served: Served) -> None:
+    await served.http.post(SPACES, json=body(space()))
+    wanted = body(queue())
+    wanted["spec"].pop("plan", None)
+    assert (await served.http.post(ADDRESSES, json=wanted)).status_code == 201
+
+
+async def test_T_AS_6_names_are_kept_and_the_list_grows(served: Served) -> None:
+    await served.http.post(SPACES, json=body(space()))
+    for count, name in enumerate(("Orders", "a/b", "with space?".replace(" ", "-"), "ünicode"), 1):
+        own = f"default.a{count}"
+        made = await served.http.post(ADDRESSES, json=body(queue(own, address=name)))
+        assert made.status_code == 201, made.text
+        got = (await served.http.get(f"{ADDRESSES}/{own}")).json()
+        assert (got["metadata"]["name"], got["spec"]["address"]) == (own, name)
+        assert len(await names(served, ADDRESSES)) == count
+
+
+async def test_T_AS_7_lists_over_all_namespaces(served: Served) -> None:
+    spaces = ("north", "south")
+    for namespace in spaces:
+        for path, resource in ((SPACES, space()), (ADDRESSES, queue()), (USERS, user())):
+            made = await served.http.post(there(path, namespace), json=body(resource, namespace))
+            assert made.status_code == 201, made.text
+    for plural, name in (
+        ("addressspaces", "default"),
+        ("addresses", "default.orders"),
+        ("messagingusers", "default.alice"),
+    ):
+        assert await names(served, f"{API}/{plural}") == [(one, name) for one in spaces]

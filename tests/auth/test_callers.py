@@ -1,0 +1,103 @@
+"""Who the bearer of a token is."""
+
+from datetime import timedelta
+
+import pytest
+
+from doubles import TestClock
+from enmasse.auth.callers import Callers
+from enmasse.auth.roles import OWNER
+from enmasse.base.clock import rfc3339
+from enmasse.base.errors import Invalid
+from enmasse.resources import Key
+from enmasse.resources.api_token import TOKENS_NAMESPACE
+from enmasse.store import MemoryStore
+from tokens import token_secret
+
+OWN = "the-token"
+TOKEN = "ci.north.random"
+
+
+@pytest.fixture
+def clock() -> TestClock:
+    return TestClock()
+
+
+@pytest.fixture
+def store(clock: TestClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def callers(store: MemoryStore, clock: TestClock) -> Callers:
+    return Callers(store, OWN, clock)
+
+
+async def test_a_token_is_known_by_its_digest(store: MemoryStore, callers: Callers) -> None:
+    await store.put([token_secret(TOKEN, tenant_edit="a, b", tenant_view="*")])
+    found = callers.bearer(f"Bearer {TOKEN}")
+    assert found is not None
+    assert (found.name, found.is_owner) == ("ci.north", False)
+    assert found.roles == {"tenant-edit": {"a", "b"}, "tenant-view": {"*"}}
+    owner = callers.bearer(f"bearer {OWN}")
+    assert owner is not None
+    assert owner.name == OWNER
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(None, "", "Bearer", f"Basic {TOKEN}", TOKEN, "Bearer ci.north.", "Bearer ci.north"),
+        *(
+            "Bearer ci.north.Random",
+            "Bearer other.random",
+            "Bearer .random",
+            "Bearer \u00fc.\u00fc",
+        ),
+        f"Bearer {TOKEN}x",
+    ],
+)
+async def test_nobody_else_is_known(store: MemoryStore, callers: Callers, header: str) -> None:
+    await store.put([token_secret(TOKEN, tenant_edit="a")])
+    assert callers.bearer(header) is None
+
+
+async def test_the_digest_is_no_token(store: MemoryStore, callers: Callers) -> None:
+    secret = token_secret(TOKEN)
+    await store.put([secret])
+    assert callers.bearer(f"Bearer ci.north.{secret.text('sha256')}") is None
+    assert callers.bearer(f"Bearer {secret.text('sha256')}") is None
+
+
+async def test_a_token_counts_until_it_ends_or_is_taken_back(
+    store: MemoryStore, callers: Callers, clock: TestClock
+) -> None:
+    ends = rfc3339(clock.now() + timedelta(hours=1))
+    await store.put([token_secret(TOKEN, expires=ends), token_secret("b.x", tenant_view="a")])
+    clock.advance(3599)
+    assert callers.bearer(f"Bearer {TOKEN}") is not None
+    clock.advance(1)
+    assert callers.bearer(f"Bearer {TOKEN}") is None
+    await store.put([token_secret("b.x", tenant_edit="a")])
+    changed = callers.bearer("Bearer b.x")
+    assert changed is not None
+    assert changed.roles == {"tenant-edit": {"a"}}
+    await store.delete([Key("Secret", TOKENS_NAMESPACE, "b")])
+    assert callers.bearer("Bearer b.x") is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "field"),
+    [
+        ({"sha256": "abc"}, "data.sha256"),
+        ({"tenant_edit": "A"}, "data.tenant-edit"),
+        ({"tenant_own": "a"}, "data.tenant-own"),
+        ({"expires": "tomorrow"}, "data.expires"),
+        ({"expires": "2027-01-31T08:00:00"}, "data.expires"),
+        ({"namespace": "shop"}, "metadata.namespace"),
+    ],
+)
+def test_the_secret_of_a_token_is_checked(texts: dict[str, str], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        token_secret(TOKEN, **texts)
+    assert [one.field for one in refused.value.faults] == [field]

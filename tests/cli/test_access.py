@@ -1,0 +1,86 @@
+"""Tokens with roles, and contexts that use them."""
+
+import json
+from pathlib import Path
+
+from enmasse.resources import Key, Secret
+from obeying import Obeying
+
+
+def said(shop: Obeying, *words: str) -> str:
+    answer = shop.enmasse(*words)
+    assert answer.exit_code == 0, answer.output
+    return str(answer.stdout)
+
+
+def refusal(shop: Obeying, code: int, *words: str) -> str:
+    answer = shop.enmasse(*words)
+    assert answer.exit_code == code, answer.output
+    return " ".join(answer.stderr.replace("│", " ").split())
+
+
+def use(shop: Obeying, token: str) -> None:
+    """Ask with another token from now on."""
+    shop.token.write_text(token)
+
+
+def test_a_token_has_roles_and_is_shown_once(shop: Obeying) -> None:
+    grants = ("--grant", "tenant-edit=default,b", "--grant", "tenant-view=*", "--days", "2")
+    token = said(shop, "token", "create", "ci", *grants).strip()
+    assert token.startswith("ci.")
+    assert len(token) >= 46
+    secret = shop.store.get(Key("Secret", "enmasse-tokens", "ci"))
+    assert isinstance(secret, Secret)
+    assert token not in str(secret.document())
+    head, row = said(shop, "token", "list").splitlines()
+    assert head.split() == ["NAME", "ROLES", "EXPIRES"]
+    assert row.split()[:5] == ["ci", "tenant-edit", "b,default;", "tenant-view", "*"]
+    (item,) = json.loads(said(shop, "token", "list", "--output", "json"))["items"]
+    assert item["roles"] == {"tenant-edit": ["b", "default"], "tenant-view": ["*"]}
+    said(shop, "token", "create", "schema-only")
+    assert "never" in said(shop, "token", "list").splitlines()[2]
+    assert said(shop, "token", "delete", "ci", "schema-only").splitlines() == [
+        "token ci deleted",
+        "token schema-only deleted",
+    ]
+    assert shop.store.get(Key("Secret", "enmasse-tokens", "ci")) is None
+
+
+def test_what_cannot_be_granted_is_refused(shop: Obeying) -> None:
+    assert "no role" in refusal(shop, 2, "token", "create", "ci", "--grant", "admin=default")
+    assert "NAMESPACE" in refusal(shop, 2, "token", "create", "ci", "--grant", "tenant-edit")
+    assert "not allowed" in refusal(shop, 2, "token", "create", "ci", "--grant", "tenant-edit=A")
+    assert shop.store.list("Secret") == []
+
+
+def test_T_AS_8_the_commands_of_a_tenant(shop: Obeying) -> None:
+    use(shop, said(shop, "token", "create", "ci", "--grant", "tenant-edit=default").strip())
+    assert "orders" in said(shop, "get", "addresses", "-n", "default")
+    said(shop, "create", "address", "own", "--type", "queue", "--no-wait")
+    said(shop, "describe", "address", "own")
+    said(shop, "delete", "address", "own", "--force")
+    text = refusal(shop, 4, "get", "addresses")
+    assert 'User "ci" cannot list resource "addresses"' in text
+    assert "needs the role service-admin or tenant-edit or tenant-view in all namespaces" in text
+    words = ("create", "address", "own", "--type", "queue", "-n", "other", "--no-wait")
+    assert "needs the role tenant-edit in other" in refusal(shop, 4, *words)
+    refusal(shop, 4, "token", "create", "more", "--grant", "tenant-edit=*")
+    refusal(shop, 4, "token", "list")
+
+
+def test_a_context_has_a_token_of_its_own(shop: Obeying, tmp_path: Path) -> None:
+    viewer = said(shop, "token", "create", "v", "--grant", "tenant-view=default")
+    file = tmp_path / "viewer"
+    file.write_text(viewer)
+    file.chmod(0o600)
+    port = shop.listener.getsockname()[1]
+    server = f"http://127.0.0.1:{port}"
+    words = ("--server", server, "--token-file", str(file), "--namespace", "default")
+    said(shop, "context", "set", "shop", *words)
+    alone = {"ENMASSE_SERVER": None, "ENMASSE_TOKEN_FILE": None}
+    seen = shop.enmasse("get", "addresses", environment=alone)
+    assert seen.exit_code == 0, seen.output
+    assert "orders" in seen.stdout
+    refused = shop.enmasse("delete", "address", "orders", "--force", environment=alone)
+    assert refused.exit_code == 4
+    assert 'User "v" cannot delete' in " ".join(refused.stderr.replace("│", " ").split())

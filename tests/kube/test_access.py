@@ -1,0 +1,46 @@
+"""kubectl with a token that has a role. T-AS-8: a tenant creates in its own namespace only."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube.built import BUILD_TIMEOUT_S, Kubectl, build
+from running import Platform
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+SPACE = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: team}
+spec: {type: standard, authenticationService: {type: standard}}
+"""
+
+
+@pytest.fixture
+def tenant(platform: Platform, tmp_path: Path) -> Kubectl:
+    """kubectl as a tenant of the namespace `shop`."""
+    token = platform.enmasse("token", "create", "ci", "--grant", "tenant-edit=shop").strip()
+    config = yaml.safe_load((platform.data / "kubeconfig").read_text())
+    config["users"][0]["user"] = {"token": token}
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    file.chmod(0o600)
+    return Kubectl(build(), file, tmp_path)
+
+
+def test_T_AS_8_a_tenant_has_its_own_namespace(tenant: Kubectl) -> None:
+    assert tenant("auth", "can-i", "create", "addresses", "-n", "shop") == "yes\n"
+    assert tenant.say("auth", "can-i", "create", "addresses", "-n", "other").out.startswith("no - ")
+    assert "messagingusers" in tenant("auth", "can-i", "--list", "-n", "shop")
+    assert "enmasse:tenant-edit" in tenant("auth", "whoami")
+    tenant("apply", "-n", "shop", "-f", "-", stdin=SPACE)
+    assert "team" in tenant("get", "addressspaces", "-n", "shop")
+    for refused in (
+        tenant.say("apply", "-n", "other", "-f", "-", stdin=SPACE),
+        tenant.say("get", "addressspaces", "-A"),
+        tenant.say("get", "secrets", "-n", "enmasse-tokens"),
+    ):
+        assert refused.code == 1
+        assert "Error from server (Forbidden): " in refused.err
