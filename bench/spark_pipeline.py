@@ -120,6 +120,7 @@ class Started:
 
 @contextmanager
 def started(file: Path, sign: int = signal.SIGTERM) -> Iterator[Started]:
+    """Run a pipeline, and end it with a signal."""
     one = Started(file)
     try:
         yield one
