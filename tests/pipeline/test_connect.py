@@ -20,7 +20,8 @@ CLIENT = """
 import sys
 from pyspark.sql import SparkSession
 master, url, source, target, folder = sys.argv[1:]
-spark = SparkSession.builder.remote(master).getOrCreate()
+builder = SparkSession.builder.remote(master)
+spark = builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
 to = {"url": url, "address": source}
 columns = {"decode": "json", "columns": "offset, temperature double"}
 assert spark.read.format("enmasse").options(**to, **columns).load().count() == 90
