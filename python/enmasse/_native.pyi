@@ -470,7 +470,7 @@ class Spooled:
 class Replay:
     """Messages of a table as rows, decoded as `Stream` decodes those of a stream."""
 
-    def __new__(cls, messages: object, columns_json: str) -> Replay:
+    def __new__(cls, batch: object, columns_json: str) -> Replay:
         """Take a record batch (whatever has `__arrow_c_array__`) of whole messages.
 
         Its columns are all of the envelope (`docs/guide/spark.md`), others are passed over;
