@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from enmasse.pipeline import live
+from enmasse.pipeline.places import read
 from piping import opened
 from running import ENMASSE
 
@@ -38,6 +39,9 @@ class Supervisor:
         self._words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json", *words]
         self.starts = 0
         self._said = file.with_suffix(".stderr")
+        _, places = read(file)
+        # live state is looked at before the first run has made its folder
+        places.state.mkdir(parents=True, exist_ok=True)
         _, _, self._live = opened(file)
         self._start()
 
