@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from kube.server import KubeServer, kube_server
 from postgres_server import PostgresServer, postgres_server
 from running import Platform, Start, running
 
@@ -42,3 +43,17 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server."""
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kubernetes_server() -> Iterator[KubeServer]:
+    """An API server of Kubernetes."""
+    with kube_server() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(kubernetes_server: KubeServer) -> KubeServer:
+    """An API server with nothing of ours in it but definitions."""
+    kubernetes_server.clear()
+    return kubernetes_server

@@ -1,4 +1,4 @@
-"""Several users of one PostgreSQL database: stores in this process, and writers in others.
+"""Several users of one database or cluster: stores in this process, and writers in others.
 
 As a program it is such a writer: `replicas.py URL NAME COUNT` makes, changes and deletes COUNT
 addresses of its own, tries again what the database refuses, and prints how many changes it made.
@@ -15,13 +15,21 @@ import doubles
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.errors import Unavailable
 from enmasse.resources import Address
+from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.postgres import PostgresStore
+
+Shared = PostgresStore | KubernetesStore
+
+
+async def open_shared(url: str, clock: Clock | None = None) -> Shared:
+    kind = KubernetesStore if url.startswith("kubernetes:") else PostgresStore
+    return await kind.open(url, clock or SystemClock())
 
 
 @asynccontextmanager
-async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[PostgresStore]:
+async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[Shared]:
     """A store that follows what others write."""
-    store = await PostgresStore.open(url, clock or SystemClock())
+    store = await open_shared(url, clock)
     following = asyncio.ensure_future(store.follow())
     try:
         yield store
@@ -56,7 +64,7 @@ async def until_done(step: object, *arguments: object) -> None:
             await asyncio.sleep(0)
 
 
-async def write(store: PostgresStore, name: str, count: int) -> int:
+async def write(store: Shared, name: str, count: int) -> int:
     """Make, change and delete addresses; return how many changes that was."""
     for number in range(count):
         one = f"{name}-{number}"
@@ -69,7 +77,7 @@ async def write(store: PostgresStore, name: str, count: int) -> int:
 
 async def _main() -> None:
     url, name, count = sys.argv[1:]
-    store = await PostgresStore.open(url, SystemClock())
+    store = await open_shared(url)
     print(await write(store, name, int(count)))
     await store.close()
 

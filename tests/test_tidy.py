@@ -147,8 +147,10 @@ def test_nothing_is_left_for_later() -> None:
     assert not unfinished
 
 
-# Only root can mount disks and cut their power; a Keycloak has to be fetched.
-MAY_SKIP = (ROOT / "tests" / "e2e" / "disks.py", ROOT / "tests" / "keycloak" / "server.py")
+# Only root can mount disks and cut their power; a Keycloak and Go's modules have to be fetched.
+MAY_SKIP = tuple(
+    ROOT / "tests" / name for name in ("e2e/disks.py", "keycloak/server.py", "kube/built.py")
+)
 
 
 def test_no_test_is_switched_off() -> None:

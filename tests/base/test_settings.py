@@ -86,8 +86,9 @@ def test_a_database_is_a_store() -> None:
     url = "postgresql://enmasse:p%40ss@db:5432/mq?sslmode=require"
     assert load({}, {})[0].store == "sqlite"
     assert load({}, {"ENMASSE_STORE": url})[0].store == url
-    assert load({"store": "postgres://db/mq"}, {})[0].store == "postgres://db/mq"
-    with pytest.raises(Invalid, match="setting store: must be `sqlite`.* or postgresql://"):
+    for other in ("postgres://db/mq", "kubernetes://", "kubernetes://me%40home?namespace=mq"):
+        assert load({"store": other}, {})[0].store == other
+    with pytest.raises(Invalid, match="setting store: must be `sqlite`.* postgresql://"):
         load({"store": "mysql://db/mq"}, {})
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from enmasse.resources import KINDS
-from enmasse.resources.crd import definitions
+from enmasse.resources.crd import definitions, home
 from enmasse.resources.model import Declared
 
 DEFINITIONS = {one["metadata"]["name"]: one for one in definitions()}
@@ -27,14 +27,30 @@ def nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from nodes(schema[name])
 
 
-def test_every_declared_kind_has_one_in_each_of_its_groups() -> None:
-    wanted = {
-        f"{model.plural}.{version.partition('/')[0]}"
-        for model in KINDS.values()
-        if issubclass(model, Declared)
-        for version in model.api_versions
-    }
-    assert set(DEFINITIONS) == wanted | {"addressspaceschemas.enmasse.io"}
+def test_every_kind_has_one_in_the_group_where_its_manifests_expect_it() -> None:
+    own = {model.plural for model in KINDS.values() if "v1" not in model.api_versions}
+    plurals = [one["spec"]["names"]["plural"] for one in DEFINITIONS.values()]
+    assert sorted(plurals) == sorted(own | {"addressspaceschemas"})
+    assert "messagingusers.user.enmasse.io" in DEFINITIONS
+
+
+def test_what_cannot_change_has_a_rule_that_says_so() -> None:
+    for model in KINDS.values():
+        if not issubclass(model, Declared):
+            continue
+        group = home(model).partition("/")[0]
+        for version in DEFINITIONS[f"{model.plural}.{group}"]["spec"]["versions"]:
+            spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+            rules = spec.get("x-kubernetes-validations", [])
+            assert len(rules) == len(model.immutable)
+            for rule in rules:
+                assert rule["message"].partition(" ")[0] in spec["properties"]
+
+
+def test_no_definition_fills_in_what_was_left_out() -> None:
+    for _, version in versions():
+        for node in nodes(version["schema"]["openAPIV3Schema"]):
+            assert "default" not in node
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)

@@ -84,3 +84,40 @@ async def test_after_a_reset_every_watcher_lists_again() -> None:
     assert refusal.value.code == Code.VERSION_EXPIRED
     history.append(events(6))
     assert await versions(history, 5, 1) == [6]
+
+
+async def test_versions_may_leave_numbers_out() -> None:
+    history = History(version=10, capacity=3)
+    history.append(events(20, 25))
+    assert await versions(history, 10, 2) == [20, 25]
+    assert await versions(history, 15, 2) == [20, 25]
+    assert await versions(history, 22, 1) == [25]
+    history.append(events(30, 35))
+    with pytest.raises(Conflict):
+        history.after(19)
+    assert [event.version for event in history.after(20)] == [25, 30, 35]
+    with pytest.raises(Conflict):
+        history.after(36)
+
+
+async def test_a_late_change_is_told_to_who_could_have_missed_it() -> None:
+    history = History(version=10)
+    first, late = events(12), [Event(EventType.DELETED, ADDRESS, 12)]
+    history.append(first)
+    following = history.follow(12)
+    waiting = asyncio.ensure_future(anext(following))
+    await asyncio.sleep(0)
+    history.append(late)
+    assert await waiting == late[0]
+    history.append(events(13))
+    assert (await anext(following)).version == 13
+    assert history.after(12) == [*late, *events(13)]
+    assert history.after(11) == [*first, *late, *events(13)]
+
+
+async def test_a_change_that_is_late_at_the_beginning_is_told() -> None:
+    history = History(version=10)
+    history.append(events(10))
+    assert await versions(history, 10, 1) == [10]
+    with pytest.raises(Conflict):
+        history.after(9)

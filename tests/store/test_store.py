@@ -10,12 +10,15 @@ import pytest
 
 import doubles
 from doubles import TestClock
-from enmasse.base.errors import Code, Conflict, Missing, Misuse
+from enmasse.base.errors import Code, Conflict, Invalid, Missing, Misuse
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.conditions import ready_status
 from enmasse.store import Event, EventType, MemoryStore, Store
+from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.protocol import MUST_NOT_EXIST
 from enmasse.store.sqlite import SqliteStore
+from kube.built import BUILD_TIMEOUT_S
+from kube.server import KubeServer
 from postgres_server import PostgresServer
 from replicas import opened
 
@@ -25,7 +28,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Open = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+IN_CLUSTER = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+KUBERNETES = pytest.param("kubernetes", marks=IN_CLUSTER)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", KUBERNETES])
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
@@ -38,12 +45,21 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
                 store = await SqliteStore.open(tmp_path / "resources.db", TestClock())
                 stack.push_async_callback(store.close)
             else:
-                server: PostgresServer = request.getfixturevalue("postgres")
-                store = await stack.enter_async_context(opened(server.new_database(), TestClock()))
-                assert await store.leadership.take()
+                shared = await stack.enter_async_context(opened(new_place(request), TestClock()))
+                assert await shared.leadership.take()
+                store = shared
             return store
 
         yield open_
+
+
+def new_place(request: pytest.FixtureRequest) -> str:
+    """URL of an empty store that several processes can use."""
+    if request.param == "kubernetes":
+        cluster: KubeServer = request.getfixturevalue("cluster")
+        return cluster.url
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()
 
 
 @pytest.fixture
@@ -60,6 +76,20 @@ def active(resource: Resource) -> Resource:
     return resource.with_status(status)
 
 
+def planned(plan: str, name: str = "orders") -> Address:
+    made = address(name)
+    return made.model_copy(update={"spec": made.spec.model_copy(update={"plan": plan})})
+
+
+def version(resource: Resource) -> int:
+    return int(resource.metadata.resource_version or 0)
+
+
+def names(store: Store) -> list[str]:
+    """Of all addresses; namespaces may be there from the start."""
+    return [one.metadata.name for one in store.list("Address")]
+
+
 async def take(events: AsyncIterator[Event], count: int) -> list[Event]:
     return [await anext(events) for _ in range(count)]
 
@@ -68,8 +98,8 @@ async def test_a_new_resource_gets_what_is_the_stores_to_give(store: Store) -> N
     (made,) = await store.put([address(uid="mine", creation_timestamp="1999-01-01T00:00:00Z")])
     assert made.metadata.uid not in (None, "mine")
     assert made.metadata.generation == 1
-    assert made.metadata.resource_version == str(store.version) == "1"
-    assert made.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+    assert version(made) == store.version
+    assert made.metadata.creation_timestamp not in (None, "1999-01-01T00:00:00Z")
     assert store.get(made.key) == made
 
 
@@ -80,30 +110,31 @@ async def test_a_new_resource_has_no_status_of_the_callers(store: Store) -> None
 
 async def test_a_changed_spec_is_a_new_generation(store: Store) -> None:
     (made,) = await store.put([address()])
-    (changed,) = await store.put([address(type_="multicast")])
+    (changed,) = await store.put([planned("other")])
     assert changed.metadata.uid == made.metadata.uid
     assert changed.metadata.generation == 2
-    assert changed.metadata.resource_version == "2"
+    assert version(changed) > version(made)
 
 
 async def test_a_changed_label_is_a_new_version_only(store: Store) -> None:
-    await store.put([address()])
+    (made,) = await store.put([address()])
     (changed,) = await store.put([address().with_metadata(labels={"team": "north"})])
     assert changed.metadata.generation == 1
-    assert changed.metadata.resource_version == "2"
+    assert version(changed) > version(made)
     assert changed.metadata.labels == {"team": "north"}
 
 
 async def test_what_is_as_it_was_is_not_written(store: Store) -> None:
     (made,) = await store.put([address()])
     assert list(await store.put([address()])) == [made]
-    assert store.version == 1
+    assert store.version == version(made)
 
 
 async def test_a_change_must_be_based_on_the_present_state(store: Store) -> None:
     (first,) = await store.put([address()])
     (second,) = await store.put([first.with_metadata(labels={"a": "b"})])
-    with pytest.raises(Conflict, match="is at version 2, not 1") as refusal:
+    told = f"is at version {version(second)}, not {version(first)}"
+    with pytest.raises(Conflict, match=told) as refusal:
         await store.put([first.with_metadata(labels={"c": "d"})])
     assert refusal.value.code == Code.VERSION_CONFLICT
     assert store.get(first.key) == second
@@ -131,13 +162,13 @@ async def test_a_uid_of_another_life_is_a_conflict(store: Store) -> None:
 
 
 async def test_a_write_is_all_or_nothing(store: Store) -> None:
-    await store.put([address("b")])
+    (made,) = await store.put([address("b")])
     with pytest.raises(Conflict):
         await store.put([address("a"), address("b", resource_version=MUST_NOT_EXIST)])
     with pytest.raises(Missing):
         await store.delete([address("b").key, address("a").key])
-    assert [resource.metadata.name for resource in store.list()] == ["default.b"]
-    assert store.version == 1
+    assert names(store) == ["default.b"]
+    assert store.version == version(made)
 
 
 async def test_a_status_changes_nothing_else(store: Store) -> None:
@@ -148,15 +179,15 @@ async def test_a_status_changes_nothing_else(store: Store) -> None:
     assert now.status.is_ready
     assert now.metadata.labels == {}
     assert now.metadata.generation == 1
-    assert now.metadata.resource_version == "2"
+    assert version(now) > version(made)
     await store.put_status([active(made)])
-    assert store.version == 2
+    assert store.version == version(now)
 
 
 async def test_a_status_survives_a_change_of_spec(store: Store) -> None:
     (made,) = await store.put([address()])
     await store.put_status([active(made)])
-    (changed,) = await store.put([address(type_="multicast")])
+    (changed,) = await store.put([planned("other")])
     assert changed.status.is_ready
 
 
@@ -164,7 +195,7 @@ async def test_a_status_of_what_has_gone_is_passed_over(store: Store) -> None:
     (first,) = await store.put([address()])
     await store.delete([first.key])
     await store.put_status([active(first)])
-    assert store.list() == []
+    assert names(store) == []
     (second,) = await store.put([address()])
     await store.put_status([active(first)])
     assert store.get(second.key) == second
@@ -182,11 +213,12 @@ async def test_one_deleted_and_made_again_is_another(store: Store) -> None:
 
 async def test_lists_are_in_order_and_may_be_narrowed(store: Store) -> None:
     await store.put([address("b"), address("a"), address("c", namespace="north")])
-    names = [resource.metadata.name for resource in store.list("Address", "default")]
-    assert names == ["default.a", "default.b"]
+    found = [resource.metadata.name for resource in store.list("Address", "default")]
+    assert found == ["default.a", "default.b"]
     assert len(store.list("Address")) == 3
     assert store.list("AddressSpace") == []
-    assert [resource.metadata.name for resource in store.list(namespace="north")] == ["default.c"]
+    found = [resource.metadata.name for resource in store.list(namespace="north")]
+    assert found == ["default.c"]
 
 
 async def test_a_watch_yields_every_change_in_order(store: Store) -> None:
@@ -203,21 +235,23 @@ async def test_a_watch_yields_every_change_in_order(store: Store) -> None:
         (EventType.MODIFIED, "default.old"),
         (EventType.DELETED, "default.a"),
     ]
-    assert [event.version for event in seen] == [2, 3, 4, 5]
-    assert seen[-1].resource.metadata.resource_version == "5"
+    versions = [event.version for event in seen]
+    assert versions == sorted(set(versions)) and versions[0] > version(made)
+    assert [version(event.resource) for event in seen] == versions
 
 
 async def test_two_watchers_do_not_disturb_each_other(store: Store) -> None:
-    await store.put([address("a"), address("b")])
-    slow, quick = store.watch(0), store.watch(0)
+    since = store.version
+    made = await store.put([address("a"), address("b")])
+    slow, quick = store.watch(since), store.watch(since)
     await take(quick, 2)
-    assert [event.version for event in await take(slow, 2)] == [1, 2]
+    assert [event.resource for event in await take(slow, 2)] == list(made)
 
 
 async def test_writers_take_turns(store: Store) -> None:
     await asyncio.gather(*(store.put([address(f"a{number}")]) for number in range(20)))
-    versions = {int(resource.metadata.resource_version or 0) for resource in store.list()}
-    assert versions == set(range(1, 21))
+    assert len({version(resource) for resource in store.list("Address")}) == 20
+    assert store.version == max(version(resource) for resource in store.list("Address"))
 
 
 async def test_a_key_reads_as_kind_and_name() -> None:
@@ -227,12 +261,12 @@ async def test_a_key_reads_as_kind_and_name() -> None:
 async def test_what_is_tried_is_not_written(store: Store) -> None:
     (tried,) = await store.put([address()], dry_run=True)
     assert tried.metadata.uid
-    assert store.list() == []
+    assert names(store) == []
     (made,) = await store.put([address()])
     (gone,) = await store.delete([made.key], dry_run=True)
     assert gone.metadata.uid == made.metadata.uid
     assert store.get(made.key) == made
-    assert store.version == 1
+    assert store.version == version(made)
 
 
 async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
@@ -242,7 +276,7 @@ async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
     assert store.get(made.key) == marked
     (again,) = await store.delete([made.key])
     assert again == marked
-    assert store.version == 2
+    assert store.version == version(marked)
     (one_left,) = await store.put([address(finalizers=("example.com/b",))])
     assert one_left.is_terminating
     events = store.watch(store.version)
@@ -253,7 +287,7 @@ async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
 
 
 async def test_an_event_says_what_was_before(store: Store) -> None:
-    events = store.watch(0)
+    events = store.watch(store.version)
     (made,) = await store.put([address()])
     (changed,) = await store.put([address(labels={"a": "b"})])
     await store.delete([made.key])
@@ -269,8 +303,8 @@ async def test_a_turn_keeps_other_writers_out(store: Store) -> None:
         assert not waiting.done()
         await turn.put([address("early")])
     await waiting
-    versions = {one.metadata.name: one.metadata.resource_version for one in store.list()}
-    assert versions == {"default.early": "1", "default.late": "2"}
+    versions = {one.metadata.name: version(one) for one in store.list("Address")}
+    assert versions["default.early"] < versions["default.late"]
 
 
 async def test_a_turn_ends_with_its_write(store: Store) -> None:
@@ -281,7 +315,7 @@ async def test_a_turn_ends_with_its_write(store: Store) -> None:
             await turn.put([address("b")])
         with pytest.raises(Misuse):
             await turn.delete([address("a").key])
-    assert [one.metadata.name for one in store.list()] == ["default.a"]
+    assert names(store) == ["default.a"]
 
 
 async def test_a_turn_that_fails_leaves_the_store_to_others(store: Store) -> None:
@@ -290,8 +324,8 @@ async def test_a_turn_that_fails_leaves_the_store_to_others(store: Store) -> Non
             raise ZeroDivisionError
     with pytest.raises(Missing):
         await store.delete([address().key])
-    await store.put([address()])
-    assert store.version == 1
+    (made,) = await store.put([address()])
+    assert store.version == version(made)
 
 
 async def test_a_writer_that_is_cancelled_leaves_the_store_to_others(store: Store) -> None:
@@ -303,7 +337,7 @@ async def test_a_writer_that_is_cancelled_leaves_the_store_to_others(store: Stor
         await waiting
     await store.put([address("b")])
     await store.refresh()
-    assert [one.metadata.name for one in store.list()] == ["default.b"]
+    assert names(store) == ["default.b"]
 
 
 async def test_what_is_stored_is_any_text(store: Store) -> None:
@@ -316,18 +350,22 @@ async def test_what_is_stored_is_any_text(store: Store) -> None:
 
 async def test_all_is_replaced_at_once_by_what_was(store: Store) -> None:
     await store.put([address("a"), address("b")])
-    (before,) = await store.put([address("b", type_="multicast")])
+    (before,) = await store.put([planned("other", "b")])
     kept = active(before.with_metadata(uid="its own", creation_timestamp="2020-01-01T00:00:00Z"))
     new = address("c", uid="new", generation=7)
     since = store.version
     async with store.turn() as turn:
+        if isinstance(store, KubernetesStore):
+            with pytest.raises(Invalid, match="a uid of its own"):
+                await turn.replace_all([kept, new])
+            return
         await turn.replace_all([kept, new])
     await store.refresh()
     found = {one.metadata.name: one for one in store.list()}
     assert list(found) == ["default.b", "default.c"]
     for one in (kept, new):
-        version = found[one.metadata.name].metadata.resource_version
-        assert found[one.metadata.name] == one.with_metadata(resource_version=version)
+        now = found[one.metadata.name]
+        assert now == one.with_metadata(resource_version=now.metadata.resource_version)
     events = store.changes(since)
     assert [event.type for event in events] == [EventType.DELETED] * 2 + [EventType.ADDED] * 2
     assert store.version == since + 4

@@ -46,12 +46,15 @@ SQLITE = "sqlite"
 DATABASES = ("postgresql", "postgres")
 """Schemes of the URL of a database."""
 
+KUBERNETES = "kubernetes"
+"""Scheme of the URL of a cluster."""
+
 
 def _store(value: str) -> str:
-    if value != SQLITE and urlsplit(value).scheme not in DATABASES:
+    if value != SQLITE and urlsplit(value).scheme not in (*DATABASES, KUBERNETES):
         raise ValueError(
-            "must be `sqlite`, the file in the data folder, or"
-            " postgresql://USER@HOST:PORT/DATABASE, which several processes can use"
+            "must be `sqlite`, the file in the data folder, or, for several processes,"
+            " postgresql://USER@HOST:PORT/DATABASE or kubernetes://CONTEXT"
         )
     return value
 
@@ -79,7 +82,8 @@ class Settings(BaseModel):
     """Folder of everything that outlives the process. One process at a time may use it."""
 
     store: Annotated[str, AfterValidator(_store)] = SQLITE
-    """Where resources are: `sqlite`, or the URL of a PostgreSQL database, which others may use."""
+    """Where resources are: `sqlite`, or the URL of a PostgreSQL database or of a Kubernetes
+    cluster, which others may use."""
 
     host: str = "127.0.0.1"
     """Address every listener binds. Loopback, because the first space has no authentication."""

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
 import yaml
@@ -26,7 +27,7 @@ from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, EnMasseError, Invalid
 from enmasse.base.hosts import is_loopback
 from enmasse.base.rotated import RotatedFile
-from enmasse.base.settings import SQLITE, Settings
+from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
 from enmasse.cli.leader import Certificates, Endpoint, Leader
@@ -36,6 +37,7 @@ from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.control.shipped import shipped
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
+from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)
@@ -134,6 +136,8 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
     """Open the store that the settings name."""
     if settings.store == SQLITE:
         return await SqliteStore.open(data.resources_db, clock)
+    if urlsplit(settings.store).scheme == KUBERNETES:
+        return await KubernetesStore.open(settings.store, clock)
     try:
         # Only who uses a database needs its driver.
         from enmasse.store.postgres import PostgresStore

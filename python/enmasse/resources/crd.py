@@ -1,10 +1,10 @@
-"""Custom resource definitions, made from the models that validate: one for each group and kind.
+"""Custom resource definitions, made from the models that validate: one for each kind.
 
-They are for a Kubernetes API server that is to hold the resources. What its schema language cannot
-say (which field goes with which) is left to admission.
+They are for a Kubernetes API server that is to hold the resources. A kind that is served in several
+groups has its home in the one of the original EnMasse, where manifests expect it. What the schema
+language cannot say (which field goes with which) is left to admission.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from enmasse.resources.address_space_schema import AddressSpaceSchema
@@ -24,26 +24,21 @@ _TEXT: Document = {"type": "string"}
 def definitions() -> list[Document]:
     """Return them all, in order of their names."""
     models: list[type[Resource]] = [
-        *(model for model in KINDS.values() if issubclass(model, Declared)),
+        *(model for model in KINDS.values() if "/" in home(model)),
         AddressSpaceSchema,
     ]
-    found = [one for model in models for one in _of(model)]
-    return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+    return sorted(map(_definition, models), key=lambda one: str(one["metadata"]["name"]))
 
 
-def _of(model: type[Resource]) -> Iterator[Document]:
-    versions = [version.partition("/") for version in _api_versions(model)]
-    for group in dict.fromkeys(group for group, _, _ in versions):
-        names = [version for own, _, version in versions if own == group]
-        yield _definition(model, group, names)
+def home(model: type[Resource]) -> str:
+    """Return the `apiVersion` under which an API server stores a kind; `v1` if it is its own."""
+    group, slash, _ = model.api_versions[-1].rpartition("/")
+    return next(one for one in model.api_versions if one.startswith(f"{group}{slash}"))
 
 
-def _api_versions(model: type[Resource]) -> Iterable[str]:
-    return (version for version in model.api_versions if "/" in version)
-
-
-def _definition(model: type[Resource], group: str, versions: list[str]) -> Document:
-    kind = model.__name__
+def _definition(model: type[Resource]) -> Document:
+    kind, group = model.__name__, home(model).partition("/")[0]
+    versions = [one.partition("/")[2] for one in model.api_versions if one.startswith(f"{group}/")]
     names: Document = {
         "kind": kind,
         "listKind": f"{kind}List",
@@ -69,6 +64,9 @@ def _definition(model: type[Resource], group: str, versions: list[str]) -> Docum
 
 def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
     own = schema(model)
+    if (rules := _immutable(model)) and "spec" in own["properties"]:
+        spec = own["properties"]["spec"] | {"x-kubernetes-validations": rules}
+        own = own | {"properties": own["properties"] | {"spec": spec}}
     properties = own["properties"] | {
         "apiVersion": _TEXT,
         "kind": _TEXT,
@@ -97,13 +95,30 @@ def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
     return version
 
 
+def _immutable(model: type[Resource]) -> list[Document]:
+    """Return the rules by which an API server refuses to change what cannot change."""
+    if not issubclass(model, Declared):
+        return []
+    fields = model.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
+    names = [fields[name].alias or name for name in model.immutable]
+    return [
+        {
+            "rule": f"has(self.{name}) == has(oldSelf.{name})"
+            f" && (!has(self.{name}) || self.{name} == oldSelf.{name})",
+            "message": f"{name} cannot change; delete the resource and create it anew",
+        }
+        for name in names
+    ]
+
+
 def _structural(node: Document) -> Document:
-    """Return a schema as an API server takes it: of a number or a text only that it is one."""
+    """Return a schema as an API server takes it: of a number or a text only that it is one, and
+    without the defaults, which are for whoever reads what is stored."""
     if node.get(_INT_OR_STRING):
         described = {name: node[name] for name in ("description",) if name in node}
         either = [{"type": "integer"}, {"type": "string"}]
         return {"anyOf": either, _INT_OR_STRING: True} | described
-    found = dict(node)
+    found = {name: one for name, one in node.items() if name != "default"}
     if "properties" in found:
         found["properties"] = {name: _structural(one) for name, one in node["properties"].items()}
     for inner in ("items", "additionalProperties"):

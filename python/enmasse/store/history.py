@@ -13,10 +13,18 @@ CAPACITY = 4096
 
 
 class History:
-    """A bounded log of changes. Versions in it grow by one from each to the next."""
+    """A bounded log of changes, in the order in which they became known.
+
+    Versions grow, and may leave numbers out. A change may be late, where several sources of changes
+    have one order of versions: it has the version of the one before it then, and whoever asks for
+    what is after that version gets it, once more if they had it.
+    """
 
     def __init__(self, version: int, capacity: int = CAPACITY) -> None:
         self._events: deque[Event] = deque(maxlen=capacity)
+        self._dropped = 0
+        """Changes that were here and are not any more."""
+
         self._before_first = version
         self._changed = asyncio.Event()
 
@@ -24,30 +32,34 @@ class History:
         """Add changes and wake every watcher."""
         if not events:
             return
+        gone = len(self._events) + len(events) - (self._events.maxlen or 0)
+        if gone > 0:
+            self._before_first = [*islice(self._events, gone), *events][gone - 1].version
+            self._dropped += gone
         self._events.extend(events)
-        self._before_first = self._events[0].version - 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._wake()
 
     def reset(self, version: int) -> None:
         """Forget all changes: those between here and `version` are not known. Wakes every watcher,
         who must list again."""
+        self._dropped += len(self._events) + 1
         self._events.clear()
         self._before_first = version
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._wake()
 
     async def follow(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after `since`, for ever.
 
         Raises: Conflict once the next one is no longer kept.
         """
-        position = since
+        position, version = self._position(since), since
         while True:
             changed = self._changed
-            for event in self.after(position):
+            if position < self._dropped:
+                raise self._expired(version)
+            for event in self._from(position):
                 yield event
-                position = event.version
+                position, version = position + 1, event.version
             if changed is self._changed:
                 await changed.wait()
 
@@ -56,12 +68,36 @@ class History:
 
         Raises: Conflict if the next one is no longer kept, or `version` is of another history.
         """
-        if not self._before_first <= version <= self._before_first + len(self._events):
-            raise Conflict(
-                Code.VERSION_EXPIRED,
-                f"changes after version {version} are no longer kept (the oldest is"
-                f" {self._before_first + 1}); list again and watch from the list's version",
-            )
+        return self._from(self._position(version))
+
+    def _position(self, version: int) -> int:
+        """Return how many changes, since ever, are those up to a version."""
+        newest = self._events[-1].version if self._events else self._before_first
+        if not self._before_first <= version <= newest:
+            raise self._expired(version)
+        end = self._dropped + len(self._events)
         # From the newest on: who asks is seldom far behind.
-        count = max(self._before_first + len(self._events) - version, 0)
+        later = 0
+        of_version = 0
+        for event in reversed(self._events):
+            if event.version < version:
+                break
+            later += event.version > version
+            of_version += event.version == version
+        return end - later - max(of_version - (version > self._before_first), 0)
+
+    def _from(self, position: int) -> list[Event]:
+        count = self._dropped + len(self._events) - position
         return list(islice(reversed(self._events), count))[::-1]
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _expired(self, version: int) -> Conflict:
+        oldest = f"version {self._events[0].version}" if self._events else "to come"
+        return Conflict(
+            Code.VERSION_EXPIRED,
+            f"changes after version {version} are no longer kept (the oldest is {oldest});"
+            " list again and watch from the list's version",
+        )

@@ -4,7 +4,7 @@ There is one writer at a time. Readers never wait: they see what the last finish
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from enmasse.base.clock import Clock, rfc3339
@@ -51,7 +51,7 @@ class MemoryStore:
     async def turn(self) -> AsyncIterator[Turn]:
         """Keep other writers out until the end; what is inside may write once."""
         async with self._alone():
-            yield _Turn(self)
+            yield self._new_turn()
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
@@ -91,6 +91,9 @@ class MemoryStore:
         async with self._alone():
             pass
 
+    def _new_turn(self) -> Turn:
+        return MemoryTurn(self)
+
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Keep other writers out."""
@@ -103,10 +106,15 @@ class MemoryStore:
     def _begin(self) -> Change:
         return Change(self._version, self._resources, rfc3339(self._clock.now()))
 
-    async def _finish(self, events: Sequence[Event]) -> None:
-        if events:
+    async def _finish(
+        self, events: Sequence[Event], *, dry_run: bool = False
+    ) -> Mapping[Key, Resource]:
+        """Write changes, or only try them; return what became of them where that is not what
+        they say."""
+        if events and not dry_run:
             await self._persist(events)
             self._apply(events)
+        return {}
 
     def _apply(self, events: Sequence[Event]) -> None:
         """Show changes to readers and watchers."""
@@ -119,7 +127,7 @@ class MemoryStore:
         self._history.append(events)
 
 
-class _Turn:
+class MemoryTurn:
     """The turn of one writer, which ends with its write."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -131,26 +139,24 @@ class _Turn:
     ) -> Sequence[Resource]:
         """Create or replace resources and return them as they are now."""
         change = self._store._begin()
-        written = change.put(resources)
-        await self._write(change, dry_run)
-        return written
+        return await self._write(change, change.put(resources), dry_run)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
         """Delete resources, or mark those with finalizers, and return them as they were last."""
         change = self._store._begin()
-        written = change.delete(keys)
-        await self._write(change, dry_run)
-        return written
+        return await self._write(change, change.delete(keys), dry_run)
 
     async def replace_all(self, resources: Sequence[Resource]) -> None:
         """Put these in the place of all that there is, each as it was."""
         change = self._store._begin()
         change.replace_all(resources)
-        await self._write(change, dry_run=False)
+        await self._write(change, [], dry_run=False)
 
-    async def _write(self, change: Change, dry_run: bool) -> None:
+    async def _write(
+        self, change: Change, decided: Sequence[Resource], dry_run: bool
+    ) -> Sequence[Resource]:
         if self._written:
             raise Misuse(Code.INTERNAL, "a turn ends with its first write; take another")
-        if not dry_run:
-            self._written = True
-            await self._store._finish(change.events)
+        self._written = not dry_run
+        became = await self._store._finish(change.events, dry_run=dry_run)
+        return [became.get(one.key, one) for one in decided]

@@ -22,8 +22,9 @@ from enmasse.base.errors import Code, EnMasseError, Invalid, Misuse, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.resources import Declared, Resource
 from enmasse.store.database import Connection, Link, Place
-from enmasse.store.history import CAPACITY
+from enmasse.store.history import CAPACITY, History
 from enmasse.store.lease import Lease
+from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
@@ -91,8 +92,7 @@ class PostgresStore(MemoryStore):
         self._place = place
         self._writer, self._reader = Link(place), Link(place)
         self._in_turn: psycopg.AsyncCursor[Any] | None = None
-        self._looking = asyncio.Lock()
-        self._asked, self._answered = 0, 0
+        self._looking = SharedLook(self._look)
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> "PostgresStore":
@@ -134,15 +134,8 @@ class PostgresStore(MemoryStore):
 
     async def refresh(self) -> None:
         """Return once all that was written before the call is here. Calls share a look."""
-        self._asked += 1
-        asked = self._asked
-        async with self._looking:
-            if asked > self._answered:
-                # Whoever has asked until now has asked before this look.
-                covered = self._asked
-                with self._place.failures():
-                    await self._look()
-                self._answered = covered
+        with self._place.failures():
+            await self._looking.done()
 
     async def follow(self) -> None:
         """Take in what other processes write, until cancelled; a lost connection is made anew."""
@@ -259,6 +252,7 @@ class PostgresStore(MemoryStore):
         await cursor.execute(_CHANGES, [0, CAPACITY])
         events = self._read(_events, await cursor.fetchall())
         if events and events[-1].version == self._version:
+            self._history = History(events[0].version - 1)
             self._history.append(events)
 
     def _read(self, what: Any, rows: Any) -> Any:

@@ -45,7 +45,8 @@ Store = Annotated[
     typer.Option(
         metavar="sqlite|URL",
         help="Where resources are: a file in the data folder, or"
-        " postgresql://USER@HOST:PORT/DATABASE, which several processes can use.",
+        " postgresql://USER@HOST:PORT/DATABASE or kubernetes://CONTEXT, which several processes"
+        " can use.",
         show_default="sqlite",
     ),
 ]

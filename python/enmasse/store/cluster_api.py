@@ -1,0 +1,213 @@
+"""Requests to a Kubernetes API server, and what its answers mean here."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import httpx2
+
+from enmasse.base.errors import Code, Conflict, EnMasseError, Fault, Invalid, Missing, Unavailable
+from enmasse.store.cluster import Cluster
+
+MANAGER = "enmasse"
+"""Who has written a field, as the server is told."""
+
+REQUEST_TIMEOUT_S = 30.0
+"""Longest wait for an answer; the server itself gives up after 60 s."""
+
+SILENCE_S = 150.0
+"""Longest time without a word on a watch: the server sends a bookmark each minute."""
+
+PAGE = 500
+"""Resources that are listed at a time."""
+
+LINE_BYTES_MAX = 16 << 20
+"""Longest line of a watch; etcd keeps no resource above 1.5 MiB."""
+
+CONNECTIONS_MAX = 64
+"""Of which each watched kind has one for good."""
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+_STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+_TRIED = {"dryRun": "All"}
+Document = dict[str, Any]
+
+
+class ClusterApi:
+    """The API server of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Raises: Invalid if a certificate cannot be used."""
+        self.name = cluster.name
+        self.namespace = cluster.namespace
+        name = {"sni_hostname": cluster.tls_name} if cluster.tls_name else {}
+        self._extensions = name
+        self._client = httpx2.AsyncClient(
+            base_url=cluster.server,
+            auth=cluster.credentials,
+            verify=cluster.tls(),
+            proxy=cluster.proxy,
+            trust_env=False,
+            timeout=REQUEST_TIMEOUT_S,
+            limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),
+        )
+
+    async def get(self, path: str, **params: str) -> Document:
+        """Return one resource, or a list. Raises: as `send`."""
+        return await self.send("GET", path, params=params)
+
+    async def write(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        *,
+        dry_run: bool = False,
+        media: str = JSON,
+        strict: bool = True,
+    ) -> Document:
+        """Write a resource; return it as it is then. A field that the server does not know is an
+        error, not lost. Raises: as `send`."""
+        params = (_STRICT if strict else {"fieldManager": MANAGER}) | (_TRIED if dry_run else {})
+        return await self.send(method, path, body, params=params, media=media)
+
+    async def delete(self, path: str, uid: str | None, *, dry_run: bool = False) -> Document:
+        """Delete the resource of a uid; what it returns may be the resource or not.
+
+        Raises: as `send`; Conflict if there is another one of the name.
+        """
+        body: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        return await self.send("DELETE", path, body, params=_TRIED if dry_run else {})
+
+    async def list(self, path: str, **params: str) -> tuple[list[Document], int]:
+        """Return all resources of a path, page by page, and the version they are of.
+
+        Raises: as `send`; Conflict (VERSION_EXPIRED) if it takes too long.
+        """
+        found: list[Document] = []
+        more: dict[str, str] = {}
+        while True:
+            page = await self.get(path, limit=str(PAGE), **params, **more)
+            found += page.get("items") or ()
+            if not (token := page["metadata"].get("continue")):
+                return found, int(page["metadata"]["resourceVersion"])
+            more = {"continue": token}
+
+    async def revision(self, path: str) -> int:
+        """Return a version that is not older than anything that has happened. Raises: as `send`."""
+        return int((await self.get(path, limit="1"))["metadata"]["resourceVersion"])
+
+    async def watch(self, path: str, since: int, **params: str) -> AsyncGenerator[Document, None]:
+        """Yield the events of a watch until the server ends it, as it does every few minutes.
+
+        Raises: as `send`; Conflict (VERSION_EXPIRED) if the version is no longer kept.
+        """
+        asked = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": str(since)}
+        timeout = httpx2.Timeout(REQUEST_TIMEOUT_S, read=SILENCE_S)
+        try:
+            async with self._client.stream(
+                "GET", path, params=asked | params, timeout=timeout, extensions=self._extensions
+            ) as response:
+                if response.status_code >= 400:
+                    raise self._error("GET", path, response.status_code, await response.aread())
+                rest = b""
+                async for part in response.aiter_bytes():
+                    *lines, rest = (rest + part).split(b"\n")
+                    if len(rest) > LINE_BYTES_MAX:
+                        raise self._unusable("a line of a watch is too long")
+                    for line in filter(None, lines):
+                        yield self._event(path, line)
+        except (httpx2.HTTPError, OSError) as error:
+            raise self._unreached(error) from error
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        params: Mapping[str, str],
+        media: str = JSON,
+    ) -> Document:
+        """Send one request; return the document of the answer.
+
+        Raises: Missing, Conflict, Invalid as the server says; Unavailable if it does not answer, is
+            busy, or does not let us.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        try:
+            # The client's own times bound each part of the answer, this one all of it.
+            async with asyncio.timeout(2 * REQUEST_TIMEOUT_S):
+                response = await self._client.request(
+                    method,
+                    path,
+                    params=dict(params),
+                    content=content,
+                    headers={"content-type": media, "accept": JSON},
+                    extensions=self._extensions,
+                )
+        except (httpx2.HTTPError, OSError, TimeoutError) as error:
+            raise self._unreached(error) from error
+        if response.status_code >= 400:
+            raise self._error(method, path, response.status_code, response.content)
+        return self._document(response.content)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    def _event(self, path: str, line: bytes) -> Document:
+        event = self._document(line)
+        if event.get("type") == "ERROR":
+            status = event.get("object") or {}
+            code = int(status.get("code") or 500)
+            raise self._error("GET", path, code, json.dumps(status).encode())
+        return event
+
+    def _document(self, text: bytes) -> Document:
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise self._unusable("an answer is no JSON object")
+        return document
+
+    def _error(self, method: str, path: str, code: int, text: bytes) -> EnMasseError:
+        try:
+            status = self._document(text)
+        except Unavailable:
+            status = {}
+        said = str(status.get("message") or f"HTTP {code}")
+        reason, details = status.get("reason"), status.get("details") or {}
+        if code == 404:
+            return Missing(Code.RESOURCE_MISSING, said)
+        if code == 409:
+            exists = reason == "AlreadyExists"
+            return Conflict(Code.ALREADY_EXISTS if exists else Code.VERSION_CONFLICT, said)
+        if code == 410:
+            return Conflict(Code.VERSION_EXPIRED, said)
+        if "strict decoding error" in said:
+            return self._unusable(
+                f"{said}; its definitions are older than this version: run"
+                " enmasse crds | kubectl apply --server-side -f -"
+            )
+        if code in (400, 413, 422):
+            causes = details.get("causes") or ()
+            faults = [Fault(one.get("field", ""), one.get("message", "")) for one in causes]
+            return Invalid(Code.FIELD_INVALID, said, faults=faults)
+        if code in (401, 403):
+            return self._unusable(f"{said}; let this process do that ({method} {path})")
+        return self._unusable(said)
+
+    def _unreached(self, error: Exception) -> Unavailable:
+        return self._unusable(f"{str(error) or type(error).__name__}; see to the server, or to what"
+                              " --store says")  # fmt: skip
+
+    def _unusable(self, why: str) -> Unavailable:
+        return Unavailable(Code.STORE_UNUSABLE, f"{self.name}: {why}", retry_after_s=1.0)

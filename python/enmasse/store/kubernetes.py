@@ -1,0 +1,537 @@
+"""A store in a Kubernetes API server: declared kinds are custom resources, namespaces its own.
+
+All resources are also in memory, as in the other stores: listed once, then kept up to date by a
+watch of each kind. Versions are the server's, which grow but leave numbers out; uid, generation and
+times are the server's too. Others may write there as well, with kubectl for example: what they
+write is taken in if admission would let it in by itself, else its status says what is wrong.
+
+Kubernetes has no transactions. Who writes through EnMasse has the turn, a lease of all processes;
+several resources are tried as a whole first (dry run) and then written one by one. A crash in
+between leaves those that were written; to repeat the request writes the rest.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import structlog
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, Unavailable
+from enmasse.base.tasks import Backoff
+from enmasse.resources import Declared, Key, Namespace, Resource
+from enmasse.resources.conditions import ready_status
+from enmasse.resources.crd import definitions
+from enmasse.store.cluster import Cluster
+from enmasse.store.cluster_api import APPLY, JSON_PATCH, ClusterApi
+from enmasse.store.cluster_kinds import REFUSED, ClusterKind, is_refused, kinds, version_of
+from enmasse.store.cluster_lease import ClusterLeading, WritersTurn
+from enmasse.store.looking import SharedLook
+from enmasse.store.memory import MemoryStore, MemoryTurn
+from enmasse.store.protocol import Event, EventType, Turn
+
+log = structlog.get_logger(__name__)
+
+ATTEMPTS = 5
+"""How often a resource is written whose status others change meanwhile."""
+
+AT_ONCE = 16
+"""Requests on the way at a time."""
+
+SEEN_WAIT_S = 5.0
+"""Longest wait for a watch to show what has been written; then it is listed."""
+
+SERVED_WAIT_S = 30.0
+"""Longest wait for the server to serve new definitions."""
+
+POLL_S = 0.05
+STEP = 100
+"""Resources taken in before whatever else waits has its turn."""
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NAMESPACES = "/api/v1/namespaces"
+Document = dict[str, Any]
+
+
+class _Refused(NamedTuple):
+    """A resource that was written past admission and is not allowed."""
+
+    document: Document
+    message: str
+
+
+class KubernetesStore(MemoryStore):
+    """A `Store` in a Kubernetes API server. Open it with `open`, and run `follow` beside it."""
+
+    def __init__(self, api: ClusterApi, clock: Clock) -> None:
+        super().__init__(clock)
+        self._api = api
+        self._kinds = kinds()
+        self._leading = ClusterLeading(api, clock)
+        self._writers = WritersTurn(api, clock)
+        self._looking = SharedLook(self._look)
+        self._requests = asyncio.Semaphore(AT_ONCE)
+        self._gone: dict[Key, int] = {}
+        """Versions of deletions that a watch may still show something from before of."""
+
+        self._refused: dict[Key, _Refused] = {}
+        self._following = False
+        self._moved = asyncio.Event()
+
+    @classmethod
+    async def open(cls, url: str, clock: Clock) -> "KubernetesStore":
+        """Connect to a cluster, install the definitions if they are not there, and read everything.
+
+        Raises: Invalid if the URL or the kubeconfig cannot be used; Unavailable if the server
+            cannot.
+        """
+        store = cls(ClusterApi(Cluster(url, clock)), clock)
+        try:
+            await store._install()
+            listed = [await store._list_again(kind) for kind in store._kinds.values()]
+            store._check_served()
+            store._version = max(store._version, *listed)
+            store._history.reset(store._version)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def leadership(self) -> ClusterLeading:
+        """The lease that one process of the cluster has."""
+        return self._leading
+
+    async def put_status(self, resources: Sequence[Declared]) -> None:
+        """Write the status of resources, if this process leads.
+
+        Raises: Unavailable (STANDING_BY) if it does not.
+        """
+        change = self._begin()
+        change.put_status(resources)
+        if not change.events:
+            return
+        await self._leading.check()
+        written = await self._all(self._write_status(one.resource) for one in change.events)
+        for one in sorted(filter(None, written), key=version_of):
+            self._take(self._kinds[one["kind"]], one)
+
+    async def refresh(self) -> None:
+        """Return once all that other processes let in before the call is here. Calls share a
+        look. What others write past EnMasse comes when its watch brings it, within moments."""
+        await self._looking.done()
+
+    async def follow(self) -> None:
+        """Take in what others write, until cancelled; a watch that ends is begun anew."""
+        self._following = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for kind in self._kinds.values():
+                    tasks.create_task(self._follow(kind), name=f"watch {kind.name}")
+                tasks.create_task(self._tell_refused(), name="refused")
+        finally:
+            self._following = False
+
+    async def close(self) -> None:
+        """Wait for the writer, and leave the cluster."""
+        async with self._writing:
+            await self._leading.close()
+            await self._api.close()
+
+    async def _install(self) -> None:
+        """See to it that the server knows our kinds, and that leases have a place."""
+        for definition in definitions():
+            path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
+            try:
+                await self._api.get(path)
+            except Missing:
+                await self._api.write("PATCH", path, definition, media=APPLY, strict=False)
+        async with asyncio.timeout(SERVED_WAIT_S):
+            for kind in self._kinds.values():
+                await self._served(kind)
+        namespace = self._api.namespace
+        try:
+            await self._api.get(f"{_NAMESPACES}/{namespace}")
+        except Missing:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            with suppress(Conflict):
+                await self._api.write("POST", _NAMESPACES, body)
+
+    async def _served(self, kind: ClusterKind) -> None:
+        while True:
+            try:
+                await self._api.revision(kind.several())
+                return
+            except Missing:
+                await asyncio.sleep(POLL_S)
+
+    def _check_served(self) -> None:
+        """See that everything which holds messages can be read: a node that starts drops what
+        addresses hold that it is not told of.
+
+        Raises: Unavailable if one cannot.
+        """
+        for key, one in self._refused.items():
+            if (one.document.get("status") or {}).get("planStatus"):
+                raise Unavailable(
+                    Code.STORE_UNUSABLE,
+                    f"{self._api.name}: {one.message}; it has been served and may hold messages:"
+                    f" mend {key} in namespace {key.namespace}, or delete it",
+                )
+
+    def _new_turn(self) -> Turn:
+        return _ClusterTurn(self)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._writing:
+            others = await self._writers.begin()
+            try:
+                await self._catch_up(others)
+                yield
+            finally:
+                await self._writers.end()
+
+    async def _look(self) -> None:
+        await self._catch_up(await self._writers.news(look=True))
+
+    async def _catch_up(self, written: Mapping[str, int]) -> None:
+        """Return once what was written is here."""
+
+        def behind() -> list[ClusterKind]:
+            found = self._kinds.values()
+            return [one for one in found if one.progress < written.get(one.name, 0)]
+
+        if self._following and behind():
+            await self._until(lambda: not behind())
+        for kind in behind():
+            await self._list_again(kind)
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for the watches to show something; False if they do not in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEEN_WAIT_S):
+                while not condition():
+                    await self._moved.wait()
+        return condition()
+
+    # Reading
+
+    async def _follow(self, kind: ClusterKind) -> None:
+        backoff, failures = Backoff(), 0
+        while True:
+            try:
+                watch = self._api.watch(kind.several(), kind.progress, **kind.selection)
+                async with aclosing(watch) as events:
+                    async for event in events:
+                        failures = 0
+                        self._take_event(kind, event)
+            except Conflict as error:
+                log.info("changes are no longer kept", kind=kind.name, reason=error.message)
+                failures += await self._listed_again(kind)
+            except EnMasseError as error:
+                failures += 1
+                log.warning("changes are not heard", kind=kind.name, reason=error.message)
+            if failures:
+                await self._clock.sleep(backoff.delay_s(failures))
+
+    async def _listed_again(self, kind: ClusterKind) -> bool:
+        """List a kind; whether that failed."""
+        try:
+            await self._list_again(kind)
+        except EnMasseError as error:
+            log.warning("cannot be listed", kind=kind.name, reason=error.message)
+            return True
+        return False
+
+    async def _list_again(self, kind: ClusterKind) -> int:
+        """Bring a kind up to what the server has now; what has gone meanwhile is told too. Return
+        the version of the list."""
+        items, version = await self._api.list(kind.several(), **kind.selection)
+        there = set()
+        for number, item in enumerate(items, start=1):
+            there.add(kind.key(item))
+            self._take(kind, item)
+            if number % STEP == 0:
+                await asyncio.sleep(0)
+        known = {key for key in (*self._resources, *self._refused) if key.kind == kind.name}
+        for key in known - there:
+            if self._known(key) <= version:
+                self._take_gone(key, version)
+        self._progressed(kind, version)
+        return version
+
+    def _take_event(self, kind: ClusterKind, event: Document) -> None:
+        found = event["object"]
+        version = version_of(found)
+        if event["type"] == "DELETED":
+            self._take_gone(kind.key(found), version)
+        elif event["type"] != "BOOKMARK":
+            self._take(kind, found)
+        self._progressed(kind, version)
+
+    def _progressed(self, kind: ClusterKind, version: int) -> None:
+        kind.progress = max(kind.progress, version)
+        self._gone = {
+            key: gone
+            for key, gone in self._gone.items()
+            if key.kind != kind.name or gone > kind.progress
+        }
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def _known(self, key: Key) -> int:
+        """Return the newest version of a resource that has been seen."""
+        refused, current = self._refused.get(key), self._resources.get(key)
+        return max(
+            self._gone.get(key, 0),
+            version_of(refused.document) if refused else 0,
+            int(current.metadata.resource_version or 0) if current else 0,
+        )
+
+    def _take(self, kind: ClusterKind, document: Document) -> Resource | None:
+        """Take in a resource as the server has it; return it unless it is not allowed."""
+        key, version = kind.key(document), version_of(document)
+        if version <= self._known(key):
+            return self._resources.get(key)
+        before = self._resources.get(key)
+        if before is not None and before.metadata.uid != document["metadata"]["uid"]:
+            # Gone and made again, and nobody told us in between.
+            self._show(EventType.DELETED, before, version, before)
+            before = None
+        try:
+            resource = kind.admitted(document, before)
+        except EnMasseError as error:
+            self._refused[key] = _Refused(document, error.message)
+            log.warning("not allowed, and passed over", resource=str(key), reason=error.message)
+            return None
+        self._refused.pop(key, None)
+        type_ = EventType.ADDED if before is None else EventType.MODIFIED
+        self._show(type_, resource, version, before)
+        return resource
+
+    def _take_gone(self, key: Key, version: int) -> None:
+        if version <= self._gone.get(key, 0):
+            return
+        self._refused.pop(key, None)
+        if (before := self._resources.get(key)) is not None:
+            if version < int(before.metadata.resource_version or 0):
+                return  # of an earlier life
+            last = before.with_metadata(resource_version=str(version))
+            self._show(EventType.DELETED, last, version, before)
+        self._gone[key] = version
+
+    def _show(
+        self, type_: EventType, resource: Resource, version: int, before: Resource | None
+    ) -> None:
+        # Of several kinds one may be told later than another that came after it.
+        self._apply([Event(type_, resource, max(self._version, version), before)])
+
+    # Writing
+
+    async def _finish(
+        self, events: Sequence[Event], *, dry_run: bool = False
+    ) -> Mapping[Key, Resource]:
+        if dry_run:
+            return {one.resource.key: await self._tried(one) for one in events}
+        if len(events) > 1:
+            await self._try_all(events)
+        became: dict[Key, Resource] = {}
+        for event in events:
+            try:
+                await self._writers.keep()
+                became[event.resource.key] = await self._write(event)
+            except EnMasseError as error:
+                if became:
+                    done = f"{len(became)} of {len(events)} resources are written"
+                    error.message += f" ({done}; repeat the request for the others)"
+                raise
+        return became
+
+    async def _try_all(self, events: Sequence[Event]) -> None:
+        """See that the server takes each of several; what needs a namespace that is new cannot be
+        tried. Raises: what the server refuses with, for the first one."""
+        new = {one.resource.metadata.name for one in events if isinstance(one.resource, Namespace)}
+        tried = (
+            self._tried(one)
+            for one in events
+            if one.type is not EventType.DELETED and one.resource.metadata.namespace not in new
+        )
+        await self._all(tried)
+
+    async def _tried(self, event: Event) -> Resource:
+        if event.type is EventType.DELETED or _is_marking(event):
+            return event.resource
+        kind = self._kinds[event.resource.kind]
+        return kind.resource(await self._send(kind, event, dry_run=True))
+
+    async def _write(self, event: Event) -> Resource:
+        kind, key = self._kinds[event.resource.kind], event.resource.key
+        if _is_asked_to_go(event):
+            document = await self._delete(kind, event)
+        else:
+            document = await self._send(kind, event)
+        metadata = (document or {}).get("metadata", {})
+        stays = event.type is not EventType.DELETED or issubclass(kind.model, Namespace)
+        if document is not None and stays and metadata.get("uid"):
+            self._writers.note(kind.name, version_of(document))
+            self._take(kind, document)
+            return kind.resource(document)
+        version = await self._seen_to_go(kind, key, event.resource.metadata.uid)
+        self._writers.note(kind.name, version)
+        return event.resource.with_metadata(resource_version=str(version))
+
+    async def _send(self, kind: ClusterKind, event: Event, *, dry_run: bool = False) -> Document:
+        """Create or replace a resource; one whose status alone has changed is none that changed."""
+        resource, before = event.resource, event.before
+        if before is None:
+            path = kind.several(resource.metadata.namespace)
+            body = kind.document(resource, version=None, uid=None)
+            return await self._api.write("POST", path, body, dry_run=dry_run)
+        for _ in range(ATTEMPTS):
+            version, uid = str(self._known(resource.key)), before.metadata.uid
+            body = kind.document(resource, version=version, uid=uid)
+            if event.type is EventType.DELETED:
+                body["metadata"].pop("finalizers", None)
+            try:
+                return await self._api.write("PUT", kind.one(resource.key), body, dry_run=dry_run)
+            except Conflict as error:
+                now = await self._read(kind, resource.key)
+                if now is None or not _is_like(now, before):
+                    raise self._changed(resource.key) from error
+            except Missing as error:
+                await self._seen_to_go(kind, resource.key, uid)
+                raise self._changed(resource.key) from error
+        raise self._changed(resource.key)
+
+    async def _delete(self, kind: ClusterKind, event: Event) -> Document | None:
+        """Ask a resource to go; return it if it stays."""
+        before = event.resource
+        try:
+            found = await self._api.delete(kind.one(before.key), before.metadata.uid)
+        except Missing:
+            return None
+        return None if found.get("kind") == "Status" else found
+
+    async def _seen_to_go(self, kind: ClusterKind, key: Key, uid: str | None) -> int:
+        """Wait until a deletion is known; return its version, or a later one."""
+
+        def is_gone() -> bool:
+            found = self._resources.get(key)
+            return found is None or found.metadata.uid != uid
+
+        if not (self._following and await self._until(is_gone)):
+            version = await self._api.revision(kind.several())
+            if not is_gone():
+                self._take_gone(key, version)
+            return version
+        return self._gone.get(key, kind.progress)
+
+    async def _read(self, kind: ClusterKind, key: Key) -> Resource | None:
+        try:
+            return self._take(kind, await self._api.get(kind.one(key)))
+        except Missing:
+            return None
+
+    async def _write_status(self, resource: Resource) -> Document | None:
+        """Write a status; None if the resource has gone or been made again."""
+        kind, uid = self._kinds[resource.kind], resource.metadata.uid
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": resource.document()["status"]},
+        ]
+        path = kind.one(resource.key)
+        try:
+            return await self._api.write("PATCH", f"{path}/status", patch, media=JSON_PATCH)
+        except Missing:
+            return None
+        except Invalid:
+            # Another uid, or a status that the definition does not allow.
+            with suppress(Missing):
+                if (await self._api.get(path))["metadata"]["uid"] == uid:
+                    raise
+            return None
+
+    async def _tell_refused(self) -> None:
+        """Let the status of what is not allowed say so, while this process leads."""
+        while True:
+            moved = self._moved
+            untold = [one for one in self._refused.values() if not is_refused(one.document)]
+            try:
+                for one in untold if self._leading.leads else ():
+                    await self._leading.check()
+                    await self._tell(one)
+            except EnMasseError as error:
+                log.info("cannot be told", reason=error.message)
+            await moved.wait()
+
+    async def _tell(self, refused: _Refused) -> None:
+        kind = self._kinds[refused.document["kind"]]
+        metadata = refused.document["metadata"]
+        model = kind.model.model_fields["status"].annotation
+        before = refused.document.get("status") or {}
+        status = ready_status(
+            model.model_validate(before, by_alias=True),  # type: ignore[union-attr]
+            phase="Failed",
+            reason=REFUSED,
+            message=refused.message,
+            generation=metadata.get("generation", 0),
+            now=self._clock.now(),
+        )
+        body = refused.document | {"status": status.document()}
+        path = kind.one(kind.key(refused.document)) + "/status"
+        with suppress(Conflict, Missing):
+            self._take(kind, await self._api.write("PUT", path, body, strict=False))
+
+    async def _all(self, several: Iterable[Any]) -> list[Any]:
+        """Do several requests, a few at a time; raise what the first one raises, after all."""
+
+        async def one_of(one: Any) -> Any:
+            async with self._requests:
+                return await one
+
+        done = await asyncio.gather(*map(one_of, several), return_exceptions=True)
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+        return done
+
+    def _changed(self, key: Key) -> Conflict:
+        return Conflict(
+            Code.VERSION_CONFLICT, f"{key} has changed; read it again and repeat the change"
+        )
+
+
+class _ClusterTurn(MemoryTurn):
+    """A turn in a store that gives uids itself."""
+
+    async def replace_all(self, resources: Sequence[Resource]) -> None:
+        """Raises: Invalid: a resource cannot have a uid and times that it had before."""
+        raise Invalid(
+            Code.OPERATION_UNFIT,
+            "Kubernetes gives every resource a uid of its own, so a backup cannot be put back into"
+            " it; restore into a folder with --store sqlite, or apply the resources",
+        )
+
+
+def _is_marking(event: Event) -> bool:
+    """Whether something with finalizers is asked to go."""
+    was = event.before is not None and event.before.is_terminating
+    return event.type is EventType.MODIFIED and event.resource.is_terminating and not was
+
+
+def _is_asked_to_go(event: Event) -> bool:
+    """Whether a change is a deletion, rather than a write that leaves no finalizers."""
+    if event.type is not EventType.DELETED:
+        return _is_marking(event)
+    return event.before is None or not event.before.is_terminating
+
+
+def _is_like(now: Resource, before: Resource) -> bool:
+    """Whether nothing but the status has changed."""
+    same = now.with_metadata(
+        resource_version=before.metadata.resource_version,
+        managed_fields=before.metadata.managed_fields,
+    )
+    return same.metadata == before.metadata and same.content() == before.content()

@@ -1,0 +1,529 @@
+"""Stores of one cluster: what others write, servers that go away, and who leads."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import doubles
+from doubles import TestClock
+from enmasse.auth.passwords import without_password
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.control import Admission
+from enmasse.resources import Address, ConfigMap, Key, MessagingUser, Namespace, Resource, Secret
+from enmasse.resources.conditions import ready_status
+from enmasse.resources.core import NamedMetadata
+from enmasse.resources.crd import definitions
+from enmasse.store import Event, EventType, Store, cluster_lease
+from enmasse.store.cluster import Cluster
+from enmasse.store.kubernetes import KubernetesStore
+from enmasse.store.protocol import MUST_NOT_EXIST
+from kube.built import BUILD_TIMEOUT_S
+from kube.server import STRANGER, KubeServer, Refusal
+from replicas import address, opened, until_done, write, writer
+
+PATIENCE_S = 60
+ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
+MERGE = "application/merge-patch+json"
+Pair = tuple[KubernetesStore, KubernetesStore]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+
+
+@pytest.fixture
+async def pair(cluster: KubeServer) -> AsyncIterator[Pair]:
+    """Two stores of one cluster, each with its own connections."""
+    async with opened(cluster.url) as one, opened(cluster.url) as other:
+        assert isinstance(one, KubernetesStore) and isinstance(other, KubernetesStore)
+        yield one, other
+
+
+@pytest.fixture
+async def store(pair: Pair) -> KubernetesStore:
+    return pair[0]
+
+
+def declared(name: str = "orders", **spec: Any) -> dict[str, Any]:
+    """An address as kubectl sends it."""
+    return {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Address",
+        "metadata": {"name": f"default.{name}"},
+        "spec": {"type": "anycast", "address": name} | spec,
+    }
+
+
+def key(name: str = "orders") -> Key:
+    return Key("Address", "default", f"default.{name}")
+
+
+def addresses(store: Store) -> list[str]:
+    return [one.metadata.name for one in store.list("Address")]
+
+
+def served(made: Resource) -> Address:
+    assert isinstance(made, Address)
+    now = TestClock().now()
+    return made.with_status(
+        ready_status(made.status, phase="Active", reason="Served", generation=1, now=now)
+    )
+
+
+async def taken(events: AsyncIterator[Event], count: int) -> list[Event]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [await anext(events) for _ in range(count)]
+
+
+async def until(condition: Callable[[], object], store: Store) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        since = store.version
+        events = store.watch(since)
+        while not condition():
+            await anext(events)
+
+
+async def until_there(document: Callable[[], object]) -> None:
+    """Wait until the server says that something is so; each look is a request."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(document):
+            pass
+
+
+async def test_what_kubectl_writes_is_told(cluster: KubeServer, store: KubernetesStore) -> None:
+    events = store.watch(store.version)
+    cluster.request("POST", ADDRESSES, declared(plan="small"))
+    patch = {"spec": {"plan": "large"}, "metadata": {"labels": {"team": "north"}}}
+    cluster.request("PATCH", f"{ADDRESSES}/default.orders", patch, MERGE)
+    cluster.request("DELETE", f"{ADDRESSES}/default.orders")
+    seen = await taken(events, 3)
+    assert [one.type for one in seen] == [EventType.ADDED, EventType.MODIFIED, EventType.DELETED]
+    plans = [one.resource.spec.plan for one in seen if isinstance(one.resource, Address)]
+    assert plans == ["small", "large", "large"]
+    assert [one.before for one in seen] == [None, seen[0].resource, seen[1].resource]
+    assert seen[1].resource.metadata.generation == 2
+
+
+async def test_what_one_process_writes_is_told_to_the_others(pair: Pair) -> None:
+    one, other = pair
+    events = other.watch(other.version)
+    (made,) = await one.put([address("a")])
+    (changed,) = await one.put([address("a", "south")])
+    await one.delete([made.key])
+    seen = await taken(events, 3)
+    assert [event.resource for event in seen[:2]] == [made, changed]
+    assert [event.before for event in seen] == [None, made, changed]
+
+
+async def test_a_refresh_shows_what_was_written_before(cluster: KubeServer) -> None:
+    async with opened(cluster.url) as one:
+        other = await KubernetesStore.open(cluster.url, SystemClock())  # it does not follow
+        (made,) = await one.put([address("a")])
+        assert other.get(made.key) is None
+        await asyncio.gather(*(other.refresh() for _ in range(5)))
+        assert other.get(made.key) == made
+        await one.delete([made.key])
+        await other.refresh()
+        assert other.get(made.key) is None
+        await other.close()
+
+
+async def test_a_write_is_decided_on_what_others_have_written(cluster: KubeServer) -> None:
+    async with opened(cluster.url) as one:
+        other = await KubernetesStore.open(cluster.url, SystemClock())
+        (made,) = await one.put([address("a")])
+        with pytest.raises(Conflict, match="exists already"):
+            await other.put([address("a").with_metadata(resource_version=MUST_NOT_EXIST)])
+        (changed,) = await other.put([address("a", "south")])
+        assert changed.metadata.uid == made.metadata.uid
+        await other.close()
+
+
+async def test_of_two_processes_that_want_one_name_one_gets_it(pair: Pair) -> None:
+    admissions = [Admission(store, exposed=False) for store in pair]
+    await admissions[0].create(doubles.space(authentication="none"))
+    # One address of the space under two names: no key is the same.
+    wanted = [doubles.address(f"default.{name}", address="orders") for name in ("a", "b")]
+    for _ in range(5):
+        answers = await asyncio.gather(
+            *(one.create(new) for one, new in zip(admissions, wanted, strict=True)),
+            return_exceptions=True,
+        )
+        made = [one for one in answers if isinstance(one, Address)]
+        refused = [one for one in answers if isinstance(one, Conflict)]
+        assert (len(made), len(refused)) == (1, 1)
+        assert refused[0].code == Code.ADDRESS_TAKEN
+        await admissions[0].delete(made[0].key)
+
+
+async def test_a_watcher_sees_every_change_once_in_order(cluster: KubeServer) -> None:
+    count = 6
+    async with opened(cluster.url) as watcher:
+        events = watcher.watch(watcher.version)
+        others = writer(cluster.url, "a", count)
+        changes = await write(watcher, "own", count)
+        out, _ = await asyncio.to_thread(others.communicate, None, PATIENCE_S)
+        seen = await taken(events, changes + int(out))
+        versions = [event.version for event in seen]
+        assert versions == sorted(set(versions))
+        again = await KubernetesStore.open(cluster.url, SystemClock())
+        assert again.list() == watcher.list()
+        assert len(addresses(again)) == count
+        await again.close()
+
+
+async def test_a_server_that_restarts_is_waited_for(cluster: KubeServer, pair: Pair) -> None:
+    one, other = pair
+    await one.put([address("a")])
+    await other.refresh()
+    events = other.watch(other.version)
+    await asyncio.to_thread(cluster.stop)
+    try:
+        with pytest.raises(Unavailable) as refusal:
+            await one.put([address("b")])
+        assert refusal.value.code == Code.STORE_UNUSABLE
+        with pytest.raises(Unavailable):
+            await other.refresh()
+        assert addresses(one) == ["default.a"]
+    finally:
+        await asyncio.to_thread(cluster.start)
+    await until_done(one.put, [address("b")])
+    assert (await taken(events, 1))[0].resource.metadata.name == "default.b"
+
+
+async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeServer) -> None:
+    store = await KubernetesStore.open(cluster.url, SystemClock())
+    kept, changed, gone = await store.put([address("a"), address("b"), address("c")])
+    events = store.watch(store.version)
+    cluster.request("PATCH", f"{ADDRESSES}/default.b", {"spec": {"plan": "large"}}, MERGE)
+    cluster.request("DELETE", f"{ADDRESSES}/default.c")
+    cluster.request("POST", ADDRESSES, declared("d"))
+    await asyncio.to_thread(cluster.forget)
+    # Only now it begins to follow, from a version that the server has forgotten.
+    following = asyncio.ensure_future(store.follow())
+    seen = await taken(events, 3)
+    assert {(event.type, event.resource.metadata.name) for event in seen} == {
+        (EventType.MODIFIED, "default.b"),
+        (EventType.ADDED, "default.d"),
+        (EventType.DELETED, "default.c"),
+    }
+    assert store.get(kept.key) == kept and store.get(gone.key) is None
+    # And it hears what comes after.
+    cluster.request("POST", ADDRESSES, declared("e"))
+    assert (await taken(events, 1))[0].resource.metadata.name == "default.e"
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await store.close()
+
+
+async def test_a_status_that_comes_between_is_no_change(pair: Pair) -> None:
+    one, other = pair
+    (made,) = await one.put([address("a")])
+    assert await other.leadership.take()
+    await other.refresh()
+    for team in ("south", "east", "west"):
+        # The status is written by the other process after this one has decided.
+        async with one.turn() as turn:
+            await other.put_status([served(made).with_metadata(labels={}) if team == "south"
+                                    else made.with_status(doubles.address().status)])  # fmt: skip
+            (changed,) = await turn.put([address("a", team)])
+        assert changed.metadata.labels == {"team": team}
+        await other.refresh()
+
+
+async def test_a_change_that_comes_between_is_a_conflict(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    await store.put([address("a")])
+    async with store.turn() as turn:
+        cluster.request("PATCH", f"{ADDRESSES}/default.a", {"spec": {"plan": "large"}}, MERGE)
+        with pytest.raises(Conflict, match="has changed; read it again") as refusal:
+            await turn.put([address("a", "south")])
+    assert refusal.value.code == Code.VERSION_CONFLICT
+    # What it is now is known at once, for whoever tries again.
+    found = store.get(key("a"))
+    assert isinstance(found, Address) and found.spec.plan == "large"
+    assert found.metadata.labels == {"team": "north"}
+
+
+async def test_one_that_is_gone_meanwhile_is_a_conflict(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    await store.put([address("a")])
+    async with store.turn() as turn:
+        cluster.request("DELETE", f"{ADDRESSES}/default.a")
+        with pytest.raises(Conflict):
+            await turn.put([address("a", "south")])
+    assert store.get(key("a")) is None
+    (made,) = await store.put([address("a", "south")])
+    assert made.metadata.generation == 1
+
+
+async def test_several_are_tried_before_any_is_written(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    # The server refuses one that this process does not know of.
+    cluster.request("POST", "/api/v1/namespaces/default/configmaps", {
+        "metadata": {"name": "theirs"}})  # fmt: skip
+    theirs = ConfigMap(metadata=NamedMetadata(name="theirs"))
+    try:
+        with pytest.raises(Conflict) as refusal:
+            await store.put([address("a"), theirs])
+        assert refusal.value.code == Code.ALREADY_EXISTS
+        assert addresses(store) == []
+        with pytest.raises(Refusal):
+            cluster.request("GET", f"{ADDRESSES}/default.a")
+    finally:
+        cluster.request("DELETE", "/api/v1/namespaces/default/configmaps/theirs")
+
+
+async def test_what_needs_a_new_namespace_is_written_with_it(store: KubernetesStore) -> None:
+    new = Namespace.model_validate({"metadata": {"name": "shop-new"}})
+    made = doubles.address("default.a", namespace="shop-new")
+    namespace, found = await store.put([new, made])
+    assert namespace.metadata.uid and found.metadata.namespace == "shop-new"
+    await store.delete([found.key])
+
+
+async def test_only_secrets_that_are_marked_are_seen(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    path = "/api/v1/namespaces/default/secrets"
+    cluster.request("POST", path, {"metadata": {"name": "theirs"}})
+    marked = {"name": "marked", "labels": {"app": "enmasse"}}
+    cluster.request("POST", path, {"metadata": marked, "data": {"a": "Yg=="}})
+    secret = Secret(metadata=NamedMetadata(name="made", labels={"a": "b"}), data={"c": "ZA=="})
+    (made,) = await store.put([secret])
+    await until(lambda: store.get(Key("Secret", "default", "marked")), store)
+    assert [one.metadata.name for one in store.list("Secret")] == ["made", "marked"]
+    assert made.metadata.labels == {"a": "b"}
+    stored = cluster.request("GET", f"{path}/made")["metadata"]
+    assert stored["labels"] == {"a": "b", "app": "enmasse"}
+    for name in ("theirs", "marked", "made"):
+        cluster.request("DELETE", f"{path}/{name}")
+
+
+async def test_a_user_keeps_verifiers_and_no_password(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    user = doubles.user()
+    (made,) = await store.put([without_password(user, None)])
+    assert isinstance(made, MessagingUser) and made.spec.authentication.verifiers
+    path = f"/apis/user.enmasse.io/v1beta1/namespaces/default/messagingusers/{made.metadata.name}"
+    stored = cluster.request("GET", path)
+    assert "password" not in stored["spec"]["authentication"]
+    again = await KubernetesStore.open(cluster.url, SystemClock())
+    assert again.get(made.key) == made
+    await again.close()
+
+
+async def test_what_is_not_allowed_is_passed_over_and_told(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    path = f"{ADDRESSES}/default.bad"
+    cluster.request("POST", ADDRESSES, declared("bad", partitions=3))
+    cluster.request("POST", ADDRESSES, declared("good"))
+    await until(lambda: "default.good" in addresses(store), store)
+    assert addresses(store) == ["default.good"]
+    assert await store.leadership.take()
+    cluster.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, MERGE)
+    await until_there(lambda: cluster.request("GET", path).get("status"))
+    status = cluster.request("GET", path)["status"]
+    assert (status["phase"], status["isReady"]) == ("Failed", False)
+    assert "partitions" in status["messages"][0]
+    assert status["conditions"][0]["reason"] == "Refused"
+    # Mended, it is taken in.
+    cluster.request("PATCH", path, {"spec": {"partitions": None}}, MERGE)
+    await until(lambda: "default.bad" in addresses(store), store)
+
+
+async def test_a_change_that_is_not_allowed_leaves_what_there_was(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    path = f"{ADDRESSES}/default.orders"
+    cluster.request("POST", ADDRESSES, declared())
+    await until(lambda: store.get(key()), store)
+    before = store.get(key())
+    cluster.request("PATCH", path, {"spec": {"partitions": 3}}, MERGE)
+    cluster.request("POST", ADDRESSES, declared("next"))
+    await until(lambda: store.get(key("next")), store)
+    assert store.get(key()) == before
+    # Through EnMasse it can be mended too.
+    (mended,) = await store.put([doubles.address("default.orders", labels={"a": "b"})])
+    assert cluster.request("GET", path)["spec"] == {"type": "anycast", "address": "orders"}
+    assert store.get(key()) == mended
+
+
+async def test_one_that_may_hold_messages_is_never_taken_for_gone(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    cluster.request("POST", ADDRESSES, declared())
+    path = f"{ADDRESSES}/default.orders"
+    status = {"planStatus": {"name": "small", "partitions": 1, "resources": {}}}
+    cluster.request("PATCH", f"{path}/status", {"status": status}, MERGE)
+    cluster.request("PATCH", path, {"spec": {"partitions": 3}}, MERGE)
+    with pytest.raises(Unavailable, match="may hold messages: mend Address default.orders"):
+        await KubernetesStore.open(cluster.url, SystemClock())
+
+
+async def test_only_the_leader_writes_statuses(pair: Pair) -> None:
+    one, other = pair
+    (made,) = await one.put([address("a")])
+    assert await one.leadership.take()
+    assert not await other.leadership.take()
+    await other.refresh()
+    with pytest.raises(Unavailable, match="another process") as refusal:
+        await other.put_status([served(made)])
+    assert refusal.value.code == Code.STANDING_BY
+    await one.put_status([served(made)])
+    await until(lambda: served(made).status == getattr(other.get(made.key), "status", 0), other)
+
+
+async def test_a_leader_that_is_replaced_writes_nothing_more(
+    cluster: KubeServer, pair: Pair
+) -> None:
+    one, other = pair
+    (made,) = await one.put([address("a")])
+    assert await one.leadership.take()
+    # The lease runs out while the leader hangs: another one is found to hold it.
+    lease = "/apis/coordination.k8s.io/v1/namespaces/enmasse-infra/leases/enmasse-leader"
+    cluster.request("PATCH", lease, {"spec": {"holderIdentity": ""}}, MERGE)
+    assert await other.leadership.take()
+    with pytest.raises(Unavailable) as refusal:
+        await one.put_status([served(made)])
+    assert refusal.value.code == Code.STANDING_BY
+    with pytest.raises(Unavailable) as lost:
+        async with asyncio.timeout(PATIENCE_S):
+            await one.leadership.keep()
+    assert lost.value.code == Code.STANDING_BY
+    # Nor when the place is free again: others may have acted in between.
+    await other.leadership.close()
+    assert not await one.leadership.take()
+
+
+async def test_a_leader_that_is_killed_is_replaced(cluster: KubeServer) -> None:
+    clock = TestClock()
+    one = await KubernetesStore.open(cluster.url, SystemClock())
+    async with opened(cluster.url, clock) as other:
+        assert await one.leadership.take()
+        assert not await other.leadership.take()
+        clock.advance(cluster_lease.LEASE_S - 1)
+        assert not await other.leadership.take()
+        assert await one.leadership.take()  # renewed
+        clock.advance(2)
+        assert not await other.leadership.take()
+        clock.advance(cluster_lease.LEASE_S + 1)
+        assert await other.leadership.take()
+        assert not await one.leadership.take()
+    await one.close()
+
+
+async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> None:
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(opened(cluster.url))
+        clock = TestClock()  # that of one who waits: it moves on while it sleeps
+        other = await stack.enter_async_context(opened(cluster.url, clock))
+        async with one.turn() as turn:
+            (made,) = await other.put([address("b")])
+            assert clock.elapsed_s > cluster_lease.TURN_S
+            # Not seen by the one that hung, which is refused nothing of its own.
+            await turn.put([address("a")])
+        await other.refresh()
+        assert {made.key, key("a")} <= {one.key for one in other.list()}
+
+
+async def test_a_writer_does_not_wait_for_ever(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_lease, "TURN_WAIT_S", 0.1)
+    one, other = pair
+    async with one.turn() as turn:
+        with pytest.raises(Unavailable, match="another writer has kept it") as refusal:
+            await other.put([address("b")])
+        assert refusal.value.retry_after_s == 1.0
+        await turn.put([address("a")])
+    await other.put([address("b")])
+
+
+async def test_definitions_are_installed_once(cluster: KubeServer) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    gone = [one["metadata"]["name"] for one in definitions()]
+    store = await KubernetesStore.open(cluster.url, SystemClock())
+    await store.close()
+    found = {one["metadata"]["name"]: one for one in cluster.request("GET", path)["items"]}
+    for name in gone:
+        conditions = {one["type"]: one["status"] for one in found[name]["status"]["conditions"]}
+        assert conditions["Established"] == conditions["NamesAccepted"] == "True"
+        assert "NonStructuralSchema" not in conditions
+    before = {name: one["metadata"]["resourceVersion"] for name, one in found.items()}
+    await (await KubernetesStore.open(cluster.url, SystemClock())).close()
+    now = cluster.request("GET", path)["items"]
+    assert before == {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in now}
+
+
+async def test_who_has_no_rights_is_told_which(cluster: KubeServer) -> None:
+    await (await KubernetesStore.open(cluster.url, SystemClock())).close()
+    url = f"kubernetes://?kubeconfig={cluster.config(STRANGER)}"
+    with pytest.raises(Unavailable, match="customresourcedefinitions.* is forbidden: User"):
+        await KubernetesStore.open(url, SystemClock())
+
+
+async def test_no_message_has_the_token(cluster: KubeServer) -> None:
+    url = f"kubernetes://?kubeconfig={cluster.config('wrong-secret')}"
+    with pytest.raises(Unavailable, match="Unauthorized") as refusal:
+        await KubernetesStore.open(url, SystemClock())
+    assert "wrong-secret" not in str(refusal.value).replace(str(cluster.folder), "")
+
+
+def test_the_server_is_verified_by_the_authority_of_the_kubeconfig(cluster: KubeServer) -> None:
+    path = cluster.config("other")
+    text = path.read_text()
+    verified = Cluster(f"kubernetes://?kubeconfig={path}", SystemClock()).tls()
+    assert verified.check_hostname and verified.verify_mode == ssl.CERT_REQUIRED
+    assert len(verified.get_ca_certs() or [1]) == 1
+    for wrong, told in (
+        ("insecure-skip-tls-verify: true", "name the CA"),
+        ("certificate-authority: nowhere", "certificate-authority of the kubeconfig"),
+    ):
+        path.write_text(text.replace("certificate-authority: certs/apiserver.crt", wrong))
+        with pytest.raises(Invalid, match=told):
+            Cluster(f"kubernetes://?kubeconfig={path}", SystemClock())
+
+
+async def test_a_definition_that_is_too_old_is_told(cluster: KubeServer) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.enmasse.io"
+    async with opened(cluster.url) as store:
+        (made,) = await store.put([address("a")])
+        assert isinstance(made, Address)
+        # As if a field were unknown to the server: one that it has never heard of.
+        kind = store._kinds["Address"]  # type: ignore[union-attr]
+        body = kind.document(made, version=None, uid=None) | {"later": 1}
+        with pytest.raises(Unavailable, match="enmasse crds | kubectl apply"):
+            await store._api.write("PUT", kind.one(made.key), body)  # type: ignore[union-attr]
+    assert cluster.request("GET", path)["kind"] == "CustomResourceDefinition"
+
+
+async def test_what_cannot_change_is_refused_by_the_server_too(cluster: KubeServer) -> None:
+    async with opened(cluster.url) as store:
+        await store.put([address("a")])
+        for spec in ({"type": "queue"}, {"address": "b"}, {"topic": "c"}):
+            with pytest.raises(Refusal, match="cannot change"):
+                cluster.request("PATCH", f"{ADDRESSES}/default.a", {"spec": spec}, MERGE)
+
+
+async def test_a_store_that_does_not_follow_deletes_too(cluster: KubeServer) -> None:
+    store = await KubernetesStore.open(cluster.url, SystemClock())
+    (made,) = await store.put([address("a")])
+    since = store.version
+    await store.delete([made.key])
+    (again,) = await store.put([address("a")])
+    assert again.metadata.uid != made.metadata.uid
+    types = [event.type for event in store.changes(since)]
+    assert types == [EventType.DELETED, EventType.ADDED]
+    await store.close()
+
+
+async def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(Invalid, match="no kubeconfig"):
+        await KubernetesStore.open("kubernetes://?kubeconfig=/nowhere", SystemClock())
