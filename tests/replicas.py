@@ -5,8 +5,10 @@ addresses of its own, tries again what the database refuses, and prints how many
 """
 
 import asyncio
+import gc
 import subprocess
 import sys
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,6 +39,11 @@ async def opened(url: str, clock: Clock | None = None) -> AsyncIterator[Shared]:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await store.close()
+        del following, store
+        with warnings.catch_warnings():
+            # Of a connection that was just being made only the collector lets go.
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def writer(url: str, name: str, count: int) -> subprocess.Popen[str]:

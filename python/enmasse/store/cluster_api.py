@@ -160,6 +160,8 @@ class ClusterApi:
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
+        # Sockets are let go of in the next turn of the loop.
+        await asyncio.sleep(0)
 
     def _event(self, path: str, line: bytes) -> Document:
         event = self._document(line)
