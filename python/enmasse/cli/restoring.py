@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import SystemClock
 from enmasse.base.data_dir import DataDir
-from enmasse.base.errors import Code, Conflict, Unavailable
-from enmasse.base.settings import Settings
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.base.settings import KUBERNETES, Settings
 from enmasse.cli.launcher import open_store
 from enmasse.native import Node
 from enmasse.plan import Compiler, Plan
@@ -25,10 +26,16 @@ Document = dict[str, Any]
 async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Document:
     """Restore a backup and return what there is then: resources by kind, messages by address.
 
-    Raises: Invalid if the file is no whole backup; Conflict if the folder is in use, or holds
-        something and nothing was said of `overwrite`; Unavailable if what was restored is not what
-        is in the backup.
+    Raises: Invalid if the file is no whole backup, or the store cannot take one; Conflict if the
+        folder is in use, or holds something and nothing was said of `overwrite`; Unavailable if
+        what was restored is not what is in the backup.
     """
+    if urlsplit(settings.store).scheme == KUBERNETES:
+        raise Invalid(
+            Code.OPERATION_UNFIT,
+            "Kubernetes gives every resource a uid of its own, by which messages are found, so a"
+            " backup cannot be put back into it; restore with --store sqlite",
+        )
     archive = Archive(file)
     manifest = await asyncio.to_thread(archive.check)
     resources = await asyncio.to_thread(archive.resources, manifest)

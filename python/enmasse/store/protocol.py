@@ -70,9 +70,10 @@ class Store(Protocol):
     """Resources by key, with versions and a watch.
 
     The version of the store is one number that grows with every change of any resource; a
-    resource's own version is that number at its last change. Every write takes several resources
-    and is atomic: all are written or none. Only the API writes with `put` and `delete`; only the
-    control loop writes with `put_status`.
+    resource's own version is that number at its last change. Numbers may be left out. Every write
+    takes several resources and is atomic: all are written or none. (A store without transactions
+    tries all of them first; a crash between two writes leaves the first ones, and the error says
+    how many.) Only the API writes with `put` and `delete`; only the control loop with `put_status`.
     """
 
     @property
@@ -135,6 +136,9 @@ class Store(Protocol):
 
     def watch(self, since: int) -> AsyncIterator[Event]:
         """Yield every change after version `since`, in order, for ever.
+
+        Where kinds have sources of their own, one that comes late has the version of the one before
+        it, and may be yielded to somebody who has it already.
 
         Bounds:  a limited number of changes is kept. A watcher that falls behind it, or begins
                  before it, gets Conflict (VERSION_EXPIRED) and must list again.
