@@ -124,12 +124,13 @@ class Node:
         """Take up to `max_count` events, oldest first, each a JSON object.
 
         `{"atMs", "connection"?, "peer"?, "event": .., ..}` with `event` one of `opened` (container,
-        space, user, transport), `login-refused` (reason, user, space, mechanism: for operators
-        only, the peer learns less), `attach-refused` (address, condition, reason, space, user),
-        `closed` (condition, description), `handshake-failed` (reason), `cut-off` (waitingBytes),
-        `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged` (address,
-        space, message), `journal-damaged` (segment, offset, bytes), `journal-mended` (records),
-        `trace` (direction, frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.
+        space, user, mechanism, transport), `login-refused` (reason, user, space, mechanism: for
+        operators only, the peer learns less), `attach-refused` (address, condition, reason, space,
+        user), `closed` (condition, description), `handshake-failed` (reason), `cut-off`
+        (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged`
+        (address, space, message), `journal-damaged` (segment, offset, bytes), `journal-mended`
+        (records), `trace` (direction, frames), `lost` (count). At most 10,000 wait; a loss is told
+        by `lost`.
         """
 
     def event_fd(self) -> int:

@@ -26,7 +26,15 @@ def trail(tmp_path: Path) -> Iterator[RotatedFile]:
 
 
 @pytest.fixture
-async def served(trail: RotatedFile) -> AsyncIterator[Served]:
+def logins(tmp_path: Path) -> Iterator[RotatedFile]:
+    """The trail of logins of the platform."""
+    file = RotatedFile(tmp_path / "logins.log", file_bytes_max=1 << 20, files=2)
+    yield file
+    file.close()
+
+
+@pytest.fixture
+async def served(trail: RotatedFile, logins: RotatedFile) -> AsyncIterator[Served]:
     clock = TestClock()
     store = MemoryStore(clock)
     engine = FakeEngine()
@@ -41,7 +49,8 @@ async def served(trail: RotatedFile) -> AsyncIterator[Served]:
         clock=clock,
         is_ready=lambda: served.ready,
     )
-    app = create_app(platform, token=TOKEN, hosts=["localhost", "mq.example.com"], trail=trail)
+    hosts = ["localhost", "mq.example.com"]
+    app = create_app(platform, token=TOKEN, hosts=hosts, trail=trail, logins=logins)
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     running = asyncio.ensure_future(manager.run())

@@ -49,6 +49,8 @@ pub enum Happening {
         space: String,
         /// who it is; `None`: anonymous
         user: Option<String>,
+        /// the SASL mechanism it came in by; `None`: without SASL
+        mechanism: Option<&'static str>,
         /// `amqp`, `amqps`, `ws`, `wss` or `local`
         transport: &'static str,
     },

@@ -1,7 +1,7 @@
 """The application: which path goes where."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -36,6 +36,7 @@ from enmasse.base.errors import (
     Code,
     Denied,
     EnMasseError,
+    Fault,
     Invalid,
     Missing,
     Misuse,
@@ -54,15 +55,26 @@ __all__ = ["Platform", "create_app"]
 
 
 def create_app(
-    platform: Platform, *, token: str, hosts: Collection[str], trail: RotatedFile | None = None
+    platform: Platform,
+    *,
+    token: str,
+    hosts: Collection[str],
+    trail: RotatedFile | None = None,
+    logins: RotatedFile | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
     `token` is that of the platform's owner, beside those in the store; `hosts` are the names under
-    which the server may be asked, beside plain addresses. Who asks for what goes into `trail`.
+    which the server may be asked, beside plain addresses. Who asks for what goes into `trail`; in
+    `logins` is who came in to send and receive.
     """
     app = Starlette(
-        routes=[*_pages(platform, trail), *_discovery(), *_operations(platform), *_kinds(platform)],
+        routes=[
+            *_pages(platform, trail, logins),
+            *_discovery(),
+            *_operations(platform),
+            *_kinds(platform),
+        ],
         exception_handlers={
             EnMasseError: handle_error,
             HTTPException: _handle_http,
@@ -73,8 +85,10 @@ def create_app(
     return Audit(guarded, trail, platform.clock) if trail is not None else guarded
 
 
-def _pages(platform: Platform, trail: RotatedFile | None) -> list[Route]:
-    pages = _Pages(platform, trail)
+def _pages(
+    platform: Platform, trail: RotatedFile | None, logins: RotatedFile | None
+) -> list[Route]:
+    pages = _Pages(platform, {"requests": trail, "logins": logins})
     return [
         Route("/healthz", pages.healthz),
         Route("/livez", pages.healthz),
@@ -143,9 +157,9 @@ def _kinds(platform: Platform) -> list[Route]:
 class _Pages:
     """Everything but the resources."""
 
-    def __init__(self, platform: Platform, trail: RotatedFile | None) -> None:
+    def __init__(self, platform: Platform, trails: Mapping[str, RotatedFile | None]) -> None:
         self._platform = platform
-        self._trail = trail
+        self._trails = trails
 
     async def healthz(self, _request: Request) -> Response:
         """The process answers."""
@@ -187,12 +201,18 @@ class _Pages:
         return Response(text, media_type=LINES)
 
     async def audit(self, request: Request) -> Response:
-        """The last records of the audit trail as lines of JSON."""
-        if self._trail is None:
+        """The last records of the audit trail as lines of JSON; `?of=logins` of those who came in
+        to send and receive."""
+        of = request.query_params.get("of", "requests")
+        if of not in self._trails:
+            fault = Fault("of", f"must be {' or '.join(self._trails)}")
+            raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+        trail = self._trails[of]
+        if trail is None:
             raise Missing(Code.NOT_FOUND, "this platform keeps no audit trail")
         tail = number(request.query_params, "tail")
         tail = AUDIT_TAIL_MAX if tail is None else min(tail, AUDIT_TAIL_MAX)
-        lines = await asyncio.to_thread(self._trail.last, tail)
+        lines = await asyncio.to_thread(trail.last, tail)
         return Response("".join(f"{line}\n" for line in lines), media_type=LINES)
 
     async def trace(self, request: Request) -> Response:

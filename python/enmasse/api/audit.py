@@ -54,9 +54,7 @@ class Audit:
         self._app = app
         self._file = file
         self._clock = clock
-        self._second = -1
-        self._strangers = 0
-        self._unwritten = 0
+        self._strangers = Bounded(clock, STRANGERS_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request and write down how."""
@@ -78,7 +76,7 @@ class Audit:
         if reads and (not refused or status == 404):
             return
         who = scope.get(WHO, STRANGER)
-        if who == STRANGER and not self._may_write_of_a_stranger():
+        if who == STRANGER and not self._strangers.may_write():
             return
         said = _said(body)
         details = said.get("details") or {}
@@ -99,24 +97,43 @@ class Audit:
                 "reason": said.get("reason"),
                 "fields": [_short(cause.get("field", "")) for cause in causes][:10] or None,
             }
-        if self._unwritten:
-            record["unwritten"] = self._unwritten
-            self._unwritten = 0
-        kept = {field: value for field, value in record.items() if value not in (None, "")}
-        try:
-            self._file.append(json.dumps(kept, ensure_ascii=False))
-        except OSError as error:
-            log.error("the audit trail cannot be written", reason=error.strerror or str(error))
+        append(self._file, record | {"unwritten": self._strangers.unwritten()})
 
-    def _may_write_of_a_stranger(self) -> bool:
+
+class Bounded:
+    """How many records of one kind are written in a second; of the others only how many."""
+
+    def __init__(self, clock: Clock, a_second: int) -> None:
+        self._clock = clock
+        self._a_second = a_second
+        self._second = -1
+        self._count = 0
+        self._unwritten = 0
+
+    def may_write(self) -> bool:
+        """Whether one more is written; one that is not is counted."""
         second = int(self._clock.monotonic())
         if second != self._second:
-            self._second, self._strangers = second, 0
-        self._strangers += 1
-        if self._strangers > STRANGERS_A_SECOND:
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count > self._a_second:
             self._unwritten += 1
             return False
         return True
+
+    def unwritten(self) -> int | None:
+        """Return how many were not written since this was asked last; None: all were."""
+        count, self._unwritten = self._unwritten, 0
+        return count or None
+
+
+def append(file: RotatedFile, record: Mapping[str, Any]) -> None:
+    """Write a record, without what it does not say; if the disk refuses, say so in the log."""
+    kept = {field: value for field, value in record.items() if value not in (None, "")}
+    try:
+        file.append(json.dumps(kept, ensure_ascii=False))
+    except OSError as error:
+        log.error("the audit trail cannot be written", reason=error.strerror or str(error))
 
 
 class _Answer:

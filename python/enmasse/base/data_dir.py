@@ -10,6 +10,7 @@
       decoy           what users that do not exist are made up from, alike at every start
       kubeconfig      how kubectl finds the running process; it holds no secret
       audit.log       who asked the API for what; audit.log.1 and so on are before it
+      logins.log      who came in to send and receive, and who was refused; rotated likewise
       endpoint.json   where the running process listens; gone when it stops
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
@@ -47,6 +48,7 @@ class DataDir:
         self.decoy = path / "decoy"
         self.kubeconfig = path / "kubeconfig"
         self.audit = path / "audit.log"
+        self.logins = path / "logins.log"
         self.endpoint = path / "endpoint.json"
         self._lock: int | None = None
 

@@ -244,10 +244,10 @@ class Api:
             _check(answer)
             yield from answer.iter_lines()
 
-    def audit(self, tail: int) -> Sequence[Document]:
-        """Return the last records of the audit trail, the oldest first."""
+    def audit(self, tail: int, of: str = "requests") -> Sequence[Document]:
+        """Return the last records of the audit trail, the oldest first: of requests or logins."""
         with self._reached():
-            answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail)})
+            answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail), "of": of})
         _check(answer)
         return [json.loads(line) for line in answer.text.splitlines()]
 

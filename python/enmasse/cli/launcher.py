@@ -19,6 +19,7 @@ import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.audit import FILE_BYTES_MAX, FILES
+from enmasse.api.login_trail import LoginTrail
 from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles
 from enmasse.auth.token import ensure_token
@@ -86,7 +87,14 @@ async def serve(
         certificates = Certificates(data.tls, names_of(settings.host), clock)
         engine, computed = Standby(), MemoryStore(clock)
         stores = (store, computed)
-        leader = Leader(settings, data, stores, certificates, store.leadership)
+        trail, logins = (
+            RotatedFile(file, file_bytes_max=FILE_BYTES_MAX, files=FILES)
+            for file in (data.audit, data.logins)
+        )
+        stack.callback(trail.close)
+        stack.callback(logins.close)
+        login_trail = LoginTrail(logins, clock)
+        leader = Leader(settings, data, stores, certificates, store.leadership, login_trail)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
         leads = store.leadership is None or await store.leadership.take()
@@ -105,13 +113,12 @@ async def serve(
             data=lambda: data if engine.leads else None,
         )
         tls = certificates.ensure()
-        trail = RotatedFile(data.audit, file_bytes_max=FILE_BYTES_MAX, files=FILES)
-        stack.callback(trail.close)
         app = create_app(
             platform,
             token=ensure_token(data.token),
             hosts=names_of(settings.host),
             trail=trail,
+            logins=logins,
         )
         for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
             if port is not None:

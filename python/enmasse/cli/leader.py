@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from enmasse.api.login_trail import LoginTrail
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.logins import Logins
 from enmasse.auth.token import ensure_token
@@ -95,16 +96,19 @@ class Leader:
         stores: tuple[Store, Store],
         certificates: Certificates,
         leadership: Leadership | None,
+        login_trail: LoginTrail,
     ) -> None:
         """Lead by what `stores` have: what is declared, and what the platform makes itself.
 
-        Without `leadership` there is nobody else who could lead.
+        Without `leadership` there is nobody else who could lead. Who comes in is told to
+        `login_trail`.
         """
         self._settings = settings
         self._data = data
         self._store, self._computed = stores
         self._certificates = certificates
         self._leadership = leadership
+        self._login_trail = login_trail
         self._node: Node | None = None
         self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
@@ -157,7 +161,8 @@ class Leader:
         await manager.catch_up()
         endpoints = listen(self._settings, node, self._certificates.ensure())
         answering = partial(engine.answer_logins, Logins(self._store, clock).answer)
-        self._run = [manager.run, engine.log_events, engine.watch_journal, answering]
+        logging = partial(engine.log_events, self._login_trail.tell)
+        self._run = [manager.run, logging, engine.watch_journal, answering]
         return engine, endpoints
 
 

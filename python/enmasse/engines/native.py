@@ -153,8 +153,8 @@ class NativeEngine:
         except EnMasseError as error:
             log.error("login not answered", reason=error.message)
 
-    async def log_events(self) -> None:
-        """Write the node's events to the log until cancelled."""
+    async def log_events(self, *told: Callable[[Mapping[str, Any]], None]) -> None:
+        """Write the node's events to the log, and tell them to others, until cancelled."""
         loop = asyncio.get_running_loop()
         some = asyncio.Event()
         loop.add_reader(self._node.event_fd(), some.set)
@@ -164,6 +164,8 @@ class NativeEngine:
                 some.clear()
                 for event in self._node.events(EVENTS_PER_TURN):
                     log_event(event)
+                    for one in told:
+                        one(event)
         finally:
             loop.remove_reader(self._node.event_fd())
 

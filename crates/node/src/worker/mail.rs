@@ -190,9 +190,9 @@ impl Worker {
         let Some(socket) = self.sockets.get_mut(key as usize) else { return };
         let transport = socket.transport();
         let what = match fact {
-            Fact::Opened { container, space, user } => {
+            Fact::Opened { container, space, user, mechanism } => {
                 socket.about.container = Some(container.as_str().into());
-                Happening::Opened { container, space, user, transport }
+                Happening::Opened { container, space, user, mechanism, transport }
             }
             Fact::LoginRefused(Refusal { reason, user, space, mechanism }) => {
                 Happening::LoginRefused { reason, user, space, mechanism }

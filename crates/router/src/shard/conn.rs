@@ -139,6 +139,8 @@ pub(super) struct Conn {
     pub(super) handshake: Option<Box<Handshake>>,
     /// who it is; without SASL, nobody
     pub(super) guest: Guest,
+    /// the SASL mechanism by which it was let in
+    pub(super) mechanism: Option<&'static str>,
     /// its container id
     pub(super) container: Box<str>,
     /// the space it belongs to and what it may do there, once let in
@@ -191,6 +193,7 @@ impl Conn {
             machine,
             handshake: Some(handshake),
             guest,
+            mechanism: None,
             container: Box::default(),
             home: None,
             links: Vec::new(),

@@ -17,6 +17,8 @@ pub enum Fact {
         space: String,
         /// who it is, unless anonymous
         user: Option<String>,
+        /// the SASL mechanism it came in by; `None`: without SASL
+        mechanism: Option<&'static str>,
     },
     /// The peer was not let in.
     LoginRefused(Refusal),

@@ -71,6 +71,7 @@ impl Shard {
                 None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),
             },
             Step::Accepted { identity, data } => {
+                conn.mechanism = handshake.mechanism().map(Mechanism::name);
                 conn.handshake = None;
                 conn.expires = identity.until();
                 conn.guest = identity;
@@ -98,7 +99,8 @@ impl Shard {
                 conn.place = place;
                 conn.container = open.container_id.as_str().into();
                 conn.machine.open(self.shared.connection.open());
-                Fact::Opened { container: open.container_id.clone(), space, user: conn.user().map(str::to_owned) }
+                let (user, mechanism) = (conn.user().map(str::to_owned), conn.mechanism);
+                Fact::Opened { container: open.container_id.clone(), space, user, mechanism }
             }
             Err((error, mut refusal)) => {
                 let conn = &mut self.fabric.conns[id.key()];

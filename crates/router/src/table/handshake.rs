@@ -274,6 +274,12 @@ impl Handshake {
         known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked)
     }
 
+    /// The mechanism that the peer has chosen, if it is one that exists.
+    #[must_use]
+    pub fn mechanism(&self) -> Option<Mechanism> {
+        self.mechanism
+    }
+
     /// After [`Step::Refused`]: what to tell operators. `why` is that step's, which says no more than the peer may
     /// find out.
     #[must_use]

@@ -397,6 +397,11 @@ fn a_user_may_do_what_its_rights_say() {
     assert!(net.closed(nobody).is_some(), "a closed space lets nobody in without a name");
     let alice = net.client(0, peer(), Some(plain_init("alice", "pencil")), open());
     assert!(net.closed(alice).is_none());
+    let let_in = net.facts.iter().find_map(|fact| match fact {
+        Fact::Opened { user, space, mechanism, .. } => Some((user.as_deref(), space.as_str(), *mechanism)),
+        _ => None,
+    });
+    assert_eq!(let_in, Some((Some("alice"), "default.default", Some("PLAIN"))));
     net.begin(alice);
     net.sender(alice, Some("orders"));
     assert_eq!(net.detached(alice), None);

@@ -1,4 +1,4 @@
-"""`enmasse audit`: who asked the API for what, and whether it was let in."""
+"""`enmasse audit`: who asked the API for what, and who came in to send and receive."""
 
 from typing import Annotated, Any
 
@@ -14,6 +14,9 @@ def audit(
     refused: Annotated[
         bool, typer.Option("--refused", help="Of those only what was refused or has failed.")
     ] = False,
+    logins: Annotated[
+        bool, typer.Option("--logins", help="Who came in to send and receive, or was refused.")
+    ] = False,
     output: OutputForm = Output.TABLE,
     data: Data = None,
     server: ServerUrl = None,
@@ -22,13 +25,18 @@ def audit(
     """Show the audit trail: every request that changes something or shows what is confidential, and
     every refusal.
 
-    Example: enmasse audit --refused
+    Examples:
+
+      enmasse audit --refused
+
+      enmasse audit --logins --tail 200
     """
     from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
 
+    of = "logins" if logins else "requests"
     with Api.find(data, server, token_file) as api:
-        found = [one for one in api.audit(tail) if not refused or one["decision"] != "allowed"]
+        found = [one for one in api.audit(tail, of) if not refused or one["decision"] != "allowed"]
     headings = ["TIME", "WHO", "FROM", "VERB", "WHAT", "DECISION", "WHY"]
     rows = [
         [one["time"], one["who"], one.get("from"), one["verb"], _what(one), one["decision"],
@@ -39,6 +47,9 @@ def audit(
 
 
 def _what(one: dict[str, Any]) -> str:
+    if "mechanism" in one or "transport" in one:
+        by = one.get("mechanism", "no SASL")
+        return f"{one.get('space', 'no space')} by {by}"
     if "resource" not in one:
         return str(one["path"])
     parts = [one["resource"], one.get("name"), one.get("subresource")]
@@ -49,5 +60,7 @@ def _what(one: dict[str, Any]) -> str:
 def _why(one: dict[str, Any]) -> str | None:
     if one["decision"] == "allowed":
         return "dry run" if one.get("dryRun") else None
+    if "why" in one:
+        return str(one["why"])
     fields = ", ".join(one.get("fields", []))
     return " ".join(filter(None, [one.get("code"), one.get("reason"), fields]))

@@ -1,0 +1,39 @@
+"""Who came in and who was refused, as the operator reads it."""
+
+import json
+import subprocess
+from typing import Any
+
+from running import ENMASSE, Platform
+
+USER = ("user", "create", "alice", "--send", "anycast", "--receive", "anycast")
+
+
+def written(platform: Platform) -> list[dict[str, Any]]:
+    items = json.loads(platform.enmasse("audit", "--logins", "--output", "json"))["items"]
+    return [one for one in items if one.get("who") == "alice"]
+
+
+def test_logins_are_in_the_trail_and_secrets_are_not(platform: Platform) -> None:
+    subprocess.run(
+        [ENMASSE, *USER],
+        env=platform.environment | {"ENMASSE_PASSWORD": "wonderland"},
+        check=True,
+        timeout=60,
+    )
+    place = platform.url("amqp").removeprefix("amqp://")
+    for password, code in (("wonderland", 0), ("guess-again", 4)):
+        url = f"amqp://alice:{password}@{place}"
+        words = ("receive", "anycast", "--url", url, "--timeout", "0", "--mechanism", "PLAIN")
+        done = subprocess.run([ENMASSE, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+    came, refused = written(platform)
+    assert (came["decision"], refused["decision"]) == ("allowed", "refused")
+    assert came["space"] == refused["space"] == "default.default"
+    assert came["mechanism"] == refused["mechanism"] == "PLAIN"
+    assert came["from"] == refused["from"] == "127.0.0.1"
+    assert refused["why"] == "unknown user or wrong password"
+    assert "alice" in platform.enmasse("audit", "--logins", "--refused")
+    log = (platform.data / "logins.log").read_text()
+    assert "wonderland" not in log
+    assert "guess-again" not in log
