@@ -95,8 +95,11 @@ class Started:
         raise SystemExit(f"the pipeline ended with {self.process.wait()}")
 
     def end(self, sign: int) -> None:
-        """Send it a signal, and wait."""
-        os.killpg(self.process.pid, sign)
+        """Send it a signal, and wait; only one that asks leaves it the JVM to end with."""
+        if sign == signal.SIGTERM:
+            self.process.terminate()
+        else:
+            os.killpg(self.process.pid, sign)
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
