@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
-from enmasse.engines import AddressFigures, Connection, Observed, Operation, Proof, Slice, SliceDone
+from enmasse.engines import (
+    AddressFigures,
+    Connection,
+    Observed,
+    Operation,
+    Proof,
+    Slice,
+    SliceDone,
+    SpaceFigures,
+)
 from enmasse.plan import Plan
 from enmasse.resources import (
     Address,
@@ -52,6 +61,7 @@ class FakeEngine:
         self.refusals: list[EnMasseError] = []
         self.withheld: set[str] = set()
         self.figures: list[AddressFigures] = []
+        self.carried: list[SpaceFigures] = []
         self.open: list[Connection] = []
         self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
@@ -72,6 +82,9 @@ class FakeEngine:
 
     async def observe(self) -> Observed:
         return Observed(len(self.open), self.figures)
+
+    async def usage(self) -> Sequence[SpaceFigures]:
+        return self.carried
 
     def trouble(self) -> str | None:
         return self.troubled

@@ -77,6 +77,13 @@ class Node:
         the one in force; then nothing has changed. Unavailable: apply it again.
         """
 
+    def usage(self) -> str:
+        """Return what has passed through every space that has or had clients, as JSON.
+
+        `[{"uid", "name", "connections", "links", "messagesIn", "bytesIn", "messagesOut",
+        "bytesOut"}]`. It waits for nobody.
+        """
+
     def stats(self) -> str:
         """Return what was counted since the start, as JSON.
 

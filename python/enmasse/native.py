@@ -89,6 +89,12 @@ class Node:
         with translated():
             return _object(self._node.stats())
 
+    def usage(self) -> list[dict[str, Any]]:
+        """Return what has passed through each space that somebody has used. Waits for nobody."""
+        with translated():
+            usage: list[dict[str, Any]] = json.loads(self._node.usage())
+        return usage
+
     def journal(self) -> dict[str, Any] | None:
         """Return what the journal is and has done; None if there is none. Waits for nobody."""
         with translated():

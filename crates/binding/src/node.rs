@@ -46,6 +46,10 @@ impl Node {
         json(&py.detach(|| self.node.stats()).map_err(|error| node_error(&error))?)
     }
 
+    fn usage(&self) -> PyResult<String> {
+        json(&self.node.usage())
+    }
+
     fn journal(&self) -> PyResult<String> {
         json(&self.node.journal())
     }

@@ -36,4 +36,4 @@ pub use events::{Happening, NodeEvent};
 pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{FoundLine, ManageRequest, Managed, Verb};
 pub use node::{Applied, Node};
-pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, WorkerStats};
+pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, SpaceLine, WorkerStats};

@@ -30,7 +30,7 @@ use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed};
 use crate::mesh::Mesh;
 use crate::shared::{Clock, Shared};
-use crate::stats::{ConnectionLine, JournalLine, NodeStats};
+use crate::stats::{ConnectionLine, JournalLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
@@ -186,6 +186,15 @@ impl Node {
         let table = Arc::clone(&lock(&self.table));
         let answers = self.ask(Command::Stats)?;
         Ok(NodeStats::put_together(&self.shared, &table, answers))
+    }
+
+    /// What has passed through every space that has or had clients, in no order. Waits for nobody: what a turn of a
+    /// worker carries is counted at its end.
+    #[must_use]
+    pub fn usage(&self) -> Vec<SpaceLine> {
+        let table = Arc::clone(&lock(&self.table));
+        let was_used = |line: &SpaceLine| line.connections > 0 || line.messages_in > 0 || line.messages_out > 0;
+        table.spaces().map(SpaceLine::of).filter(was_used).collect()
     }
 
     /// What the journal is and has done, if there is one. Waits for nobody.

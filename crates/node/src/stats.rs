@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use enmasse_journal::queue::{Cause, Figures};
 use enmasse_router::core::{AddressKey, AddressStats};
-use enmasse_router::table::Table;
+use enmasse_router::table::{Space, Table};
 use serde::Serialize;
 
 use crate::journal::JournalFigures;
@@ -134,6 +134,44 @@ pub struct NodeStats {
     pub journal: Option<JournalLine>,
     /// every declared address, by space and name
     pub addresses: Vec<AddressLine>,
+}
+
+/// One address space: what is counted as a message passes, known without asking a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpaceLine {
+    /// uid of the space in the Plan
+    pub uid: String,
+    /// its name
+    pub name: String,
+    /// connections now
+    pub connections: u32,
+    /// links now
+    pub links: u32,
+    /// deliveries that clients began to send, since the space came or the node started
+    pub messages_in: u64,
+    /// bytes of those
+    pub bytes_in: u64,
+    /// deliveries that were begun to be sent to clients
+    pub messages_out: u64,
+    /// bytes of those
+    pub bytes_out: u64,
+}
+
+impl SpaceLine {
+    pub(crate) fn of(space: &Space) -> Self {
+        let ((connections, links), carried) = (space.taken(), space.traffic().total());
+        Self {
+            uid: space.uid().to_owned(),
+            name: space.name().to_owned(),
+            connections,
+            links,
+            messages_in: carried.messages_in,
+            bytes_in: carried.bytes_in,
+            messages_out: carried.messages_out,
+            bytes_out: carried.bytes_out,
+        }
+    }
 }
 
 /// What the journal is and has done.

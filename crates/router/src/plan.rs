@@ -140,6 +140,15 @@ pub struct SpaceLimits {
     /// links at one time, on this node, all connections together
     #[serde(default)]
     pub links: Option<u32>,
+    /// messages that may be sent a second, on this node, all links together; at least 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_per_second: Option<u64>,
+    /// bytes of messages that may be sent a second, on this node, all links together; at least 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// what may be sent in the period is used up: nobody has credit to send
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exhausted: bool,
 }
 
 /// One declared address. The members from `durability` on belong to stored addresses. They are what holds, not what was

@@ -17,7 +17,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
-from enmasse.control import Manager
+from enmasse.control import Manager, Recorder
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.plan import Plan
@@ -162,7 +162,8 @@ class Leader:
         endpoints = listen(self._settings, node, self._certificates.ensure())
         answering = partial(engine.answer_logins, Logins(self._store, clock).answer)
         logging = partial(engine.log_events, self._login_trail.tell)
-        self._run = [manager.run, logging, engine.watch_journal, answering]
+        recorder = Recorder(manager, engine, clock)
+        self._run = [manager.run, recorder.run, logging, engine.watch_journal, answering]
         return engine, endpoints
 
 

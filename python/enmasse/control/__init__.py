@@ -2,10 +2,12 @@
 
 `Admission` is the only way in: it decides at once what can be decided at once. `Manager` watches
 the store, keeps the engine's Plan equal to it, and writes what the engine has proven into status.
+`Recorder` has it count what spaces come to.
 """
 
 from enmasse.control.admission import Admission, Change
 from enmasse.control.events import Events
 from enmasse.control.manager import Manager
+from enmasse.control.recorder import Recorder
 
-__all__ = ["Admission", "Change", "Events", "Manager"]
+__all__ = ["Admission", "Change", "Events", "Manager", "Recorder"]

@@ -9,8 +9,9 @@ in the next one.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
 
 import structlog
 
@@ -21,13 +22,16 @@ from enmasse.control import address, address_space, messaging_user, plans
 from enmasse.control.address_space_schema import schemas
 from enmasse.control.events import Events, happened
 from enmasse.control.status import Check, Seen, decide
-from enmasse.engines import Engine, Proof
+from enmasse.control.usage import Book
+from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
-from enmasse.resources import Address, Declared, Key, Resource
+from enmasse.resources import Address, AddressSpace, Declared, Key, Resource
+from enmasse.resources.address_space_plan import Allowance
 from enmasse.store import EventType, Store
 
 log = structlog.get_logger(__name__)
 
+_Item = TypeVar("_Item")
 _Identity = tuple[str | None, int | None]
 """uid and generation: what changes when more than a status or a label changes."""
 
@@ -85,6 +89,13 @@ class Manager:
         self._owed: set[Key] = set()
         """What has to be decided again, because the engine refused."""
 
+        self._writing = asyncio.Lock()
+        """Held from where statuses are read until they are written anew."""
+
+        self._book = Book()
+        self._exhausted: dict[str, str] = {}
+        """Spaces that have sent all they may in this period, by uid, with what there is to say."""
+
         self._published: Catalogue | None = None
         self._plan: Plan | None = None
         self._proof: Proof | None = None
@@ -112,6 +123,56 @@ class Manager:
             passed = self._passed
             self._due.set()
             await passed.wait()
+
+    def note_usage(self, figures: Sequence[SpaceFigures]) -> None:
+        """Count what spaces have carried. Where an allowance is used up by that, or is not any
+        more, the next pass says so to the engine."""
+        now = self._clock.now()
+        self._book.count(figures, self._allowance_of, now)
+        exhausted = self._book.exhausted(self._allowance_of, now)
+        if exhausted != self._exhausted:
+            self._due.set()
+
+    def note_stored(self, stored: Mapping[str, int]) -> None:
+        """Note the bytes that lie in spaces, by their full names."""
+        uids = {
+            f"{key.name}.{key.namespace}": uid
+            for uid, key in self._by_uid.items()
+            if key.kind == "AddressSpace"
+        }
+        found = {uids[name]: count for name, count in stored.items() if name in uids}
+        self._book.note_stored(found, self._allowance_of, self._clock.now())
+
+    async def save_usage(self) -> None:
+        """Write the records of what spaces have come to that are not written yet."""
+        unsaved = self._book.unsaved()
+        keys = [self._by_uid[uid] for uid in unsaved if uid in self._by_uid]
+        for some in _portions(keys):
+            async with self._writing:
+                found = [self._store.get(key) for key in some]
+                spaces = [self._told(one) for one in found if isinstance(one, AddressSpace)]
+                await self._store.put_status(spaces)
+        self._book.saved(unsaved)
+
+    def _allowance_of(self, uid: str) -> Allowance | None:
+        found = self._store.get(self._by_uid[uid]) if uid in self._by_uid else None
+        if not isinstance(found, AddressSpace):
+            return None
+        return self._compiler.catalogue.allowance(found)
+
+    def _told(self, space: AddressSpace) -> AddressSpace:
+        uid = space.metadata.uid or ""
+        allowance, spent = self._allowance_of(uid), self._exhausted.get(uid)
+        return self._book.told(space, allowance, spent, self._clock.now())
+
+    def _judge(self) -> set[Key]:
+        """Note who has sent all that may be sent; return the spaces for which that changed."""
+        before = self._exhausted
+        now = self._book.exhausted(self._allowance_of, self._clock.now())
+        self._exhausted = now
+        self._compiler.exhaust(self._by_uid[uid] for uid in now)
+        changed = (uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid))
+        return {self._by_uid[uid] for uid in changed if uid in self._by_uid}
 
     async def _watch(self) -> None:
         """Wake the worker for whatever is more than a status it wrote itself."""
@@ -176,7 +237,7 @@ class Manager:
         changed = await self._take_in()
         self._count = len(changed)
         touched = changed | self._owed
-        touched |= self._compiler.refresh()
+        touched |= self._compiler.refresh() | self._judge()
         await self._publish()
         spaces = self._compiler.spaces()
         refusal: EnMasseError | None = None
@@ -222,14 +283,17 @@ class Manager:
         before = self._looked_at.get(key)
         if now == before:
             return False
-        if before is not None and before[0] is not None:
+        if before is not None and before[0] is not None and (now is None or now[0] != before[0]):
             self._by_uid.pop(before[0], None)
+            self._book.close(before[0])
         if now is None:
             self._looked_at.pop(key, None)
         else:
             self._looked_at[key] = now
             if now[0] is not None:
                 self._by_uid[now[0]] = key
+        if isinstance(resource, AddressSpace):
+            self._book.open(resource)
         self._compiler.put(key, resource)
         return True
 
@@ -244,12 +308,16 @@ class Manager:
         self, keys: Iterable[Key], version: int, refusal: EnMasseError | None
     ) -> None:
         for some in _portions(sorted(keys)):
-            await self._write_some(some, version, refusal)
+            async with self._writing:
+                before, after = await self._write_some(some, version, refusal)
+            news = [happened(*one) for one in zip(before, after, strict=True)]
+            await self._events.record(one for one in news if one is not None)
             await asyncio.sleep(0)
 
     async def _write_some(
         self, keys: list[Key], version: int, refusal: EnMasseError | None
-    ) -> None:
+    ) -> tuple[list[Declared], list[Declared]]:
+        """Write the statuses of some resources; return these as they were and as they are."""
         resources = [self._store.get(key) for key in keys]
         ordered = [one for one in resources if isinstance(one, Declared)]
         outcomes = {one.key: self._compiler.outcome(one.key) for one in ordered}
@@ -261,20 +329,21 @@ class Manager:
             refusal=refusal,
             now=self._clock.now(),
         )
-        decided = []
+        decided: list[Declared] = []
         for resource in ordered:
             status = decide(resource, seen, CHAINS[resource.kind])
             now = resource.with_status(status)
             if isinstance(now, Address):
                 now = address.with_effective(now, outcomes[now.key])
+            elif isinstance(now, AddressSpace):
+                now = self._told(now)
             decided.append(now)
         await self._store.put_status(decided)
-        news = [happened(before, after) for before, after in zip(ordered, decided, strict=True)]
-        await self._events.record(one for one in news if one is not None)
+        return ordered, decided
 
 
-def _portions(keys: Iterable[Key]) -> Iterator[list[Key]]:
-    rest = iter(keys)
+def _portions(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    rest = iter(items)
     while some := list(islice(rest, AT_A_TIME)):
         yield some
 

@@ -18,6 +18,7 @@ from enmasse.resources.address import Limits, MessageTtl, PlanResources
 from enmasse.resources.address_plan import AddressPlanSpec
 from enmasse.resources.address_space_plan import (
     AddressSpacePlanSpec,
+    Allowance,
     ResourceLimits,
     SpaceLimits,
 )
@@ -38,6 +39,8 @@ FREE_CREDIT = 0.1
 """Of a router, for each address of the plan `standard-free`: it has ten addresses."""
 
 FREE_CONNECTIONS, FREE_LINKS = 10, 50
+FREE_MESSAGES_A_SECOND, FREE_BYTES_A_SECOND = 50, 256 * _KIB
+FREE_MESSAGES_A_MONTH, FREE_BYTES_A_MONTH = 100_000, 1 << 30
 FREE_MESSAGE_BYTES = 256 * _KIB
 FREE_STORED_BYTES = 16 * _MIB
 FREE_TTL_MS = 7 * _DAY_MS
@@ -175,7 +178,14 @@ def _space_plans(
     )
 
 
-_FREE = SpaceLimits(connections=FREE_CONNECTIONS, links=FREE_LINKS, message_size=FREE_MESSAGE_BYTES)
+_FREE = SpaceLimits(
+    connections=FREE_CONNECTIONS,
+    links=FREE_LINKS,
+    message_size=FREE_MESSAGE_BYTES,
+    messages_per_second=FREE_MESSAGES_A_SECOND,
+    bytes_per_second=FREE_BYTES_A_SECOND,
+    allowance=Allowance(period="month", messages=FREE_MESSAGES_A_MONTH, bytes=FREE_BYTES_A_MONTH),
+)
 
 
 def _standard_infra(name: str) -> StandardInfraConfig:

@@ -10,6 +10,7 @@ from enmasse.engines.protocol import (
     Proof,
     Slice,
     SliceDone,
+    SpaceFigures,
     StoredMessage,
     WorkerFigures,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Proof",
     "Slice",
     "SliceDone",
+    "SpaceFigures",
     "StoredMessage",
     "WorkerFigures",
 ]

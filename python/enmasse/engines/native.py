@@ -18,6 +18,7 @@ from enmasse.engines.protocol import (
     Proof,
     Slice,
     SliceDone,
+    SpaceFigures,
     StoredMessage,
     WorkerFigures,
 )
@@ -48,6 +49,7 @@ WARNINGS = frozenset(
 
 _ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}
 _WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
+_SPACE_MEMBERS = [to_camel(name) for name in SpaceFigures._fields]
 _JOURNAL_MEMBERS = [to_camel(name) for name in JournalFigures._fields]
 _Result = TypeVar("_Result")
 
@@ -77,6 +79,12 @@ class NativeEngine:
     async def observe(self) -> Observed:
         """Return the figures of this moment."""
         return await self._call(self._observe)
+
+    async def usage(self) -> Sequence[SpaceFigures]:
+        """Return what spaces carry."""
+        return [
+            SpaceFigures(*(line[name] for name in _SPACE_MEMBERS)) for line in self._node.usage()
+        ]
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""

@@ -110,6 +110,21 @@ class WorkerFigures(NamedTuple):
     bytes_out: int = 0
 
 
+class SpaceFigures(NamedTuple):
+    """What one address space carries. `name` is `NAME.NAMESPACE`. The first two numbers are of this
+    moment, the others count messages that clients sent, deliveries to clients, and bytes of both,
+    since the engine's start or the space's."""
+
+    uid: str
+    name: str
+    connections: int = 0
+    links: int = 0
+    messages_in: int = 0
+    bytes_in: int = 0
+    messages_out: int = 0
+    bytes_out: int = 0
+
+
 class Observed(NamedTuple):
     """An engine's figures at one moment."""
 
@@ -200,6 +215,9 @@ class Engine(Protocol):
 
     async def observe(self) -> Observed:
         """Return the figures of this moment."""
+
+    async def usage(self) -> Sequence[SpaceFigures]:
+        """Return what spaces carry, but for those that nobody has used. Costs little."""
 
     def trouble(self) -> str | None:
         """Return what the engine cannot do any more and the mend, if so. Waits for nobody."""

@@ -11,6 +11,7 @@ from enmasse.engines.protocol import (
     Proof,
     Slice,
     SliceDone,
+    SpaceFigures,
 )
 from enmasse.plan import Plan
 
@@ -39,6 +40,10 @@ class Standby:
     async def observe(self) -> Observed:
         """Return the figures of this moment: none while standing by."""
         return await self._engine.observe() if self._engine else Observed(0, ())
+
+    async def usage(self) -> Sequence[SpaceFigures]:
+        """Return what spaces carry: nothing while standing by."""
+        return await self._engine.usage() if self._engine else ()
 
     def trouble(self) -> str | None:
         """Return what cannot be done."""

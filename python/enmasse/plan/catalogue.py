@@ -23,7 +23,7 @@ from enmasse.resources import (
     StandardInfraConfig,
 )
 from enmasse.resources.address_space import ADDRESS_TYPES, BUILT_IN, Authentication
-from enmasse.resources.address_space_plan import SpaceLimits
+from enmasse.resources.address_space_plan import Allowance, SpaceLimits
 from enmasse.resources.infra_config import (
     BrokerPart,
     RouterPolicy,
@@ -62,6 +62,8 @@ class Bounds:
 
     connections: int | None = None
     links: int | None = None
+    messages_per_second: int | None = None
+    bytes_per_second: int | None = None
     message_size: int | None = None
     link_capacity: int | None = None
     reject_is_failure: bool | None = None
@@ -148,6 +150,8 @@ class Catalogue:
         return Bounds(
             connections=smaller(own.connections, policy.max_connections),
             links=own.links,
+            messages_per_second=own.messages_per_second,
+            bytes_per_second=own.bytes_per_second,
             message_size=smaller(own.message_size, policy.max_message_size),
             link_capacity=router.link_capacity if router else None,
             reject_is_failure=(
@@ -158,6 +162,11 @@ class Catalogue:
             broker_bytes=broker_bytes,
             on_full=on_full,
         )
+
+    def allowance(self, space: AddressSpace) -> Allowance | None:
+        """Return what may be sent into a space in a period."""
+        plan = self.plan_of_space(space)
+        return plan.spec.limits.allowance if plan and plan.spec.limits else None
 
     def problem_of_space(self, space: AddressSpace) -> Problem | None:
         """Return what a space has chosen and cannot have."""

@@ -42,6 +42,7 @@ class Compiler:
         self._catalogue = Catalogue()
         self._problems: dict[Key, Outcome] = {}
         self._chosen_anew = False
+        self._exhausted: frozenset[_Home] = frozenset()
 
     @property
     def catalogue(self) -> Catalogue:
@@ -75,6 +76,14 @@ class Compiler:
                 del self._spaces[home]
         self._due, self._chosen_anew = set(), False
         return differing
+
+    def exhaust(self, spaces: Iterable[Key]) -> None:
+        """Note, after a `refresh`, in which spaces what may be sent in this period is used up."""
+        now = frozenset(_home(key) for key in spaces)
+        for home in now ^ self._exhausted:
+            if home in self._spaces:
+                self._spaces[home].exhaust(self._catalogue, exhausted=home in now)
+        self._exhausted = now & self._spaces.keys()
 
     def spaces(self) -> tuple[PlannedSpace, ...]:
         """Return the spaces of the Plan, as of the last `refresh`. What is as it was is the same

@@ -146,6 +146,16 @@ class SpaceLimits(Model):
 
     connections: int | None = None
     links: int | None = None
+    messages_per_second: int | None = None
+    bytes_per_second: int | None = None
+    exhausted: bool = False
+    """What may be sent in the period is used up: nobody has credit to send."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say of the pace of a space no more than it has."""
+        always = ("connections", "links")
+        return {name: one for name, one in serialize(self).items() if name in always or one}
 
 
 class PlannedSpace(Model):

@@ -111,6 +111,7 @@ class SpaceState:
         self._changed: set[Key] = set()
         self._touched: set[str] = set()
         self._whole = True
+        self._exhausted = False
 
     @property
     def is_empty(self) -> bool:
@@ -193,6 +194,12 @@ class SpaceState:
             self._plan(catalogue, bounds)
         self._changed, self._touched, self._whole = set(), set(), False
         return differing
+
+    def exhaust(self, catalogue: Catalogue, *, exhausted: bool) -> None:
+        """Note whether what may be sent in this period is used up."""
+        if exhausted != self._exhausted:
+            self._exhausted = exhausted
+            self._plan(catalogue, catalogue.bounds(self._space) if self._space else UNBOUNDED)
 
     def _note(self, key: Key, now: Outcome | None) -> bool:
         before = self.outcomes.get(key)
@@ -365,7 +372,13 @@ class SpaceState:
             names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
             authentication=_authentication(kind, space, catalogue.service_of(space)),
             users=self._planned_users() if kind != "none" else (),
-            limits=SpaceLimits(connections=bounds.connections, links=bounds.links),
+            limits=SpaceLimits(
+                connections=bounds.connections,
+                links=bounds.links,
+                messages_per_second=bounds.messages_per_second,
+                bytes_per_second=bounds.bytes_per_second,
+                exhausted=self._exhausted,
+            ),
             addresses=tuple(sorted(planned, key=attrgetter("name"))),
         )
         if now != self.planned:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, label
+from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, Status, label
 
 TYPES = ("standard", "brokered")
 """Every type there is."""
@@ -92,6 +92,43 @@ class AddressSpaceSpec(Model):
     """Who checks users. Left out: nobody while the space has no user, else `standard`."""
 
 
+PERIODS_KEPT = 13
+"""Periods of which a space keeps a record: the present one and those before it."""
+
+
+class Usage(Model):
+    """What an address space has come to in one period."""
+
+    period: str
+    """A month, such as `2026-11`, or a day, such as `2026-11-30`, of UTC."""
+
+    messages_in: int = 0
+    """Messages that clients sent."""
+
+    bytes_in: int = 0
+    """Bytes of those."""
+
+    messages_out: int = 0
+    """Deliveries to clients."""
+
+    bytes_out: int = 0
+    """Bytes of those."""
+
+    connections: int = 0
+    """Most connections that were seen at one time; it is looked every second."""
+
+    stored_bytes: int = 0
+    """Most bytes that were seen at rest; it is looked every minute."""
+
+
+class AddressSpaceStatus(Status):
+    """What the control plane has found out about an address space."""
+
+    usage: tuple[Usage, ...] | None = None
+    """What it has come to in the present period and the 12 before it in which it was used, the
+    present one first. Written every minute."""
+
+
 class AddressSpace(Declared):
     """A declared address space."""
 
@@ -113,6 +150,7 @@ class AddressSpace(Declared):
     kind: Literal["AddressSpace"] = Field(default="AddressSpace")
     metadata: AddressSpaceMetadata
     spec: AddressSpaceSpec
+    status: AddressSpaceStatus = AddressSpaceStatus()
 
     @property
     def service_name(self) -> str | None:

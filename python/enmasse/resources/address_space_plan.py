@@ -14,7 +14,7 @@ from enmasse.resources.address_plan import (
 )
 from enmasse.resources.address_space import known_type
 from enmasse.resources.model import Administered, Column, Model
-from enmasse.resources.quantities import Credit, LinkCount, MessageSize
+from enmasse.resources.quantities import Count, Credit, LinkCount, MessageSize, Size
 
 DEFINED_BY = "enmasse.io/defined-by"
 """Annotation that names the infra config in the older form."""
@@ -36,6 +36,20 @@ class ResourceLimits(Model):
     """Both together."""
 
 
+class Allowance(Model):
+    """What may be sent into an address space in a period. Once one of it is used up, senders get no
+    credit until the next period."""
+
+    period: Literal["day", "month"] = "month"
+    """How long it is for; days and months are those of UTC."""
+
+    messages: Count | None = None
+    """Messages."""
+
+    bytes: Size | None = None
+    """Bytes of messages."""
+
+
 class SpaceLimits(Model):
     """Bounds of an address space, on each node."""
 
@@ -47,6 +61,15 @@ class SpaceLimits(Model):
 
     message_size: MessageSize | None = None
     """Bytes of one message."""
+
+    messages_per_second: Count | None = None
+    """Messages sent a second, all senders together; beyond it they wait for credit."""
+
+    bytes_per_second: Size | None = None
+    """Bytes of messages sent a second, all senders together; beyond it they wait for credit."""
+
+    allowance: Allowance | None = None
+    """What may be sent in a day or a month."""
 
 
 class AddressSpacePlanSpec(Display):

@@ -216,7 +216,8 @@ impl Worker {
         let retry = self.held_back.then_some(Time::from_micros(now.as_micros() + FULL_RING_MICROS));
         let stored =
             self.shard.next_time_of_day().map(|at_ms| now.plus_millis(at_ms.saturating_sub(Clock::time_of_day_ms())));
-        let times = [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at, stored];
+        let share = self.shard.next_share();
+        let times = [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at, stored, share];
         let next = times.into_iter().flatten().min()?;
         // Rounded up, or the last microseconds would be spent awake.
         Some(Duration::from_micros(next.micros_since(now) + 1))

@@ -6,6 +6,7 @@ mod control;
 mod handshakes;
 mod harness;
 mod messages;
+mod pacing;
 mod resuming;
 mod stopping;
 mod stored;

@@ -55,6 +55,10 @@ impl Shard {
                     return self.close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why));
                 }
                 let rights = found.rights(&conn.guest);
+                if conn.pacing.follow(found) {
+                    self.fabric.mark(id.key);
+                }
+                let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
                 let before = conn.home.replace((space, rights.clone()));
                 if before.is_some_and(|(_, before)| before != rights) {
                     self.revoke(id);

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::coordinator::{Coordinator, Discharging, Transaction};
 use super::management::Question;
+use super::pacing::Pacing;
 use super::resuming::Resuming;
 use super::window::Window;
 use crate::core::{Consuming, PortId};
@@ -165,6 +166,8 @@ pub(super) struct Conn {
     /// its place among the connections of its space, and those of its links, where these are limited
     pub(super) place: Option<Place>,
     pub(super) link_places: Vec<(LinkId, Place)>,
+    /// what it carries, and how fast it may send
+    pub(super) pacing: Pacing,
     /// its transactions, by their numbers
     pub(super) transactions: BTreeMap<u64, Transaction>,
     /// those of which the discharge is yet to be answered
@@ -207,6 +210,7 @@ impl Conn {
             settled_here: false,
             place: None,
             link_places: Vec::new(),
+            pacing: Pacing::default(),
             transactions: BTreeMap::new(),
             discharging: BTreeMap::new(),
             dirty: false,
@@ -229,6 +233,17 @@ impl Conn {
             self.links.resize_with(index + 1, || Link::Vacant);
         }
         self.links[index] = link;
+        self.share_out(index);
+    }
+
+    /// Gives a link that sends messages here what its connection may have. The credit to grant if that changes it.
+    pub(super) fn share_out(&mut self, index: usize) -> Option<u32> {
+        let share = self.pacing.share();
+        match self.links.get_mut(index)? {
+            Link::Producer { window, .. } => window.set_share(share),
+            Link::Anonymous(anonymous) if anonymous.requests.is_none() => anonymous.window.set_share(share),
+            Link::Anonymous(_) | Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => None,
+        }
     }
 
     pub(super) fn take_link(&mut self, id: LinkId) -> Link {

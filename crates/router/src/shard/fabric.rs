@@ -1,7 +1,10 @@
 //! Everything of a shard but its router: connections, ports, and what goes to other shards. The router speaks to
 //! links through it; a port of another shard is an entry in that shard's batch.
 
+use std::collections::BTreeSet;
+
 use enmasse_amqp::connection::{LinkId, Outgoing, SendError, Tag};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Fields, Outcome};
 use slab::Slab;
 
@@ -34,6 +37,8 @@ pub(super) struct Fabric {
     pub(super) freed: Vec<(u32, u32)>,
     /// transactions of connections here that were discharged, or could not be
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
+    /// connections whose spaces have sent too fast, by when they may go on
+    pub(super) paced: BTreeSet<(Time, u32)>,
 }
 
 impl Fabric {
@@ -50,6 +55,7 @@ impl Fabric {
             refused: Vec::new(),
             freed: Vec::new(),
             discharged: Vec::new(),
+            paced: BTreeSet::new(),
         }
     }
 
@@ -260,6 +266,7 @@ impl Fabric {
             }
         }
         port.sending = more;
+        state.pacing.carried.went(delivery.first, payload.len());
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
         } else if !more && state.is_shared(port.link) {

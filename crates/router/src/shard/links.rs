@@ -34,13 +34,17 @@ impl Shard {
                 if incoming.first {
                     window.received();
                 }
+                conn.pacing.carried.came(incoming.first, incoming.payload.len());
                 let (port, home) = (*port, *home);
                 if conn.resuming.is_none() || !self.incoming_resumable(id, port, home, incoming) {
                     self.deliver(port, home, incoming);
                 }
             }
             Some(Link::Anonymous(node)) if node.requests.is_some() => self.incoming_request(id, incoming),
-            Some(Link::Anonymous(_)) => self.incoming_anonymous(id, incoming),
+            Some(Link::Anonymous(_)) => {
+                conn.pacing.carried.came(incoming.first, incoming.payload.len());
+                self.incoming_anonymous(id, incoming);
+            }
             Some(Link::Coordinator(_)) => self.control(id, incoming),
             _ => {}
         }

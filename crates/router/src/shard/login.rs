@@ -95,6 +95,9 @@ impl Shard {
             Ok((home, place)) => {
                 let space = self.table.space(home.0).map(|space| space.name().to_owned()).unwrap_or_default();
                 let conn = &mut self.fabric.conns[id.key()];
+                if let Some(space) = self.table.space(home.0) {
+                    conn.pacing.follow(space);
+                }
                 conn.home = Some(home);
                 conn.place = place;
                 conn.container = open.container_id.as_str().into();

@@ -21,6 +21,7 @@ mod late;
 mod links;
 mod login;
 mod management;
+mod pacing;
 mod placement;
 mod ports;
 mod resuming;
@@ -127,6 +128,8 @@ pub struct Shard {
     transactions: u64,
     /// questions that were ever asked here of homes of addresses
     questions: u64,
+    /// when the last turn ended
+    now: Time,
 }
 
 impl Shard {
@@ -149,6 +152,7 @@ impl Shard {
             settled: Vec::new(),
             transactions: 0,
             questions: 0,
+            now: Time::ZERO,
         }
     }
 
@@ -286,6 +290,7 @@ impl Shard {
             return;
         }
         self.release_all(id);
+        self.settle_last(id);
         let conn = self.fabric.conns.remove(id.key());
         if !conn.finished {
             let fact = Fact::Closed { condition: None, description: Some("the connection broke off".into()) };
@@ -414,6 +419,12 @@ impl Shard {
 
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
+        self.now = now;
+        // Charged before anybody is told that what came has left the window, and is granted more for it.
+        for index in 0..self.fabric.dirty.len() {
+            self.fabric.keep_pace(now, self.fabric.dirty[index]);
+        }
+        self.fabric.resume_paced(now);
         self.router.tend_touched(&mut self.fabric);
         while self.fabric.has_afterwork() {
             self.refuse_attaches();
@@ -424,8 +435,9 @@ impl Shard {
         }
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
-            let key = self.fabric.dirty[index] as usize;
-            if let Some(conn) = self.fabric.conns.get_mut(key) {
+            let key = self.fabric.dirty[index];
+            self.fabric.keep_pace(now, key);
+            if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
                 conn.machine.flush(now);
             }
         }
@@ -451,6 +463,7 @@ impl Shard {
         let Moved(mut conn) = moved;
         conn.dirty = false;
         conn.settled_here = true;
+        conn.pacing.arrive();
         let waiting = conn.moving.take();
         let id = self.insert(conn);
         // A table may have come into force here while it was under way.

@@ -9,11 +9,13 @@ pub(super) struct Window {
     /// sent and not taken by a consumer
     waiting: u32,
     open: bool,
+    /// most that may be granted at a time, by the pace of the space; 0: nothing for now
+    share: u32,
 }
 
 impl Window {
     pub(super) fn new(capacity: u32) -> Self {
-        Self { capacity, granted: 0, waiting: 0, open: false }
+        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX }
     }
 
     /// A delivery has begun to arrive.
@@ -29,19 +31,30 @@ impl Window {
     pub(super) fn taken(&mut self, count: u32) -> Option<u32> {
         self.waiting = self.waiting.saturating_sub(count);
         let target = self.target();
-        let due = target.saturating_sub(self.granted) >= self.capacity.div_ceil(2);
+        let due = target.saturating_sub(self.granted) >= self.capacity.min(self.share).div_ceil(2).max(1);
         due.then(|| self.grant(target))
+    }
+
+    /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to grant if there was none to
+    /// be had before, or all of the window may be again; else the share holds for what is granted next. Credit that is out is
+    /// never taken back: deliveries may be under way, and there are clients (Qpid Proton) that go on sending where what they
+    /// have sent is more than their credit has become.
+    pub(super) fn set_share(&mut self, share: u32) -> Option<u32> {
+        let opens = self.share == 0 || share == u32::MAX;
+        self.share = share;
+        let target = self.target();
+        (opens && target > self.granted).then(|| self.grant(target))
     }
 
     /// The address has a consumer now, or none any more. The credit to grant if that changes it; 0 takes back.
     pub(super) fn set_open(&mut self, open: bool) -> Option<u32> {
         self.open = open;
         let target = self.target();
-        (target != self.granted).then(|| self.grant(target))
+        (target > self.granted || !open && self.granted > 0).then(|| self.grant(target))
     }
 
     fn target(&self) -> u32 {
-        if self.open { self.capacity.saturating_sub(self.waiting) } else { 0 }
+        if self.open { self.capacity.saturating_sub(self.waiting).min(self.share) } else { 0 }
     }
 
     fn grant(&mut self, credit: u32) -> u32 {
@@ -87,6 +100,39 @@ mod tests {
         assert_eq!(window.set_open(true), Some(1));
         window.received();
         assert_eq!(window.taken(1), Some(1));
+    }
+
+    #[test]
+    fn a_share_bounds_what_is_granted_and_takes_nothing_back() {
+        let mut window = Window::new(10);
+        assert_eq!(window.set_share(4), None, "it is closed");
+        assert_eq!(window.set_open(true), Some(4));
+        window.received();
+        assert_eq!(window.taken(1), None, "less than half of the share");
+        window.received();
+        assert_eq!(window.taken(1), Some(4));
+        assert_eq!(window.set_share(0), None, "what is out may be used");
+        for _ in 0..3 {
+            window.received();
+        }
+        assert_eq!(window.taken(3), None, "and brings nothing");
+        assert_eq!(window.set_share(2), Some(2));
+        assert_eq!(window.set_share(4), None, "it holds for the next grant");
+        assert_eq!(window.set_share(u32::MAX), Some(10), "there is no bound any more");
+        assert_eq!(window.set_share(4), None);
+        assert_eq!(window.set_open(true), None, "less than what is out");
+        assert_eq!(window.set_share(0), None);
+        assert_eq!(window.set_share(4), None);
+    }
+
+    #[test]
+    fn a_closed_window_opens_with_its_share_only() {
+        let mut window = Window::new(10);
+        assert_eq!(window.set_share(0), None);
+        assert_eq!(window.set_open(true), None);
+        assert_eq!(window.set_share(3), Some(3));
+        assert_eq!(window.set_open(false), Some(0));
+        assert_eq!(window.set_share(0), None);
     }
 
     #[test]

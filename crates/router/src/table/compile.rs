@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use enmasse_amqp::sasl::{Mechanism, Verifier};
 
 use super::decoy::Decoy;
+use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::{Right, Rights};
 use super::space::{Authentication, Space, User};
@@ -129,6 +130,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     let covering: BTreeMap<_, _> = covering.map(|entry| (Arc::clone(&entry.name), Arc::clone(entry))).collect();
     let levels_max = covering.keys().map(|name| name.split('/').count()).max().unwrap_or(0);
     let users = compile_users(&space.users, path)?;
+    let pace = compile_pace(&space.limits, &format!("{path}.limits"), known)?;
     Ok(Space {
         key,
         uid: space.uid.as_str().into(),
@@ -138,10 +140,21 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         users,
         limits: space.limits.clone(),
         usage: known.map_or_else(Usage::default, |space| space.usage.clone()),
+        pace,
         addresses,
         covering,
         levels_max,
     })
+}
+
+/// Bounds that stay go on with what is left of them; others begin anew.
+fn compile_pace(limits: &plan::SpaceLimits, path: &str, known: Option<&Space>) -> Checked<Option<Arc<Pace>>> {
+    let bounds = [("messagesPerSecond", limits.messages_per_second), ("bytesPerSecond", limits.bytes_per_second)];
+    if let Some((member, _)) = bounds.into_iter().find(|(_, bound)| *bound == Some(0)) {
+        return wrong(format!("{path}.{member}"), "is 0; leave it out for no bound");
+    }
+    let before = known.and_then(Space::pace).filter(|pace| pace.is_of(limits));
+    Ok(before.cloned().or_else(|| Pace::new(limits).map(Arc::new)))
 }
 
 fn take(counter: &mut u32) -> u32 {

@@ -12,6 +12,7 @@ mod decoy;
 mod diff;
 mod handshake;
 mod lookup;
+mod pace;
 pub mod pattern;
 mod rights;
 mod space;
@@ -29,10 +30,11 @@ pub use compile::PlanError;
 pub use diff::Diff;
 pub use handshake::{Granted, Guest, Handshake, Judged, Peer, Proof, Question, Refusal};
 pub use lookup::{Clues, NoSpace};
+pub use pace::{Allowance, Pace};
 pub use rights::Rights;
 pub use space::Space;
 pub use storage::{Storage, Streaming};
-pub use usage::Place;
+pub use usage::{Carried, Place, Traffic};
 
 use crate::core::{AddressKey, AddressKind};
 #[cfg(doc)]

@@ -10,9 +10,10 @@ use enmasse_amqp::types::{Error, condition};
 
 use super::decoy::Decoy;
 use super::handshake::{Guest, Proof};
+use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
-use super::usage::{Counter, Place, Usage};
+use super::usage::{Counter, Place, Traffic, Usage};
 use super::{AddressEntry, SpaceKey};
 use crate::plan::SpaceLimits;
 
@@ -28,6 +29,8 @@ pub struct Space {
     pub(super) decoy: Decoy,
     pub(super) limits: SpaceLimits,
     pub(super) usage: Usage,
+    /// the same for every table in which the space has the same bounds
+    pub(super) pace: Option<Arc<Pace>>,
     pub(super) addresses: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// those of them that cover the names below them, but for `#`
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
@@ -118,6 +121,24 @@ impl Space {
     /// `amqp:resource-limit-exceeded` at the space's limit.
     pub fn link(&self) -> Result<Option<Place>, Error> {
         self.place(&self.usage.links, self.limits.links, "links")
+    }
+
+    /// Connections and links that are counted now.
+    #[must_use]
+    pub fn taken(&self) -> (u32, u32) {
+        (self.usage.connections.taken(), self.usage.links.taken())
+    }
+
+    /// How fast its clients may send, where that has a bound.
+    #[must_use]
+    pub const fn pace(&self) -> Option<&Arc<Pace>> {
+        self.pace.as_ref()
+    }
+
+    /// What its clients have sent and received.
+    #[must_use]
+    pub const fn traffic(&self) -> &Arc<Traffic> {
+        &self.usage.traffic
     }
 
     fn place(&self, counter: &Counter, limit: Option<u32>, what: &str) -> Result<Option<Place>, Error> {

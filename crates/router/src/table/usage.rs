@@ -1,13 +1,88 @@
 //! How much of its limits a space uses on this node, counted across all shards.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The counters of one space; the same for every table in which the space stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
     pub(super) connections: Counter,
     pub(super) links: Counter,
+    pub(super) traffic: Arc<Traffic>,
+}
+
+/// What was sent in a space and received from it: plain numbers of one connection and one turn, or of all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// deliveries that clients began to send
+    pub messages_in: u64,
+    /// bytes of those
+    pub bytes_in: u64,
+    /// deliveries that were begun to be sent to clients
+    pub messages_out: u64,
+    /// bytes of those
+    pub bytes_out: u64,
+}
+
+impl Carried {
+    /// A client has sent a part of a delivery.
+    #[inline]
+    pub fn came(&mut self, first: bool, bytes: usize) {
+        self.messages_in += u64::from(first);
+        self.bytes_in += bytes as u64;
+    }
+
+    /// A client was sent a part of a delivery.
+    #[inline]
+    pub fn went(&mut self, first: bool, bytes: usize) {
+        self.messages_out += u64::from(first);
+        self.bytes_out += bytes as u64;
+    }
+
+    /// Whether nothing was carried.
+    #[inline]
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What all connections of a space on this node have carried since the space came.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    messages_in: AtomicU64,
+    bytes_in: AtomicU64,
+    messages_out: AtomicU64,
+    bytes_out: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts what a connection has carried.
+    pub fn add(&self, carried: &Carried) {
+        // Relaxed here and below: the numbers carry no other memory with them.
+        self.messages_in.fetch_add(carried.messages_in, Ordering::Relaxed);
+        self.bytes_in.fetch_add(carried.bytes_in, Ordering::Relaxed);
+        self.messages_out.fetch_add(carried.messages_out, Ordering::Relaxed);
+        self.bytes_out.fetch_add(carried.bytes_out, Ordering::Relaxed);
+    }
+
+    /// All that was counted.
+    #[must_use]
+    pub fn total(&self) -> Carried {
+        Carried {
+            messages_in: self.messages_in.load(Ordering::Relaxed),
+            bytes_in: self.bytes_in.load(Ordering::Relaxed),
+            messages_out: self.messages_out.load(Ordering::Relaxed),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes of a message sent here, on the average; 0: there was none.
+    #[must_use]
+    pub fn mean_bytes(&self) -> u64 {
+        let messages = self.messages_in.load(Ordering::Relaxed);
+        self.bytes_in.load(Ordering::Relaxed).checked_div(messages).unwrap_or(0)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -23,6 +98,11 @@ impl Counter {
         // Relaxed: the number carries no other memory with it.
         let more = |taken: u32| (taken < limit).then_some(taken + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Place(self.clone()))
+    }
+
+    /// Places that are taken.
+    pub(super) fn taken(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -44,6 +124,21 @@ mod tests {
         assert!(first.is_some() && second.is_some());
         assert!(counter.take(2).is_none());
         drop(first);
+        assert_eq!(counter.taken(), 1);
         assert!(counter.take(2).is_some());
+    }
+
+    #[test]
+    fn what_was_carried_is_counted_once_a_message_and_with_all_its_parts() {
+        let (traffic, mut carried) = (Traffic::default(), Carried::default());
+        assert!(carried.is_nothing());
+        carried.came(true, 100);
+        carried.came(false, 50);
+        carried.went(true, 7);
+        assert_eq!(traffic.mean_bytes(), 0);
+        traffic.add(&carried);
+        traffic.add(&Carried { messages_in: 2, ..Carried::default() });
+        let total = Carried { messages_in: 3, bytes_in: 150, messages_out: 1, bytes_out: 7 };
+        assert_eq!((traffic.total(), traffic.mean_bytes()), (total, 50));
     }
 }

@@ -4,6 +4,7 @@
 mod large;
 mod management;
 mod net;
+mod pacing;
 mod plans;
 mod resuming;
 mod revoking;

@@ -15,7 +15,7 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
-use enmasse_router::table::{AddressEntry, Judged, Question, Table};
+use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
 /// What a client was told, in order, without what borrows.
 #[derive(Debug, PartialEq)]
@@ -132,6 +132,11 @@ impl Net {
     pub(crate) fn entry(&self, name: &str) -> Arc<AddressEntry> {
         let space = self.table.spaces().next().expect("a space");
         Arc::clone(space.resolve(name).expect("an address"))
+    }
+
+    /// The first space there is.
+    pub(crate) fn space(&self) -> &Space {
+        self.table.spaces().next().expect("a space")
     }
 
     pub(crate) fn take_over(&mut self, shard: usize) {

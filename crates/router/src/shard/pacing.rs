@@ -1,0 +1,159 @@
+//! What connections carry, and how fast they may send: once a turn it is counted and charged to their space, and the
+//! windows of their links follow what the space may still have.
+
+use std::sync::Arc;
+
+use enmasse_amqp::time::Time;
+
+use super::fabric::Fabric;
+use super::{ConnId, Shard};
+use crate::table::{Allowance, Carried, Pace, Space, Traffic};
+
+/// One connection's part in what its space carries.
+#[derive(Debug)]
+pub(super) struct Pacing {
+    /// what it has carried since that was last counted
+    pub(super) carried: Carried,
+    traffic: Option<Arc<Traffic>>,
+    pace: Option<Arc<Pace>>,
+    allowance: Allowance,
+    /// its entry among those that wait
+    waits: Option<Time>,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self { carried: Carried::default(), traffic: None, pace: None, allowance: UNBOUND, waits: None }
+    }
+}
+
+const UNBOUND: Allowance = Allowance::Share(u32::MAX);
+
+impl Pacing {
+    /// The connection belongs to a space, or that has other bounds. Whether its links have to be looked at before the
+    /// turn ends; they have no credit until then, unless they had some before.
+    pub(super) fn follow(&mut self, space: &Space) -> bool {
+        if self.traffic.is_none() {
+            self.traffic = Some(Arc::clone(space.traffic()));
+            if space.pace().is_some() {
+                self.allowance = Allowance::Nothing;
+            }
+        }
+        let same = match (&self.pace, space.pace()) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.pace = space.pace().cloned();
+            self.waits = None;
+        }
+        !same
+    }
+
+    /// The connection is on another shard now, which does not know that it waits.
+    pub(super) fn arrive(&mut self) {
+        self.waits = None;
+    }
+
+    /// Deliveries that each of its links may be granted at a time.
+    pub(super) fn share(&self) -> u32 {
+        match self.allowance {
+            Allowance::Share(share) => share,
+            Allowance::After(_) | Allowance::Nothing => 0,
+        }
+    }
+
+    /// Nothing was carried and there is nothing to keep to.
+    #[inline]
+    fn rests(&self) -> bool {
+        self.pace.is_none() && self.carried.is_nothing() && self.allowance == UNBOUND
+    }
+
+    /// Counts and charges what was carried.
+    fn settle(&mut self, now: Time) {
+        if self.carried.is_nothing() {
+            return;
+        }
+        let carried = std::mem::take(&mut self.carried);
+        if let Some(traffic) = &self.traffic {
+            traffic.add(&carried);
+        }
+        if let Some(pace) = &self.pace {
+            pace.charge(now, carried.messages_in, carried.bytes_in);
+        }
+    }
+
+    /// What it may have now. Whether its links have another share by that.
+    fn look(&mut self, now: Time) -> bool {
+        let before = self.share();
+        self.allowance = match (&self.pace, &self.traffic) {
+            (Some(pace), Some(traffic)) => pace.allowance(now, traffic.mean_bytes()),
+            _ => UNBOUND,
+        };
+        before != self.share()
+    }
+}
+
+impl Shard {
+    /// When the next turn has to be at the latest, so that those who sent too fast may go on.
+    #[must_use]
+    pub fn next_share(&self) -> Option<Time> {
+        self.fabric.paced.first().map(|(due, _)| *due)
+    }
+
+    /// A connection goes: what it has carried counts.
+    pub(super) fn settle_last(&mut self, id: ConnId) {
+        let now = self.now;
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            conn.pacing.settle(now);
+        }
+    }
+}
+
+impl Fabric {
+    /// Connections that waited for a share of what their space may send have it, or wait on.
+    pub(super) fn resume_paced(&mut self, now: Time) {
+        while let Some((due, conn)) = self.paced.first().copied()
+            && due <= now
+        {
+            self.paced.pop_first();
+            let Some(state) = self.conns.get_mut(conn as usize) else { continue };
+            // Else it is that of another one, which had its place before, or of bounds that are no more.
+            if state.pacing.waits.take_if(|waits| *waits == due).is_some() {
+                self.keep_pace(now, conn);
+            }
+        }
+    }
+
+    /// What a connection has carried in this turn is counted, and its links get what is left for them.
+    #[inline]
+    pub(super) fn keep_pace(&mut self, now: Time, conn: u32) {
+        if let Some(state) = self.conns.get_mut(conn as usize)
+            && !state.pacing.rests()
+        {
+            self.pace(now, conn);
+        }
+    }
+
+    fn pace(&mut self, now: Time, conn: u32) {
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        state.pacing.settle(now);
+        let changed = state.pacing.look(now);
+        if let Allowance::After(due) = state.pacing.allowance
+            && state.pacing.waits.is_none()
+        {
+            state.pacing.waits = Some(due);
+            self.paced.insert((due, conn));
+        }
+        if !changed {
+            return;
+        }
+        for link in 0..state.links.len() {
+            let Some(state) = self.conns.get_mut(conn as usize) else { return };
+            if let Some(credit) = state.share_out(link) {
+                self.grant(conn, link as u32, credit);
+            }
+        }
+    }
+}

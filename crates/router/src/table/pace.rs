@@ -1,0 +1,208 @@
+//! How fast the clients of a space may send: arithmetic on a time that is handed in, shared by all shards of a node.
+//!
+//! A bound a second is a debt that time pays off: a message puts off the moment until which all is paid for by what it
+//! costs, and from then on a second's worth may come at once. Messages are charged when they have come, so what is
+//! beyond the bound is what senders had credit for, and it is paid for before anybody gets new credit: over any time
+//! no more comes than the bound, a second's worth, what a turn reads, and what credit is out.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use enmasse_amqp::time::Time;
+
+use crate::plan::SpaceLimits;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Senders that had to wait go on when so much is there: less would be a flow for every few messages.
+const REST_NS: u64 = SECOND_NS / 50;
+/// The credit of one link is worth this part of a second, so that a few links do not use up what all wait for.
+const SHARES: u64 = 10;
+/// Bytes that a message is taken to have before there was one.
+const GUESS_BYTES: u64 = 1024;
+
+/// What a sender may be given now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// credit for so many deliveries at a time on each link
+    Share(u32),
+    /// none before that time; then ask again
+    After(Time),
+    /// none, until a plan says otherwise
+    Nothing,
+}
+
+/// The bounds of one space and what is left of them. A space that has none has no `Pace`.
+#[derive(Debug)]
+pub struct Pace {
+    messages: Option<Bound>,
+    bytes: Option<Bound>,
+    exhausted: bool,
+}
+
+#[derive(Debug)]
+struct Bound {
+    a_second: NonZeroU64,
+    /// until when what has come is paid for, in nanoseconds after a second before the origin of time
+    paid_ns: AtomicU64,
+}
+
+impl Bound {
+    fn new(a_second: Option<u64>) -> Option<Self> {
+        a_second.and_then(NonZeroU64::new).map(|a_second| Self { a_second, paid_ns: AtomicU64::new(0) })
+    }
+
+    fn charge(&self, now_ns: u64, count: u64) {
+        let cost = (u128::from(count) * u128::from(SECOND_NS)).div_ceil(u128::from(self.a_second.get()));
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let put_off = |paid: u64| Some(paid.max(now_ns - SECOND_NS).saturating_add(cost));
+        // Relaxed: the number carries no other memory with it. It cannot fail, for it always gives a number.
+        let _ = self.paid_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put_off);
+    }
+
+    /// When there is something again; `None`: now.
+    fn due_ns(&self, now_ns: u64) -> Option<u64> {
+        let paid = self.paid_ns.load(Ordering::Relaxed);
+        (paid > now_ns).then(|| paid.saturating_add(REST_NS))
+    }
+
+    fn share(&self, each: u64) -> u32 {
+        u32::try_from(self.a_second.get() / SHARES / each.max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn says(&self, said: Option<u64>) -> bool {
+        said == Some(self.a_second.get())
+    }
+}
+
+/// So that the second's worth that may come at once is there from the beginning.
+fn nanos(now: Time) -> u64 {
+    now.as_micros().saturating_mul(1000).saturating_add(SECOND_NS)
+}
+
+impl Pace {
+    /// The bounds that `limits` say, if there are any.
+    #[must_use]
+    pub fn new(limits: &SpaceLimits) -> Option<Self> {
+        let (messages, bytes) = (Bound::new(limits.messages_per_second), Bound::new(limits.bytes_per_second));
+        let bounded = messages.is_some() || bytes.is_some() || limits.exhausted;
+        bounded.then_some(Self { messages, bytes, exhausted: limits.exhausted })
+    }
+
+    /// Whether these are the bounds that `limits` say.
+    #[must_use]
+    pub fn is_of(&self, limits: &SpaceLimits) -> bool {
+        let same =
+            |bound: &Option<Bound>, said: Option<u64>| bound.as_ref().map_or(said.is_none(), |bound| bound.says(said));
+        same(&self.messages, limits.messages_per_second)
+            && same(&self.bytes, limits.bytes_per_second)
+            && self.exhausted == limits.exhausted
+    }
+
+    /// So much has come.
+    pub fn charge(&self, now: Time, messages: u64, bytes: u64) {
+        for (bound, count) in [(&self.messages, messages), (&self.bytes, bytes)] {
+            if let Some(bound) = bound {
+                bound.charge(nanos(now), count);
+            }
+        }
+    }
+
+    /// What a sender may be given where messages have had `mean_bytes` so far; 0: there was none. A share is a power of
+    /// two, so that a mean that moves a little does not change it.
+    #[must_use]
+    pub fn allowance(&self, now: Time, mean_bytes: u64) -> Allowance {
+        if self.exhausted {
+            return Allowance::Nothing;
+        }
+        let bounds = || [&self.messages, &self.bytes].into_iter().flatten();
+        if let Some(due) = bounds().filter_map(|bound| bound.due_ns(nanos(now))).max() {
+            return Allowance::After(Time::from_micros((due - SECOND_NS).div_ceil(1000)));
+        }
+        let each = if mean_bytes == 0 { GUESS_BYTES } else { mean_bytes };
+        let shares =
+            [self.messages.as_ref().map(|bound| bound.share(1)), self.bytes.as_ref().map(|bound| bound.share(each))];
+        let share = shares.into_iter().flatten().min().unwrap_or(u32::MAX).max(1);
+        Allowance::Share(1 << share.ilog2())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(messages: Option<u64>, bytes: Option<u64>) -> Pace {
+        let limits = SpaceLimits { messages_per_second: messages, bytes_per_second: bytes, ..SpaceLimits::default() };
+        Pace::new(&limits).expect("it has a bound")
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO.plus_millis(millis)
+    }
+
+    #[test]
+    fn without_bounds_there_is_none() {
+        assert!(Pace::new(&SpaceLimits::default()).is_none());
+    }
+
+    #[test]
+    fn a_seconds_worth_may_come_at_once_and_the_rest_is_paid_for_first() {
+        let pace = pace(Some(100), None);
+        for start in [0, 10_000] {
+            pace.charge(at(start), 100, 0);
+            assert_eq!(pace.allowance(at(start), 0), Allowance::Share(8));
+            pace.charge(at(start), 50, 0);
+            assert_eq!(pace.allowance(at(start), 0), Allowance::After(at(start + 520)));
+            assert_eq!(pace.allowance(at(start + 499), 0), Allowance::After(at(start + 520)));
+            assert_eq!(pace.allowance(at(start + 520), 0), Allowance::Share(8));
+        }
+    }
+
+    #[test]
+    fn over_a_long_time_what_comes_is_the_bound() {
+        let pace = pace(Some(50), Some(10_000));
+        let (mut now, mut sent) = (Time::ZERO, 0);
+        while now < at(100_000) {
+            match pace.allowance(now, 1000) {
+                Allowance::Share(share) => {
+                    pace.charge(now, u64::from(share), 1000 * u64::from(share));
+                    sent += share;
+                }
+                Allowance::After(due) => now = due,
+                Allowance::Nothing => panic!("nothing is used up"),
+            }
+        }
+        assert!((1000..=1012).contains(&sent), "{sent}: ten a second by their bytes");
+    }
+
+    #[test]
+    fn what_several_shards_charge_adds_up_even_if_their_clocks_differ() {
+        let pace = pace(Some(1000), None);
+        for shard in 0..4 {
+            (0..1000).for_each(|_| pace.charge(at(5000 - shard), 1, 0));
+        }
+        assert_eq!(pace.allowance(at(5000), 0), Allowance::After(at(5000 + 3000 + 20)));
+    }
+
+    #[test]
+    fn a_share_of_bytes_goes_by_the_size_of_messages_and_is_never_nothing() {
+        let pace = pace(None, Some(1 << 20));
+        assert_eq!(pace.allowance(Time::ZERO, 0), Allowance::Share(64));
+        assert_eq!(pace.allowance(Time::ZERO, 100), Allowance::Share(1024));
+        assert_eq!(pace.allowance(Time::ZERO, 10 << 20), Allowance::Share(1));
+    }
+
+    #[test]
+    fn the_largest_numbers_put_off_to_the_end_of_time() {
+        let pace = pace(Some(1), Some(u64::MAX));
+        pace.charge(at(1), u64::MAX, u64::MAX);
+        assert!(matches!(pace.allowance(at(2), 0), Allowance::After(end) if end > at(u64::MAX / 10_000_000)));
+    }
+
+    #[test]
+    fn what_is_used_up_stays_so() {
+        let limits = SpaceLimits { exhausted: true, ..SpaceLimits::default() };
+        let pace = Pace::new(&limits).expect("it is a bound");
+        assert!(pace.is_of(&limits) && !pace.is_of(&SpaceLimits::default()));
+        assert_eq!(pace.allowance(at(u64::MAX / 10_000), 0), Allowance::Nothing);
+    }
+}

@@ -1,0 +1,184 @@
+"""What address spaces come to, period by period, and whether that is all they may send. Pure.
+
+A period is a day or a month of UTC, by the allowance of the space's plan; a month where that has
+none. The record is kept in the status of the space.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from enmasse.base.clock import rfc3339
+from enmasse.engines import SpaceFigures
+from enmasse.resources import AddressSpace
+from enmasse.resources.address_space import PERIODS_KEPT, Usage
+from enmasse.resources.address_space_plan import Allowance
+from enmasse.resources.conditions import find
+from enmasse.resources.model import Condition
+
+SENDING = "Sending"
+"""The condition that says whether clients may send; only spaces with an allowance have it."""
+
+
+class Period(NamedTuple):
+    """A day or a month."""
+
+    name: str
+    """`2026-11` or `2026-11-30`."""
+
+    end: datetime
+
+
+def period_of(now: datetime, allowance: Allowance | None) -> Period:
+    """Return the period that a moment lies in."""
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if allowance is not None and allowance.period == "day":
+        return Period(today.strftime("%Y-%m-%d"), today + timedelta(days=1))
+    # Every month is over 31 days after its first, and the next one is not.
+    end = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+    return Period(today.strftime("%Y-%m"), end)
+
+
+class _Meter:
+    """The record of one space, and where the engine's counters were."""
+
+    def __init__(self, usage: Iterable[Usage]) -> None:
+        self.usage = self.saved = tuple(usage)
+        self.seen: SpaceFigures | None = None
+
+    def of(self, period: Period) -> Usage:
+        return next((one for one in self.usage if one.period == period.name), _nothing(period))
+
+    def put(self, now: Usage) -> None:
+        others = [one for one in self.usage if one.period != now.period]
+        self.usage = (now, *others)[:PERIODS_KEPT]
+
+    def count(self, figures: SpaceFigures, period: Period) -> None:
+        before = self.seen
+        if before is None or figures.messages_in < before.messages_in:
+            # Its counters begin at nothing, or did anew.
+            before = SpaceFigures(figures.uid, figures.name)
+        self.seen, record = figures, self.of(period)
+        now = record.model_copy(
+            update={
+                "messages_in": record.messages_in + figures.messages_in - before.messages_in,
+                "bytes_in": record.bytes_in + figures.bytes_in - before.bytes_in,
+                "messages_out": record.messages_out + figures.messages_out - before.messages_out,
+                "bytes_out": record.bytes_out + figures.bytes_out - before.bytes_out,
+                "connections": max(record.connections, figures.connections),
+            }
+        )
+        if now != record:
+            self.put(now)
+
+
+class Book:
+    """The records of all spaces, by the uids of these."""
+
+    def __init__(self) -> None:
+        self._meters: dict[str, _Meter] = {}
+
+    def open(self, space: AddressSpace) -> None:
+        """Go on with the record that a space has, if it is new here."""
+        uid = space.metadata.uid
+        if uid is not None and uid not in self._meters:
+            self._meters[uid] = _Meter(space.status.usage or ())
+
+    def close(self, uid: str) -> None:
+        """Forget a space."""
+        self._meters.pop(uid, None)
+
+    def count(
+        self,
+        figures: Iterable[SpaceFigures],
+        allowance_of: Callable[[str], Allowance | None],
+        now: datetime,
+    ) -> None:
+        """Add what the engine's counters have grown by to the period that is now."""
+        for one in figures:
+            meter = self._meters.get(one.uid)
+            if meter is not None and meter.seen != one:
+                meter.count(one, period_of(now, allowance_of(one.uid)))
+
+    def note_stored(
+        self,
+        stored: Mapping[str, int],
+        allowance_of: Callable[[str], Allowance | None],
+        now: datetime,
+    ) -> None:
+        """Note the bytes that lie in spaces now, by uid, where they are more than before."""
+        for uid, count in stored.items():
+            if (meter := self._meters.get(uid)) is not None and count:
+                record = meter.of(period_of(now, allowance_of(uid)))
+                if count > record.stored_bytes:
+                    meter.put(record.model_copy(update={"stored_bytes": count}))
+
+    def exhausted(
+        self, allowance_of: Callable[[str], Allowance | None], now: datetime
+    ) -> dict[str, str]:
+        """Return the spaces that have sent all they may in this period, and what there is to say
+        of each."""
+        found = {}
+        for uid, meter in self._meters.items():
+            allowance = allowance_of(uid) if meter.usage else None
+            if allowance is not None:
+                period = period_of(now, allowance)
+                if spent := _spent(meter.of(period), allowance):
+                    found[uid] = (
+                        f"{spent}: senders get no credit until {rfc3339(period.end)}, or until the"
+                        " plan of the address space allows more"
+                    )
+        return found
+
+    def unsaved(self) -> dict[str, tuple[Usage, ...]]:
+        """Return the records that are not what was written last."""
+        meters = self._meters.items()
+        return {uid: meter.usage for uid, meter in meters if meter.usage is not meter.saved}
+
+    def saved(self, records: Mapping[str, tuple[Usage, ...]]) -> None:
+        """Note that these records were written."""
+        for uid, usage in records.items():
+            if (meter := self._meters.get(uid)) is not None:
+                meter.saved = usage
+
+    def told(
+        self, space: AddressSpace, allowance: Allowance | None, spent: str | None, now: datetime
+    ) -> AddressSpace:
+        """Return a space whose status has its record and says whether its clients may send."""
+        meter = self._meters.get(space.metadata.uid or "")
+        if meter is None:
+            return space
+        status = space.status
+        conditions = tuple(one for one in status.conditions if one.type != SENDING)
+        if allowance is not None:
+            before = find(status.conditions, SENDING)
+            truth = "False" if spent else "True"
+            since = before.last_transition_time if before and before.status == truth else None
+            sending = Condition(
+                type=SENDING,
+                status="False" if spent else "True",
+                reason="AllowanceUsedUp" if spent else "WithinAllowance",
+                message=spent or "",
+                last_transition_time=since or rfc3339(now),
+                observed_generation=space.metadata.generation or 0,
+            )
+            conditions = (*conditions, sending)
+        update: dict[str, object] = {"conditions": conditions, "usage": meter.usage or None}
+        if spent and spent not in status.messages:
+            update["messages"] = (*status.messages, spent)
+        return space.with_status(status.model_copy(update=update))
+
+
+def _nothing(period: Period) -> Usage:
+    return Usage(period=period.name)
+
+
+def _spent(usage: Usage, allowance: Allowance) -> str | None:
+    """Return which part of an allowance is used up, if one is."""
+    for what, used, most in (
+        ("messages", usage.messages_in, allowance.messages),
+        ("bytes", usage.bytes_in, allowance.bytes),
+    ):
+        if most is not None and used >= most:
+            return f"the {most} {what} of {usage.period} are sent"
+    return None

@@ -1,0 +1,313 @@
+"""What spaces come to: the record of each period, and what happens when an allowance is used up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from doubles import FakeEngine, TestClock, address_plan, infra, space, space_plan
+from enmasse.base.errors import Code, Unavailable
+from enmasse.base.tasks import Backoff
+from enmasse.control import Admission, Manager, Recorder
+from enmasse.control.recorder import SAVE_S
+from enmasse.control.usage import SENDING, Book, period_of
+from enmasse.engines import AddressFigures, SpaceFigures
+from enmasse.resources import AddressSpace, Key, parse
+from enmasse.resources.address_space import PERIODS_KEPT
+from enmasse.resources.address_space_plan import Allowance
+from enmasse.resources.conditions import find
+from enmasse.store import MemoryStore
+
+SPACE = Key("AddressSpace", "default", "default")
+DAY = Allowance(period="day", messages=100)
+NOON = datetime(2026, 12, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "allowance", "name", "end"),
+    [
+        (datetime(2026, 1, 31, 23, 59, tzinfo=UTC), None, "2026-01", (2026, 2, 1)),
+        (datetime(2026, 2, 1, tzinfo=UTC), Allowance(), "2026-02", (2026, 3, 1)),
+        (NOON, Allowance(period="month"), "2026-12", (2027, 1, 1)),
+        (NOON, DAY, "2026-12-31", (2027, 1, 1)),
+    ],
+)
+def test_a_period_is_a_day_or_a_month(
+    now: datetime, allowance: Allowance | None, name: str, end: tuple[int, int, int]
+) -> None:
+    assert period_of(now, allowance) == (name, datetime(*end, tzinfo=UTC))
+
+
+def figures(messages: int, connections: int = 1) -> SpaceFigures:
+    """Of a space to which so many messages of ten bytes were sent, each of them received twice."""
+    return SpaceFigures(
+        *("s", "default.default", connections, 1),
+        *(messages, 10 * messages, 2 * messages, 20 * messages),
+    )
+
+
+def book() -> Book:
+    found = Book()
+    found.open(space(uid="s"))
+    return found
+
+
+def records(found: Book) -> list[tuple[str, int]]:
+    told = found.told(space(uid="s"), None, None, NOON)
+    return [(one.period, one.messages_in) for one in told.status.usage or ()]
+
+
+def test_counters_are_added_up_period_by_period() -> None:
+    found = book()
+    found.count([figures(3, connections=5)], lambda _: None, NOON)
+    found.count([figures(10, connections=2)], lambda _: None, NOON)
+    (record,) = found.told(space(uid="s"), None, None, NOON).status.usage or ()
+    assert record.model_dump() == {
+        **{"period": "2026-12", "messages_in": 10, "bytes_in": 100},
+        **{"messages_out": 20, "bytes_out": 200, "connections": 5, "stored_bytes": 0},
+    }
+    found.count([figures(11)], lambda _: None, NOON.replace(year=2027))
+    assert records(found) == [("2027-12", 1), ("2026-12", 10)]
+
+
+def test_counters_that_begin_anew_are_no_loss() -> None:
+    found = book()
+    found.count([figures(10)], lambda _: None, NOON)
+    found.count([figures(4)], lambda _: None, NOON)
+    assert records(found) == [("2026-12", 14)]
+
+
+def test_a_record_goes_on_where_the_space_has_one() -> None:
+    before = book()
+    before.count([figures(10)], lambda _: None, NOON)
+    after = Book()
+    after.open(before.told(space(uid="s"), None, None, NOON))
+    after.count([figures(5)], lambda _: None, NOON)
+    assert records(after) == [("2026-12", 15)]
+
+
+def test_a_bounded_number_of_periods_is_kept() -> None:
+    found = book()
+    for day in range(1, 31):
+        found.count([figures(day)], lambda _: DAY, NOON.replace(month=11, day=day))
+    kept = records(found)
+    assert len(kept) == PERIODS_KEPT
+    assert kept[0] == ("2026-11-30", 1)
+
+
+def test_a_space_that_is_not_there_is_not_counted() -> None:
+    found = Book()
+    found.count([figures(3)], lambda _: None, NOON)
+    assert found.exhausted(lambda _: DAY, NOON) == {}
+    found.open(space(uid="s"))
+    found.count([figures(200)], lambda _: DAY, NOON)
+    assert set(found.exhausted(lambda _: DAY, NOON)) == {"s"}
+    found.close("s")
+    assert found.exhausted(lambda _: DAY, NOON) == {}
+
+
+@pytest.mark.parametrize(
+    ("allowance", "says"),
+    [
+        ({"messages": 10}, "the 10 messages of 2026-12 are sent: senders get no credit until"),
+        ({"bytes": 100}, "the 100 bytes of 2026-12 are sent"),
+        ({"messages": 11, "bytes": 101}, None),
+        ({}, None),
+        ({"period": "day", "messages": 1}, None),
+    ],
+)
+def test_an_allowance_is_used_up_by_messages_or_by_bytes(
+    allowance: dict[str, Any], says: str | None
+) -> None:
+    found = book()
+    found.count([figures(10)], lambda _: None, NOON)
+    told = found.exhausted(lambda _: Allowance(**allowance), NOON)
+    assert (says is None) == (told == {})
+    if says is not None:
+        assert says in told["s"]
+        assert "until 2027-01-01T00:00:00Z" in told["s"]
+
+
+class Platform:
+    """A store, a manager and a recorder; the space has a plan with an allowance a day."""
+
+    def __init__(self) -> None:
+        self.clock = TestClock(NOON)
+        self.store = MemoryStore(self.clock)
+        self.admission = Admission(self.store, exposed=False)
+        self.start()
+
+    def start(self) -> None:
+        self.engine = FakeEngine()
+        computed = MemoryStore(self.clock)
+        backoff = Backoff(0.001, 0.01)
+        self.manager = Manager(self.store, self.engine, self.clock, computed, backoff)
+        self.recorder = Recorder(self.manager, self.engine, self.clock)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Platform"]:
+        await self.manager.catch_up()
+        task = asyncio.ensure_future(self.manager.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def declare(self, **allowance: Any) -> None:
+        queues = address_plan("q", "queue", router=0.1, broker=0.1)
+        plan = space_plan("p", [queues], limits={"messagesPerSecond": 5, "allowance": allowance})
+        await self.admission.apply([infra(), queues, plan, space(plan="p")])
+
+    def space(self) -> AddressSpace:
+        found = self.store.get(SPACE)
+        assert isinstance(found, AddressSpace)
+        return found
+
+    async def carries(self, messages: int) -> None:
+        """The engine's counters are there now, and all follows from it."""
+        uid = self.space().metadata.uid or ""
+        self.engine.carried = [figures(messages)._replace(uid=uid)]
+        self.manager.note_usage(await self.engine.usage())
+        await self.settled()
+
+    async def settled(self) -> None:
+        self.manager.note_usage(await self.engine.usage())
+        # Once for a pass that is under way, and once for what it did not see.
+        for label in ("one", "two"):
+            await self.admission.apply([space(plan="p", labels={"seen": label})])
+            await self.manager.reached(self.store.version)
+
+    def exhausted(self) -> bool:
+        (planned,) = self.engine.plan.spaces
+        return planned.limits.exhausted
+
+    def sending(self) -> tuple[str, str]:
+        condition = find(self.space().status.conditions, SENDING)
+        assert condition is not None
+        return condition.status, condition.reason
+
+
+async def test_what_is_used_up_is_told_to_the_engine_and_in_the_status() -> None:
+    platform = Platform()
+    await platform.declare(period="day", messages=100)
+    async with platform.running():
+        assert platform.sending() == ("True", "WithinAllowance")
+        (planned,) = platform.engine.plan.spaces
+        assert planned.limits.messages_per_second == 5
+        await platform.carries(99)
+        assert not platform.exhausted()
+        await platform.carries(100)
+        assert platform.exhausted()
+        assert platform.sending() == ("False", "AllowanceUsedUp")
+        status = platform.space().status
+        assert status.is_ready
+        assert status.usage is not None and status.usage[0].messages_in == 100
+        (message,) = status.messages
+        assert "until 2027-01-01T00:00:00Z" in message
+        await platform.carries(105)
+        assert platform.space().status.messages == (message,)
+
+
+async def test_the_next_period_gives_credit_again() -> None:
+    platform = Platform()
+    await platform.declare(period="day", messages=100)
+    async with platform.running():
+        await platform.carries(100)
+        assert platform.exhausted()
+        platform.clock.advance(12 * 3600)
+        await platform.settled()
+        assert not platform.exhausted()
+        assert platform.sending() == ("True", "WithinAllowance")
+        assert platform.space().status.messages == ()
+
+
+async def test_a_plan_that_allows_more_gives_credit_at_once() -> None:
+    platform = Platform()
+    await platform.declare(period="day", messages=100)
+    async with platform.running():
+        await platform.carries(100)
+        await platform.declare(period="day", messages=1000)
+        await platform.manager.reached(platform.store.version)
+        assert not platform.exhausted()
+        await platform.declare(period="day", messages=50)
+        await platform.manager.reached(platform.store.version)
+        assert platform.exhausted()
+
+
+async def test_what_was_used_up_is_so_after_a_restart() -> None:
+    platform = Platform()
+    await platform.declare(period="day", messages=100)
+    async with platform.running():
+        await platform.carries(100)
+    stored = parse(platform.space().document(), stored=True)
+    assert stored == platform.space(), "the record reads back"
+    platform.start()
+    async with platform.running():
+        assert platform.exhausted(), "before anybody can connect"
+        await platform.carries(3)
+        await platform.manager.save_usage()
+        usage = platform.space().status.usage
+        assert usage is not None and usage[0].messages_in == 103
+
+
+async def test_a_space_without_an_allowance_has_a_record_all_the_same() -> None:
+    platform = Platform()
+    await platform.declare()
+    await platform.admission.apply([space_plan("p", [address_plan("q", "queue", 0.1, 0.1)])])
+    async with platform.running():
+        await platform.carries(7)
+        await platform.manager.save_usage()
+        status = platform.space().status
+        assert find(status.conditions, SENDING) is None
+        assert status.usage is not None and status.usage[0].period == "2026-12"
+
+
+async def test_records_are_written_now_and_then_and_at_the_end() -> None:
+    platform = Platform()
+    await platform.declare(messages=1000)
+    async with platform.running():
+        uid = platform.space().metadata.uid or ""
+        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        stored = [("a", 30), ("b", 12)]
+        platform.engine.figures = [
+            AddressFigures(name, "default.default", name, stored_bytes=count)
+            for name, count in stored
+        ]
+        task = asyncio.ensure_future(platform.recorder.run())
+        async for event in platform.store.watch(platform.store.version):
+            found = event.resource
+            if isinstance(found, AddressSpace) and found.status.usage:
+                break
+        assert platform.clock.elapsed_s >= SAVE_S
+        (record,) = platform.space().status.usage or ()
+        assert (record.messages_in, record.stored_bytes) == (7, 42)
+        platform.engine.carried = [figures(9)._replace(uid=uid)]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        (record,) = platform.space().status.usage or ()
+        assert record.messages_in == 9
+
+
+async def test_what_could_not_be_written_is_written_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    platform = Platform()
+    await platform.declare(messages=1000)
+    async with platform.running():
+        uid = platform.space().metadata.uid or ""
+        platform.manager.note_usage([figures(7)._replace(uid=uid)])
+
+        async def fails(_: object) -> None:
+            raise Unavailable(Code.NOT_AVAILABLE, "the disk is away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(platform.store, "put_status", fails)
+            with pytest.raises(Unavailable):
+                await platform.manager.save_usage()
+        await platform.manager.save_usage()
+        usage = platform.space().status.usage
+        assert usage is not None and usage[0].messages_in == 7
