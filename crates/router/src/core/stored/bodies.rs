@@ -3,8 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use enmasse_journal::log::Recent;
+use enmasse_journal::log::{self, Recent};
 use enmasse_journal::queue::Place;
+
+use super::super::{Links, Router};
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 16 << 20;
@@ -283,6 +285,32 @@ impl Bodies {
         } else {
             fetched.users = fetched.users.saturating_sub(1);
         }
+    }
+}
+
+impl Router {
+    /// Bodies that the disk has given back; `None` for one that is damaged: its message is counted and removed.
+    pub fn fetched(&mut self, bodies: impl IntoIterator<Item = (log::Place, Option<Vec<u8>>)>, links: &mut impl Links) {
+        for (place, body) in bodies {
+            // An empty body is no message (3.2), so it can stand for a damaged one.
+            self.bodies.fetched(place, body.unwrap_or_default());
+        }
+        self.operations_read();
+        self.divert_fetched(links);
+        for key in std::mem::take(&mut self.awaiting) {
+            let Some(address) = self.addresses.get_mut(key) else { continue };
+            if let Some(stored) = address.stored.as_mut() {
+                stored.awaits = false;
+            } else if let Some(stream) = address.stream.as_mut() {
+                stream.awaits = false;
+            }
+            self.tend(key, links);
+        }
+    }
+
+    /// Places of messages whose bodies are to be read and given to [`Router::fetched`].
+    pub fn take_wanted(&mut self) -> Vec<log::Place> {
+        std::mem::take(&mut self.bodies.wanted)
     }
 }
 

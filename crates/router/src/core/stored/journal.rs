@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use enmasse_amqp::types::{Error, Fields, Outcome, condition};
-use enmasse_journal::log::{Batch, Freed, RecoveredQueue, Refused, Removal, Target};
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::log::{Batch, Freed, Refused, Removal, Target};
 use enmasse_journal::queue::{Item, Marker, Queue, RECORD_BYTES, Seq, Stored as Admitted};
 use enmasse_journal::stream::{ENDED_KEY, Handed, Merge};
 use smallvec::SmallVec;
@@ -12,21 +12,9 @@ use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::stream::BlockErrand;
 use super::super::{Links, Router, TransactionId};
-use super::changed;
 use super::compact::Copied;
 use super::fence::Fences;
-
-/// First byte of the key of a message's failed deliveries in the state of its queue: how many (u16), and if it waits for
-/// the next, until when (u64, milliseconds since 1970), little-endian. The others are the queue's own.
-const FAILURES: u8 = 0x80;
-/// The same of its changed annotations.
-const ANNOTATIONS: u8 = 0x81;
-/// The same of the link that holds it, with the seconds for which it does when it is gone.
-pub(super) const HELD: u8 = 0x84;
-/// The same of the digests of links that it is kept from.
-const BARRED: u8 = 0x85;
-/// The key of what a subscription that is not declared stands for.
-const SUBSCRIPTION: &[u8] = &[0x82];
+use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
 /// A batch of messages that has come to so many bytes goes as it is, and what follows in the next one: the log takes
 /// none of more than 2 GiB.
@@ -519,12 +507,6 @@ fn target<'a>(((log, admitted, _), head): (&(u32, &Admitted, Commit), &'a [u8; R
     Target { queue: *log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
 }
 
-/// What the log keeps of a subscription that is not declared: what it stands for.
-#[must_use]
-pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
-    recovered.states.get(SUBSCRIPTION).map(|description| &**description)
-}
-
 /// Why the log has not taken something.
 pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     match refused {
@@ -546,47 +528,6 @@ fn put_block(batch: &mut Batch, log: u32, block: &Handed<'_>) -> usize {
 
 fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
     batch.state(log, &marker.key(), &marker.value());
-}
-
-pub(super) fn state_key(kind: u8, id: u64) -> [u8; 9] {
-    let mut key = [kind; 9];
-    key[1..].copy_from_slice(&id.to_le_bytes());
-    key
-}
-
-/// The message that a key in the state of a queue is about, if it is about one.
-pub(super) fn message_of(key: &[u8]) -> Option<u64> {
-    let (&(FAILURES | ANNOTATIONS | BARRED), id) = key.split_first()? else { return None };
-    Some(u64::from_le_bytes(id.try_into().ok()?))
-}
-
-/// Failed deliveries of a message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Failures {
-    pub(super) count: u16,
-    /// it is not delivered before, milliseconds since 1970
-    pub(super) due: Option<u64>,
-}
-
-/// A key and its value in the state of a queue: what it says about failed deliveries of a message, if that.
-pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
-    let (&FAILURES, id) = key.split_first()? else { return None };
-    let (count, due) = value.split_first_chunk()?;
-    let due = if due.is_empty() { None } else { Some(u64::from_le_bytes(due.try_into().ok()?)) };
-    Some((u64::from_le_bytes(id.try_into().ok()?), Failures { count: u16::from_le_bytes(*count), due }))
-}
-
-/// As above, for the links that it is kept from.
-pub(super) fn barred_of<'a>(key: &[u8], value: &'a [u8]) -> Option<(u64, impl Iterator<Item = u64> + use<'a>)> {
-    let (&BARRED, id) = key.split_first()? else { return None };
-    let (names, _) = value.as_chunks::<8>();
-    Some((u64::from_le_bytes(id.try_into().ok()?), names.iter().map(|name| u64::from_le_bytes(*name))))
-}
-
-/// As above, for its changed annotations.
-pub(super) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
-    let (&ANNOTATIONS, id) = key.split_first()? else { return None };
-    Some((u64::from_le_bytes(id.try_into().ok()?), changed::decode(value)?))
 }
 
 impl Router {
@@ -775,33 +716,5 @@ impl Router {
             self.weigh_producer(duty.producer, bytes, links);
             self.taken(duty.producer, 1);
         }
-    }
-
-    /// Bodies that the disk has given back; `None` for one that is damaged: its message is counted and removed.
-    pub fn fetched(
-        &mut self,
-        bodies: impl IntoIterator<Item = (enmasse_journal::log::Place, Option<Vec<u8>>)>,
-        links: &mut impl Links,
-    ) {
-        for (place, body) in bodies {
-            // An empty body is no message (3.2), so it can stand for a damaged one.
-            self.bodies.fetched(place, body.unwrap_or_default());
-        }
-        self.operations_read();
-        self.divert_fetched(links);
-        for key in std::mem::take(&mut self.awaiting) {
-            let Some(address) = self.addresses.get_mut(key) else { continue };
-            if let Some(stored) = address.stored.as_mut() {
-                stored.awaits = false;
-            } else if let Some(stream) = address.stream.as_mut() {
-                stream.awaits = false;
-            }
-            self.tend(key, links);
-        }
-    }
-
-    /// Places of messages whose bodies are to be read and given to [`Router::fetched`].
-    pub fn take_wanted(&mut self) -> Vec<enmasse_journal::log::Place> {
-        std::mem::take(&mut self.bodies.wanted)
     }
 }

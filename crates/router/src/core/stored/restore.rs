@@ -11,8 +11,8 @@ use enmasse_journal::queue::{
 
 use super::super::AddressKey;
 use super::changed::Changed;
-use super::journal::{Failures, annotations_of, barred_of, failures_of, message_of};
 use super::resuming::Resuming;
+use super::state::{Failures, annotations_of, barred_of, failures_of, message_of};
 use super::subscription::Subscription;
 
 /// What a stored address has beside what every address has.

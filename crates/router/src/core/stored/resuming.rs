@@ -13,7 +13,7 @@ use super::super::outcome::delivery_failed;
 use super::super::port::Tenant;
 use super::super::{Links, PortId, Router};
 use super::fence::Notice;
-use super::journal::{HELD, state_key};
+use super::state::{HELD, state_key};
 use super::tags::Senders;
 
 /// Links of each role that an address keeps something of.
