@@ -41,9 +41,10 @@ fn anonymous(conn: &mut Conn, link: LinkId) -> Option<&mut Anonymous> {
 impl Shard {
     /// A frame of a delivery. One that cannot go anywhere is answered here, and the link stays.
     pub(super) fn incoming_anonymous(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let now = self.fabric.now;
         let Some(anonymous) = self.anonymous(id, incoming.link) else { return };
         if incoming.first {
-            anonymous.window.received();
+            anonymous.window.received(now);
             (anonymous.current, anonymous.beginning) = (None, None);
         } else if anonymous.beginning.is_none() {
             if let Some((port, home)) = anonymous.current {

@@ -303,7 +303,7 @@ impl Shard {
         conn.set_link(link, Link::Anonymous(Box::new(anonymous)));
         let terminus = Terminus { name: None, kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, size));
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }

@@ -132,7 +132,7 @@ impl Shard {
         let window = Window::new(CONTROLS_MAX);
         conn.set_link(link, Link::Coordinator(Box::new(Coordinator { window, beginning: Vec::new(), rejects })));
         conn.machine.accept(link, answer);
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
             self.fabric.grant(id.key, link.0, credit);
         }
         Ok(())
@@ -140,10 +140,11 @@ impl Shard {
 
     /// A frame of a control.
     pub(super) fn control(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(Link::Coordinator(coordinator)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
         if incoming.first {
-            coordinator.window.received();
+            coordinator.window.received(now);
             coordinator.beginning.clear();
         }
         coordinator.beginning.extend_from_slice(incoming.payload);

@@ -39,6 +39,8 @@ pub(super) struct Fabric {
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// connections whose spaces have sent too fast, by when they may go on
     pub(super) paced: BTreeSet<(Time, u32)>,
+    /// when the driver last called
+    pub(super) now: Time,
 }
 
 impl Fabric {
@@ -56,6 +58,7 @@ impl Fabric {
             freed: Vec::new(),
             discharged: Vec::new(),
             paced: BTreeSet::new(),
+            now: Time::ZERO,
         }
     }
 
@@ -451,7 +454,7 @@ impl Links for Fabric {
         let Some(state) = self.conns.get_mut(port.conn as usize) else { return };
         // The anonymous terminus has credit whatever its addresses have (`contracts.md` 7).
         if let Some(Link::Producer { window, .. }) = state.links.get_mut(port.link as usize)
-            && let Some(credit) = window.set_open(open)
+            && let Some(credit) = if open { window.open() } else { window.close(self.now) }
         {
             self.grant(port.conn, port.link, credit);
         }

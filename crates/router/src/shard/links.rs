@@ -28,11 +28,12 @@ impl Shard {
 
     #[inline]
     fn pass_on(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         match conn.links.get_mut(incoming.link.0 as usize) {
             Some(Link::Producer { port, home, window }) => {
                 if incoming.first {
-                    window.received();
+                    window.received(now);
                 }
                 conn.pacing.carried.came(incoming.first, incoming.payload.len());
                 let (port, home) = (*port, *home);

@@ -238,7 +238,7 @@ impl Shard {
         conn.set_link(link, Link::Anonymous(Box::new(node)));
         let terminus = Terminus { name: Some(MANAGEMENT), kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, Some(REQUEST_BYTES)));
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.set_open(true)) {
+        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }
@@ -265,11 +265,12 @@ impl Shard {
 
     /// A frame of a request.
     pub(super) fn incoming_request(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(Link::Anonymous(node)) = conn.links.get_mut(incoming.link.0 as usize) else { return };
         let Some(bytes) = node.requests.as_mut() else { return };
         if incoming.first {
-            node.window.received();
+            node.window.received(now);
             bytes.clear();
         }
         if incoming.aborted {

@@ -128,8 +128,6 @@ pub struct Shard {
     transactions: u64,
     /// questions that were ever asked here of homes of addresses
     questions: u64,
-    /// when the last turn ended
-    now: Time,
 }
 
 impl Shard {
@@ -152,7 +150,6 @@ impl Shard {
             settled: Vec::new(),
             transactions: 0,
             questions: 0,
-            now: Time::ZERO,
         }
     }
 
@@ -196,6 +193,7 @@ impl Shard {
         if !self.knows(id) {
             return bytes.len();
         }
+        self.fabric.now = now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key())
             && !bytes.is_empty()
             && std::mem::take(&mut conn.unread)
@@ -419,7 +417,7 @@ impl Shard {
 
     /// The end of a turn: what was gathered a link is written out.
     pub fn end_turn(&mut self, now: Time) {
-        self.now = now;
+        self.fabric.now = now;
         // Charged before anybody is told that what came has left the window, and is granted more for it.
         for index in 0..self.fabric.dirty.len() {
             self.fabric.keep_pace(now, self.fabric.dirty[index]);

@@ -104,7 +104,7 @@ impl Shard {
 
     /// A connection goes: what it has carried counts.
     pub(super) fn settle_last(&mut self, id: ConnId) {
-        let now = self.now;
+        let now = self.fabric.now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             conn.pacing.settle(now);
         }

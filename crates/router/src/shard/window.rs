@@ -1,6 +1,14 @@
 //! The window of one link that sends to us (`contracts.md` 7): pure arithmetic.
 
+use enmasse_amqp::time::Time;
+
+/// A peer that has sent nothing for so long has nothing under way, in microseconds.
+const REST_US: u64 = 5_000_000;
+
 /// How many deliveries the peer may send, and how many of those it sent wait in the node.
+///
+/// Credit is not taken back while deliveries may be under way: there are clients (Qpid Proton) that send without end where
+/// they have sent more than their credit has become (2.6.7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     capacity: u32,
@@ -11,18 +19,21 @@ pub(super) struct Window {
     open: bool,
     /// most that may be granted at a time, by the pace of the space; 0: nothing for now
     share: u32,
+    /// when the peer began a delivery last
+    used: Option<Time>,
 }
 
 impl Window {
     pub(super) fn new(capacity: u32) -> Self {
-        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX }
+        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX, used: None }
     }
 
     /// A delivery has begun to arrive.
     #[inline]
-    pub(super) fn received(&mut self) {
+    pub(super) fn received(&mut self, now: Time) {
         self.granted = self.granted.saturating_sub(1);
         self.waiting += 1;
+        self.used = Some(now);
     }
 
     /// `count` deliveries have left for a consumer, or were answered without one. The credit to grant, if it is
@@ -36,9 +47,7 @@ impl Window {
     }
 
     /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to grant if there was none to
-    /// be had before, or all of the window may be again; else the share holds for what is granted next. Credit that is out is
-    /// never taken back: deliveries may be under way, and there are clients (Qpid Proton) that go on sending where what they
-    /// have sent is more than their credit has become.
+    /// be had before, or all of the window may be again; else the share holds for what is granted next.
     pub(super) fn set_share(&mut self, share: u32) -> Option<u32> {
         let opens = self.share == 0 || share == u32::MAX;
         self.share = share;
@@ -46,11 +55,19 @@ impl Window {
         (opens && target > self.granted).then(|| self.grant(target))
     }
 
-    /// The address has a consumer now, or none any more. The credit to grant if that changes it; 0 takes back.
-    pub(super) fn set_open(&mut self, open: bool) -> Option<u32> {
-        self.open = open;
+    /// The address has a consumer now, or room. The credit to grant if that brings some.
+    pub(super) fn open(&mut self) -> Option<u32> {
+        self.open = true;
         let target = self.target();
-        (target > self.granted || !open && self.granted > 0).then(|| self.grant(target))
+        (target > self.granted).then(|| self.grant(target))
+    }
+
+    /// The address has no consumer any more, or no room: nothing more is granted. What a peer at rest has is taken back,
+    /// which 0 says.
+    pub(super) fn close(&mut self, now: Time) -> Option<u32> {
+        self.open = false;
+        let rests = self.used.is_none_or(|used| now.micros_since(used) >= REST_US);
+        (rests && self.granted > 0).then(|| self.grant(0))
     }
 
     fn target(&self) -> u32 {
@@ -70,25 +87,39 @@ mod tests {
     #[test]
     fn a_closed_window_grants_nothing() {
         let mut window = Window::new(10);
-        window.received();
+        window.received(Time::ZERO);
         assert_eq!(window.taken(1), None);
     }
 
     #[test]
     fn opening_grants_what_does_not_wait() {
         let mut window = Window::new(10);
-        window.received();
-        assert_eq!(window.set_open(true), Some(9));
-        assert_eq!(window.set_open(true), None);
-        assert_eq!(window.set_open(false), Some(0));
+        window.received(Time::ZERO);
+        assert_eq!(window.open(), Some(9));
+        assert_eq!(window.open(), None);
+    }
+
+    #[test]
+    fn credit_is_taken_back_from_a_peer_at_rest_only() {
+        let mut window = Window::new(10);
+        assert_eq!(window.open(), Some(10));
+        assert_eq!(window.close(Time::ZERO), Some(0), "it never sent");
+        assert_eq!(window.close(Time::ZERO), None, "it has none");
+        assert_eq!(window.open(), Some(10));
+        window.received(Time::from_micros(5));
+        assert_eq!(window.close(Time::from_micros(4 + REST_US)), None, "more may be under way");
+        window.received(Time::from_micros(6));
+        assert_eq!(window.taken(2), None, "and brings nothing");
+        assert_eq!(window.close(Time::from_micros(6 + REST_US)), Some(0));
+        assert_eq!(window.open(), Some(10));
     }
 
     #[test]
     fn a_flow_is_due_when_half_is_used_up() {
         let mut window = Window::new(10);
-        assert_eq!(window.set_open(true), Some(10));
+        assert_eq!(window.open(), Some(10));
         for _ in 0..5 {
-            window.received();
+            window.received(Time::ZERO);
         }
         assert_eq!(window.taken(4), None, "nine may be outstanding, five are: four to give is under half");
         assert_eq!(window.taken(1), Some(10));
@@ -97,8 +128,8 @@ mod tests {
     #[test]
     fn a_window_of_one_opens_again_after_each() {
         let mut window = Window::new(1);
-        assert_eq!(window.set_open(true), Some(1));
-        window.received();
+        assert_eq!(window.open(), Some(1));
+        window.received(Time::ZERO);
         assert_eq!(window.taken(1), Some(1));
     }
 
@@ -106,21 +137,21 @@ mod tests {
     fn a_share_bounds_what_is_granted_and_takes_nothing_back() {
         let mut window = Window::new(10);
         assert_eq!(window.set_share(4), None, "it is closed");
-        assert_eq!(window.set_open(true), Some(4));
-        window.received();
+        assert_eq!(window.open(), Some(4));
+        window.received(Time::ZERO);
         assert_eq!(window.taken(1), None, "less than half of the share");
-        window.received();
+        window.received(Time::ZERO);
         assert_eq!(window.taken(1), Some(4));
         assert_eq!(window.set_share(0), None, "what is out may be used");
         for _ in 0..3 {
-            window.received();
+            window.received(Time::ZERO);
         }
         assert_eq!(window.taken(3), None, "and brings nothing");
         assert_eq!(window.set_share(2), Some(2));
         assert_eq!(window.set_share(4), None, "it holds for the next grant");
         assert_eq!(window.set_share(u32::MAX), Some(10), "there is no bound any more");
         assert_eq!(window.set_share(4), None);
-        assert_eq!(window.set_open(true), None, "less than what is out");
+        assert_eq!(window.open(), None, "less than what is out");
         assert_eq!(window.set_share(0), None);
         assert_eq!(window.set_share(4), None);
     }
@@ -129,20 +160,20 @@ mod tests {
     fn a_closed_window_opens_with_its_share_only() {
         let mut window = Window::new(10);
         assert_eq!(window.set_share(0), None);
-        assert_eq!(window.set_open(true), None);
+        assert_eq!(window.open(), None);
         assert_eq!(window.set_share(3), Some(3));
-        assert_eq!(window.set_open(false), Some(0));
+        assert_eq!(window.close(Time::ZERO), Some(0));
         assert_eq!(window.set_share(0), None);
     }
 
     #[test]
     fn granted_plus_waiting_never_exceeds_the_capacity() {
         let mut window = Window::new(8);
-        let mut peer = window.set_open(true).unwrap_or(0);
+        let mut peer = window.open().unwrap_or(0);
         let mut waiting = 0;
         for step in 0..1000u32 {
             if step % 3 != 0 && peer > 0 {
-                window.received();
+                window.received(Time::ZERO);
                 peer -= 1;
                 waiting += 1;
             } else if waiting > 0 {

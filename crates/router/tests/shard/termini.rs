@@ -186,3 +186,26 @@ fn what_was_under_way_when_credit_was_taken_back_is_released() {
         assert_eq!(net.detached(sender), None, "credit was taken back while it was under way");
     }
 }
+
+#[test]
+fn credit_that_is_in_use_is_not_taken_back_and_what_comes_without_a_consumer_is_released() {
+    for (shards, producer, consumer) in LAYOUTS {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+        let out = net.sender(sender, Some("anycast"));
+        let into = net.receiver(receiver, "anycast", 0);
+        net.send(sender, out, b"waits", false);
+        net.detach(receiver, into);
+        assert_eq!(net.sendable(sender, out), 999);
+        for _ in 0..999 {
+            net.send(sender, out, b"nobody is there", false);
+        }
+        let outcomes = net.outcomes(sender);
+        let released = |(_, outcome): &(_, _)| *outcome == enmasse_amqp::types::Outcome::Released;
+        assert!(outcomes.len() == 1000 && outcomes.iter().all(released), "{outcomes:?}");
+        assert_eq!(net.sendable(sender, out), 0, "nothing more is granted");
+        net.receiver(receiver, "anycast", 0);
+        assert_eq!(net.sendable(sender, out), 1000);
+        assert_eq!(net.detached(sender), None);
+    }
+}
