@@ -11,7 +11,7 @@ from running import Platform, running
 from spark_session import session
 from stream_documents import SPACE, address, stream
 
-STREAMS, QUEUES = 40, 15
+STREAMS, QUEUES = 80, 80
 
 
 @pytest.fixture(scope="session")
@@ -52,4 +52,4 @@ def log(streams: Platform, numbers: Iterator[int]) -> Log:
 @pytest.fixture
 def queue(streams: Platform, numbers: Iterator[int]) -> Log:
     """A queue of its own for each test."""
-    return Log(streams.url(), f"k{next(numbers) % QUEUES}")
+    return Log(streams.url(), f"k{next(numbers)}")

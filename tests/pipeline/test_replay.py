@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 import batch_engine
+from backfilling import POINTS, backfilled, killed_backfill
 from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.cli import app
 from enmasse.messaging import Message
-from enmasse.pipeline import gold, live, recompute, recount, replay, tables
+from enmasse.pipeline import gold, live, recompute, recount, replay
 from enmasse.pipeline.batches import Batches, Store
-from enmasse.pipeline.live import Live
 from enmasse.pipeline.replay import Backfill, Part
 from piping import document, message, opened, rows
 from publishing import Log
@@ -68,20 +68,6 @@ def filled(folder: Path, log: Log, **source: Any) -> Path:
     log.publish(sent())
     batch_engine.run(file, None)
     return file
-
-
-def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
-    """What the command does, without the command."""
-    pipeline, places, db = opened(file)
-    with closing(db), places.taken():
-        work = Backfill(pipeline, places, db)
-        found = work.parts(parts or [Part("s")])
-        told: list[int] = []
-        done = work.run(found, None, told.append)
-        assert sum(told) == work.messages(found)
-        work.gold()
-        work.finish()
-    return done
 
 
 def content(file: Path) -> dict[str, Any]:
@@ -145,12 +131,13 @@ def test_only_the_range_that_is_named_is_made_anew(log: Log, tmp_path: Path) -> 
     before = content(file)
     bronze = rows(places, "bronze").to_pylist()
     document(tmp_path / "p", log, NEW)
-    begin, end = {"0": 7, "1": 3}, {"0": 20, "1": 11}
+    begin, end = {"0": 7, "1": 7}, {"0": 20, "1": 20}
     (done,) = backfilled(file, Part("s", json.dumps(begin), json.dumps(end)))
     within = sum(
         begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])] for row in bronze
     )
-    assert done.messages == within == 21
+    # which partition a message comes to is the stream's choice; one has half of them or more
+    assert done.messages == within >= 13
     exact(file)
 
     def outside(found: dict[str, Any]) -> list[Any]:
@@ -179,34 +166,6 @@ def _inside(found: dict[str, Any], begin: dict[str, int], end: dict[str, int]) -
         begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])]
         for row in found["silver"]
     )
-
-
-POINTS: list[tuple[Any, str, int]] = [
-    (replay.Backfill, "_note", 1),
-    (tables, "replace_arrow", 1),
-    (tables, "replace_arrow", 2),
-    (Live, "recount", 1),
-    (recompute, "rebuild", 1),
-]
-
-
-def killed_backfill(file: Path, point: int, after: bool) -> None:
-    owner, name, count = POINTS[point]
-    real: Callable[..., Any] = getattr(owner, name)
-    calls = 0
-
-    def called(*values: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == count and not after:
-            batch_engine.die()
-        found = real(*values, **named)
-        if calls == count:
-            batch_engine.die()
-        return found
-
-    setattr(owner, name, called)
-    backfilled(file)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -291,7 +250,9 @@ def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_p
     assert content(file) == before
     # by time only where messages say when they came
     bronze = DeltaTable(places.table("bronze"))
-    bronze.update({"enqueued_time": "NULL"}, predicate='"partition" = 0 AND "offset" = 3')
+    one = rows(places, "bronze").to_pylist()[3]
+    place = f'"partition" = {one["partition"]} AND "offset" = {one["offset"]}'
+    bronze.update({"enqueued_time": "NULL"}, predicate=place)
     with pytest.raises(Invalid, match="does not say when messages came: name the range by offsets"):
         backfilled(file, Part("s", end="2100-01-01"))
 

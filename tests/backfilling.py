@@ -1,0 +1,54 @@
+"""A backfill by hand, and one that is killed at a point of its work."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import batch_engine
+from enmasse.pipeline import recompute, replay, tables
+from enmasse.pipeline.live import Live
+from enmasse.pipeline.replay import Backfill, Part
+from piping import opened
+
+
+def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
+    """What the command does, without the command."""
+    pipeline, places, db = opened(file)
+    with closing(db), places.taken():
+        work = Backfill(pipeline, places, db)
+        found = work.parts(parts or [Part("s")])
+        told: list[int] = []
+        done = work.run(found, None, told.append)
+        assert sum(told) == work.messages(found)
+        work.gold()
+        work.finish()
+    return done
+
+
+POINTS: list[tuple[Any, str, int]] = [
+    (replay.Backfill, "_note", 1),
+    (tables, "replace_arrow", 1),
+    (tables, "replace_arrow", 2),
+    (Live, "recount", 1),
+    (recompute, "rebuild", 1),
+]
+
+
+def killed_backfill(file: Path, point: int, after: bool) -> None:
+    owner, name, count = POINTS[point]
+    real: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def called(*values: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count and not after:
+            batch_engine.die()
+        found = real(*values, **named)
+        if calls == count:
+            batch_engine.die()
+        return found
+
+    setattr(owner, name, called)
+    backfilled(file)
