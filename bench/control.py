@@ -1,9 +1,10 @@
 """What the control plane costs: addresses through the API until they are Active, one more, idling,
-memory, and a restart with them.
+memory, what messages notice of it, and a restart with them.
 
     .venv/bin/python bench/control.py [--addresses 10000] [--spaces 1] [--clients 8]
 
-Client and platform share the machine. A platform of its own is started, on loopback.
+Client and platform share the machine. A platform of its own is started, on loopback. What messages
+notice is measured where `cargo build --release -p enmasse-client` has left the load tool.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,13 @@ ONE_MORE = 100
 """Addresses made one after the other, for the time from create to Active."""
 
 IDLE_S = 10.0
+SETTLE_S = 2.0
+"""Time for what the last of them left to do."""
+
+POLL_S = 0.1
+CARRIED_S = 8
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[1] / "target"))
+TOOL = TARGET / "release" / "enmasse-load"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -61,20 +71,12 @@ class Api:
         answer.raise_for_status()
         return str(answer.json()["metadata"]["resourceVersion"])
 
-    async def active(self) -> int:
-        """How many addresses are Active."""
-        parameters = {"fieldSelector": "status.phase=Active", "limit": "1"}
+    async def all_active(self) -> bool:
+        """Whether no address is anything but Active."""
+        parameters = {"fieldSelector": "status.phase!=Active", "limit": "1"}
         answer = await self.http.get(f"{BASE}/addresses", params=parameters)
         answer.raise_for_status()
-        # What remains is not told of a selection, so the pages are counted.
-        page = answer.json()
-        count = len(page["items"])
-        while continued := page["metadata"].get("continue"):
-            parameters = {"continue": continued}
-            answer = await self.http.get(f"{BASE}/addresses", params=parameters)
-            page = answer.json()
-            count += len(page["items"])
-        return count
+        return not answer.json()["items"]
 
     async def until_active(self, name: str, version: str) -> None:
         """Return once an address made at a version is Active."""
@@ -101,45 +103,85 @@ def memory_mib(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-async def fill(api: Api, spaces: list[str], count: int, clients: int) -> None:
-    """Create addresses, `clients` requests at a time, evenly over the spaces."""
-    numbers = iter(range(count))
+async def each(clients: int, bodies: Iterable[tuple[str, dict[str, Any]]], api: Api) -> None:
+    """Create resources, `clients` requests at a time."""
+    waiting = iter(bodies)
 
     async def client() -> None:
-        for number in numbers:
-            await api.create("addresses", address(spaces[number % len(spaces)], number))
+        for plural, body in waiting:
+            await api.create(plural, body)
 
     await asyncio.gather(*(client() for _ in range(clients)))
+
+
+async def until_settled(api: Api) -> float:
+    """Return when no address waits any more."""
+    while True:
+        if await api.all_active():
+            return time.monotonic()
+        await asyncio.sleep(POLL_S)
+
+
+async def carried(platform: Platform) -> str:
+    """Return how long messages took through one anycast address, 1,000 a second."""
+    tool = await asyncio.create_subprocess_exec(
+        *(TOOL, "--url", platform.url(), "--address", "anycast", "--hostname", "default"),
+        *("--rate", "1000", "--duration", str(CARRIED_S), "--warmup", "1"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await tool.communicate()
+    latency = json.loads(said)["latency"]
+    return ", ".join(f"{name} {latency[f'{name}_us'] / 1000:.2f} ms" for name in ("p50", "p99"))
+
+
+async def one_more(api: Api, space: str, numbers: Iterable[int]) -> list[float]:
+    """Create addresses one after the other; return how long each took until it was Active."""
+    took = []
+    for number in numbers:
+        body = address(space, number)
+        start = time.monotonic()
+        version = await api.create("addresses", body)
+        await api.until_active(body["metadata"]["name"], version)
+        took.append(time.monotonic() - start)
+    return sorted(took)
+
+
+async def notice(platform: Platform, api: Api, space: str, first: int) -> None:
+    """Print what messages notice of addresses that come one after the other."""
+    print(f"messages while nothing changes: {await carried(platform)}")
+    changing = asyncio.ensure_future(one_more(api, space, count(first)))
+    print(f"messages while addresses come one after the other: {await carried(platform)}")
+    changing.cancel()
+    await asyncio.gather(changing, return_exceptions=True)
 
 
 async def measure(platform: Platform, arguments: argparse.Namespace) -> None:
     """Fill a platform, and print what it cost."""
     api, pid = Api(platform), platform.process.pid
-    before = await api.active()
+    addresses, clients = arguments.addresses, arguments.clients
+    empty = memory_mib(pid)
     spaces = [f"s{number}" for number in range(arguments.spaces)]
-    for name in spaces:
-        await api.create("addressspaces", document("AddressSpace", name, {"type": "standard"}))
-    began, cpu = time.monotonic(), cpu_s(pid)
-    await fill(api, spaces, arguments.addresses, arguments.clients)
+    declared = (document("AddressSpace", name, {"type": "standard"}) for name in spaces)
+    await each(clients, (("addressspaces", one) for one in declared), api)
+    print(f"{len(spaces)} spaces: {memory_mib(pid) - empty:.1f} MiB")
+    began, cpu, own = time.monotonic(), cpu_s(pid), time.process_time()
+    bodies = (address(spaces[number % len(spaces)], number) for number in range(addresses))
+    await each(clients, (("addresses", body) for body in bodies), api)
     created = time.monotonic() - began
-    while (count := await api.active()) < before + arguments.addresses:
-        print(f"  {count} active", file=sys.stderr)
-    ready = time.monotonic() - began
+    ready = await until_settled(api) - began
     print(f"created through the API in {created:.1f} s, all Active in {ready:.1f} s")
-    print(f"processor time of it: {cpu_s(pid) - cpu:.1f} s")
-    took = []
-    for number in range(ONE_MORE):
-        body = address(spaces[0], arguments.addresses + number)
-        start = time.monotonic()
-        version = await api.create("addresses", body)
-        await api.until_active(body["metadata"]["name"], version)
-        took.append(time.monotonic() - start)
-    took.sort()
+    used, own = cpu_s(pid) - cpu, time.process_time() - own
+    print(f"processor time of it: {used:.1f} s, and {own:.1f} s of the client")
+    took = await one_more(api, spaces[0], range(addresses, addresses + ONE_MORE))
     p99 = took[int(len(took) * 0.99) - 1]
     print(f"one more, create to Active: p50 {statistics.median(took):.3f} s, p99 {p99:.3f} s")
+    await asyncio.sleep(SETTLE_S)
     idle = cpu_s(pid)
     await asyncio.sleep(IDLE_S)
     print(f"idle: {(cpu_s(pid) - idle) / IDLE_S:.1%} of a core, {memory_mib(pid):.0f} MiB")
+    if TOOL.exists():
+        await notice(platform, api, spaces[0], addresses + ONE_MORE)
+    print(f"load average of the machine: {os.getloadavg()[0]:.1f}")
     await api.http.aclose()
 
 

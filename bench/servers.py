@@ -56,7 +56,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ask a process to end, and make it end."""
     process.terminate()
     try:
         process.wait(10)
@@ -65,7 +66,8 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _await_port(port: int, process: subprocess.Popen[str], what: str) -> None:
+def await_port(port: int, process: subprocess.Popen[str], what: str) -> None:
+    """Return once somebody listens there; raises Unavailable if nobody does."""
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -150,7 +152,7 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
             http = f"http://127.0.0.1:{endpoints['http']['port']}"
             yield Server("EnMasse", url, [process.pid], http=http)
     finally:
-        _stop(process)
+        stop(process)
 
 
 @contextlib.contextmanager
@@ -163,7 +165,7 @@ def forwarder() -> Iterator[Server]:
         address = process.stdout.readline().split()[-1]
         yield Server("forwarder", f"amqp://{address}", [process.pid], {"mechanism": "ANONYMOUS"})
     finally:
-        _stop(process)
+        stop(process)
 
 
 def _artemis_home() -> Path:
@@ -230,7 +232,7 @@ def artemis(folder: Path) -> Iterator[Server]:
             start_new_session=True,
         )
     try:
-        _await_port(port, process, "Artemis")
+        await_port(port, process, "Artemis")
         options = {"capability": "queue", "mechanism": "ANONYMOUS"}
         url = f"amqp://127.0.0.1:{port}"
         yield Server("Artemis", url, _children(process.pid), options, "bench", cold_s=WARM_S)
@@ -238,7 +240,7 @@ def artemis(folder: Path) -> Iterator[Server]:
         for pid in _children(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 15)
-        _stop(process)
+        stop(process)
 
 
 def resident_kib(pids: list[int]) -> int:
@@ -316,7 +318,7 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
             start_new_session=True,
         )
     try:
-        _await_port(port, process, "RabbitMQ")
+        await_port(port, process, "RabbitMQ")
         _declare_quorum_queues(programs[-1].parent / "rabbitmqctl", environment)
         url = f"amqp://guest:guest@127.0.0.1:{port}"
         pids, options = _children(process.pid), {"mechanism": "PLAIN"}
@@ -327,7 +329,7 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
         for pid in reversed(_children(process.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 15)
-        _stop(process)
+        stop(process)
         # Erlang's name server outlives the node that started it
         subprocess.run(["epmd", "-port", epmd_port, "-kill"], capture_output=True)
 

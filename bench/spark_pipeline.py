@@ -6,6 +6,10 @@
 - start: from the command to the end of the first batch, and the same after kill -9 with a backlog
   of `--backlog` messages; its control is the start of a bare Spark that counts a range.
 - memory: what all processes of a pipeline have for themselves once it runs and nothing comes.
+- kills: kill -9 of all its processes, `--kills` times, with `--batches` batches before each, while
+  readings come; then `enmasse pipeline reconcile` has to find each message once.
+
+`--only` takes those that it names. The load of the machine stands beside the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +42,16 @@ from enmasse.pipeline.ranges import Slice
 from running import ENMASSE, Platform, running
 from stream_documents import SPACE, stream
 
-VISIBLE_P99_S, START_S, MEMORY_BYTES = 3.0, 25.0, 1.2 * (1 << 30)
+GOALS = {
+    "p99": 3.0,
+    "first": 25.0,
+    "again": 25.0,
+    "memory": 1.2 * (1 << 30),
+    "missing": 0,
+    "double": 0,
+    "inexact": 0,
+}
+"""The most of each: seconds, bytes, messages, exit code."""
 TICK_S, LOOK_S = 0.1, 0.02
 DEVICES = 10_000
 PROBE = "probe"
@@ -81,9 +94,8 @@ class Started:
 
     def __init__(self, file: Path) -> None:
         self.begun = time.monotonic()
-        words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
         self.process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, start_new_session=True
+            _command("run", file), stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def until(self, event: str) -> float:
@@ -209,6 +221,47 @@ def _p99(delays: Sequence[float]) -> float:
     return sorted(delays)[int(len(delays) * 0.99)] if delays else float("nan")
 
 
+def kills(platform: Platform, folder: Path, rate: int, times: int, least: int) -> dict[str, float]:
+    """Kill a pipeline again and again while readings come; count what is missing or double."""
+    url = platform.url()
+    file = document(folder, url, "kills")
+    publisher = Publisher(url, "kills")
+    publisher.publish(100, 0)
+    done = threading.Event()
+    feed = threading.Thread(target=_feed, args=(publisher, rate, done))
+    feed.start()
+    try:
+        for _ in range(times):
+            with started(file, signal.SIGKILL) as run:
+                for _ in range(least):
+                    run.until("batch")
+    finally:
+        done.set()
+        feed.join()
+    subprocess.run(_command("run", file, "--once"), check=True, stdout=subprocess.DEVNULL)
+    found = subprocess.run(_command("reconcile", file), stdout=subprocess.PIPE, text=True)
+    (source,) = json.loads(found.stdout)["sources"]
+    hours = source["parts"]
+    return {
+        "killed": times,
+        "messages": source["messages"],
+        "missing": sum(hour["stream"]["count"] - hour["bronze"]["offsets"] for hour in hours),
+        "double": sum(hour["bronze"]["count"] - hour["bronze"]["offsets"] for hour in hours),
+        "inexact": found.returncode,
+    }
+
+
+def _feed(publisher: Publisher, rate: int, done: threading.Event) -> None:
+    while not done.is_set():
+        begun = time.monotonic()
+        publisher.publish(int(rate * TICK_S), 0)
+        done.wait(max(0.0, begun + TICK_S - time.monotonic()))
+
+
+def _command(what: str, file: Path, *more: str) -> list[str | Path]:
+    return [ENMASSE, "pipeline", what, "-f", file, "--output", "json", *more]
+
+
 BARE = (
     "from pyspark.sql import SparkSession\n"
     "spark = SparkSession.builder.master('local[*]').config('spark.ui.enabled', 'false')"
@@ -243,34 +296,64 @@ def starts(platform: Platform, folder: Path, backlog: int) -> dict[str, float]:
     return {"first": first, "again": again, "memory": memory, "bareSpark": bare()}
 
 
+CASES = ("visible", "start", "kills")
+ADDRESSES = ("visible", "starts", "kills")
+
+
+def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    """Measure what is asked for, on a platform of its own."""
+    declared = folder / "streams.yaml"
+    declared.write_text("---\n".join([SPACE, *map(stream, ADDRESSES)]))
+    found: dict[str, float] = {}
+    with running(folder / "data", "-f", str(declared)) as platform:
+        if "visible" in arguments.only:
+            found |= visible(platform, folder / "v", arguments.rate, arguments.seconds)
+        if "start" in arguments.only:
+            found |= starts(platform, folder / "s", arguments.backlog)
+        if "kills" in arguments.only:
+            times, least = arguments.kills, arguments.batches
+            found |= kills(platform, folder / "k", arguments.rate, times, least)
+    return found | {"load": os.getloadavg()[1]}
+
+
+def printed(report: dict[str, float]) -> None:
+    """Print the medians."""
+    if "p99" in report:
+        p50, p99 = report["p50"], report["p99"]
+        print(f"visible at {report['rate']:,.0f}/s: p50 {p50:.2f} s, p99 {p99:.2f} s")
+        print(f"  a plain receiver: p99 {report['receiverP99']:.3f} s")
+    if "first" in report:
+        print(f"start: {report['first']:.1f} s, with a backlog {report['again']:.1f} s")
+        print(f"  a bare Spark: {report['bareSpark']:.1f} s")
+        print(f"memory: {report['memory'] / (1 << 20):,.0f} MiB")
+    if "killed" in report:
+        missing, double = report["missing"], report["double"]
+        print(f"killed {report['killed']:.0f} times, {report['messages']:,.0f} messages:", end=" ")
+        print(f"{missing:.0f} missing, {double:.0f} double")
+    print(f"load: {report['load']:.1f}")
+
+
 def main() -> None:
     """Measure, and print the medians."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--backlog", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     runs: list[dict[str, float]] = []
     for _ in range(arguments.runs):
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            declared = folder / "streams.yaml"
-            declared.write_text("---\n".join([SPACE, stream("visible"), stream("starts")]))
-            with running(folder / "data", "-f", str(declared)) as platform:
-                found = visible(platform, folder / "v", arguments.rate, arguments.seconds)
-                runs.append(found | starts(platform, folder / "s", arguments.backlog))
+            runs.append(one_run(Path(name), arguments))
     report = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    print(f"visible at {report['rate']:,.0f}/s: p50 {report['p50']:.2f} s, p99 {report['p99']:.2f}")
-    print(f"  a plain receiver: p99 {report['receiverP99']:.3f} s")
-    print(f"start: {report['first']:.1f} s, with a backlog {report['again']:.1f} s")
-    print(f"  a bare Spark: {report['bareSpark']:.1f} s")
-    print(f"memory: {report['memory'] / (1 << 20):,.0f} MiB")
+    printed(report)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
-    goals = (("p99", VISIBLE_P99_S), ("first", START_S), ("again", START_S))
-    short = [name for name, most in (*goals, ("memory", MEMORY_BYTES)) if report[name] > most]
+    short = [name for name, most in GOALS.items() if report.get(name, most) > most]
     sys.exit(f"beyond the goal: {', '.join(short)}" if short else 0)
 
 

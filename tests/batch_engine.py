@@ -44,9 +44,9 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_at(point: str, count: int, *, after: bool) -> None:
+def kill_at(point: tuple[Any, str], count: int, *, after: bool) -> None:
     """Let this process be killed at the so-manyth call of a point."""
-    owner, name = POINTS[point]
+    owner, name = point
     real: Callable[..., Any] = getattr(owner, name)
     calls = 0
 
@@ -106,12 +106,15 @@ def run(file: Path, kill: dict[str, Any] | None, opened: Any = None) -> None:
         if "seconds" in kill:
             kill_in(kill["seconds"])
         else:
-            kill_at(kill["point"], kill["count"], after=kill["after"])
+            kill_at(POINTS[kill["point"]], kill["count"], after=kill["after"])
     pipeline, places = read(file)
     (source,) = pipeline.spec.sources
     options = option_table.read(batches.options(source, places))
     log = Log(file.parent / "engine")
-    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+    with (
+        places.taken(),
+        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+    ):
         if opened is not None:
             opened.set()
         put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)

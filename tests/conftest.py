@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from kube.built import BUILD_TIMEOUT_S
 from kube.server import KubeServer, kube_server
 from postgres_server import PostgresServer, postgres_server
 from running import Platform, Start, running
@@ -50,6 +51,23 @@ def kubernetes_server() -> Iterator[KubeServer]:
     """An API server of Kubernetes."""
     with kube_server() as server:
         yield server
+
+
+@pytest.fixture(
+    params=[
+        "postgresql",
+        pytest.param(
+            "kubernetes", marks=[pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+        ),
+    ]
+)
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """An empty store that several processes may use."""
+    if request.param == "kubernetes":
+        server: KubeServer = request.getfixturevalue("cluster")
+        return server.url
+    database: PostgresServer = request.getfixturevalue("postgres")
+    return database.new_database()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
 from enmasse.engines import (
     AddressFigures,
     Connection,
+    Failure,
     Observed,
     Operation,
     Proof,
@@ -60,6 +61,8 @@ class FakeEngine:
         self.applied: list[Plan] = []
         self.refusals: list[EnMasseError] = []
         self.withheld: set[str] = set()
+        self.failed: dict[str, Failure] = {}
+        self.proved = 0
         self.figures: list[AddressFigures] = []
         self.carried: list[SpaceFigures] = []
         self.open: list[Connection] = []
@@ -77,8 +80,13 @@ class FakeEngine:
         if self.refusals:
             raise self.refusals.pop(0)
         self.applied.append(plan)
-        uids = {address.uid for space in plan.spaces for address in space.addresses}
-        return Proof(plan.version, frozenset(uids - self.withheld))
+        return await self.prove()
+
+    async def prove(self) -> Proof:
+        self.proved += 1
+        uids = {address.uid for space in self.plan.spaces for address in space.addresses}
+        failed = {uid: failure for uid, failure in self.failed.items() if uid in uids}
+        return Proof(self.plan.version, frozenset(uids - self.withheld - failed.keys()), failed)
 
     async def observe(self) -> Observed:
         return Observed(len(self.open), self.figures)

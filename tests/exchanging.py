@@ -72,6 +72,15 @@ def connected(
         yield connection
 
 
+def exchange(platform: Platform, name: str, **options: Any) -> None:
+    """Send a message to an address and take it from there."""
+    with connected(platform, **options) as connection:
+        connection.create_sender(name).send(Message(body="hello"))
+        receiver = connection.create_receiver(name)
+        assert receiver.receive(timeout=TIMEOUT_S).body == "hello"
+        receiver.accept()
+
+
 def outcomes(platform: Platform, to: str, *messages: Message, **options: Any) -> list[Any]:
     """Send messages as fast as credit comes; return the outcome of each."""
     with connected(platform, **options) as connection:

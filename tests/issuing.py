@@ -23,6 +23,21 @@ KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
 """Made once: it takes a while."""
 
 
+CLOSED_SPACE = """
+apiVersion: admin.enmasse.io/v1beta1
+kind: AuthenticationService
+metadata: {{name: idp}}
+spec: {{type: standard, standard: {{oidc: {{issuer: "{issuer}"}}}}}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {{name: default}}
+spec: {{type: standard, authenticationService: {{name: idp}}}}
+---
+"""
+"""The documents of a space into which tokens of an issuer let."""
+
+
 class Issuer:
     """Signs tokens, and answers for its keys in place of a network."""
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Data, Message, Properties
-from enmasse.pipeline import gold, live
+from enmasse.pipeline import demo, gold, live
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places, read
@@ -55,7 +55,10 @@ def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
     """Read what is there; return what was told of each batch."""
     pipeline, places = read(file)
     told: list[dict[str, Any]] = []
-    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+    with (
+        places.taken(),
+        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+    ):
         run = Run(spark, pipeline, places, db, SystemClock())
         try:
             run.start(told.append, once=True)
@@ -71,7 +74,16 @@ def rows(places: Places, name: str) -> pyarrow.Table:
 
 def opened(file: Path) -> tuple[Pipeline, Places, Live]:
     pipeline, places = read(file)
-    return pipeline, places, Live(places.live_url, pipeline.spec)
+    return pipeline, places, Live(places.live_url, pipeline.spec, pipeline.metadata.name)
+
+
+def told_once(file: Path, url: str, address: str) -> list[str]:
+    """Each incident is one alert at the address, a stream; return the incidents."""
+    _, _, db = opened(file)
+    with closing(db):
+        ids = [row["id"] for row in db.rows(live.ANOMALIES)]
+    assert Counter(alert["id"] for alert in demo.received(url, address, "{}")) == Counter(ids)
+    return ids
 
 
 def judged(file: Path, sent: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import psycopg
 
@@ -44,6 +45,14 @@ class PostgresServer:
         name = f"test_{uuid.uuid4().hex[:12]}"
         self.execute(f"create schema {name}")
         return f"{self.url()}?options=-csearch_path%3D{name}&application_name={name}"
+
+    def live_state(self, folder: Path) -> dict[str, str]:
+        """Make an empty database; return how a pipeline names it, with a file in `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "live-password"
+        file.write_text(f"{unquote(PASSWORD)}\n")
+        url = self.new_database().replace(f":{PASSWORD}@", "@")
+        return {"url": url, "passwordFile": str(file)}
 
     def end_connections(self, url: str) -> int:
         """End every connection of a URL as an administrator would; return how many."""

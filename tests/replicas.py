@@ -9,17 +9,21 @@ import gc
 import subprocess
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import doubles
+from doubles import TestClock
 from enmasse.base.clock import Clock, SystemClock
-from enmasse.base.errors import Unavailable
-from enmasse.resources import Address
+from enmasse.base.errors import Conflict, Unavailable
+from enmasse.resources import Address, Resource
+from enmasse.resources.conditions import ready_status
+from enmasse.store import Event, Store
 from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.postgres import PostgresStore
 
+PATIENCE_S = 60
 Shared = PostgresStore | KubernetesStore
 
 
@@ -58,6 +62,35 @@ def writer(url: str, name: str, count: int) -> subprocess.Popen[str]:
 
 def address(name: str, team: str = "north") -> Address:
     return doubles.address(f"default.{name}", labels={"team": team})
+
+
+def active(made: Resource) -> Address:
+    """What was made, with the status of one that is served."""
+    assert isinstance(made, Address)
+    now = TestClock().now()
+    return made.with_status(
+        ready_status(made.status, phase="Active", reason="Served", generation=1, now=now)
+    )
+
+
+async def taken(events: AsyncIterator[Event], count: int) -> list[Event]:
+    """Wait for the next events."""
+    async with asyncio.timeout(PATIENCE_S):
+        return [await anext(events) for _ in range(count)]
+
+
+async def until(condition: Callable[[], object], store: Store) -> None:
+    """Wait until something is so of a store that follows others."""
+    async with asyncio.timeout(PATIENCE_S):
+        since = store.version
+        while not condition():
+            try:
+                async for event in store.watch(since):
+                    since = event.version
+                    if condition():
+                        break
+            except Conflict:
+                since = store.version
 
 
 async def until_done(step: object, *arguments: object) -> None:

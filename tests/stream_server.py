@@ -99,9 +99,11 @@ class StreamServer(MessagingHandler):
         event.done.set()
 
     def on_start(self, event: Event) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", self.port))
-            self.port = probe.getsockname()[1]
+        if not self.port:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+        # a port that had a server is listened on again at once, whatever is left of its connections
         self._acceptor = event.container.listen(f"127.0.0.1:{self.port}")
         self._ready.set()
 

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from enmasse.pipeline import live
@@ -12,10 +14,19 @@ from enmasse.pipeline.places import read
 from piping import opened
 from running import ENMASSE
 
-END_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 900.0
 STARTS_MAX = 10
+DYING = Path(__file__).with_name("dying.py")
 UNAVAILABLE = 7
-JVM, WORKER = b"org.apache.spark.deploy.SparkSubmit", b"pyspark.daemon"
+MARKS = {
+    "jvm": b"org.apache.spark.deploy.SparkSubmit",
+    # plans the batches of a query, and is not replaced by Spark
+    "planner": b"python_streaming_source_runner",
+    "worker": b"pyspark.daemon",
+}
+
+FATAL = ("driver", "jvm")
+"""Whose death an init system mends; that of all others the run does."""
 
 
 def below(pid: int, mark: bytes) -> list[int]:
@@ -33,23 +44,23 @@ def below(pid: int, mark: bytes) -> list[int]:
 
 
 class Supervisor:
-    """Keeps a run alive as an init system would."""
+    """Keeps a run alive as an init system would; the first dies where `dying` says, if it does."""
 
-    def __init__(self, file: Path, *words: str | Path) -> None:
-        self._words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json", *words]
+    def __init__(self, file: Path, *words: str | Path, dying: Sequence[str] = ()) -> None:
+        self._words = ["pipeline", "run", "-f", file, "--output", "json", *words]
         self.starts = 0
         self._said = file.with_suffix(".stderr")
         _, places = read(file)
         # live state is looked at before the first run has made its folder
         places.state.mkdir(parents=True, exist_ok=True)
         _, _, self._live = opened(file)
-        self._start()
+        self._start([sys.executable, DYING, *dying] if dying else [ENMASSE])
 
-    def _start(self) -> None:
-        assert self.starts < STARTS_MAX, self._said.read_text()
-        with self._said.open("wb") as said:
+    def _start(self, program: Sequence[str | Path] = (ENMASSE,)) -> None:
+        assert self.starts < STARTS_MAX, self.said()
+        with self._said.open("ab") as said:
             self._run = subprocess.Popen(
-                self._words, stdout=subprocess.PIPE, stderr=said, text=True
+                [*program, *self._words], stdout=subprocess.PIPE, stderr=said, text=True
             )
         self.starts += 1
 
@@ -58,27 +69,35 @@ class Supervisor:
         while sum(row["messages"] for row in self._live.rows(live.PROGRESS)) < messages:
             assert self._run.stdout is not None
             if not self._run.stdout.readline():
-                self._ended()
-                self._start()
+                self.goes_down()
 
-    def _ended(self) -> None:
-        """A run that is not killed itself says why it ended, in a line."""
+    def goes_down(self) -> None:
+        """Wait until the run has ended, and start it again.
+
+        One that is not killed itself says why it ended, in a line.
+        """
         code = self._waited()
-        said = self._said.read_text()
+        said = self.said()
         assert code in (UNAVAILABLE, -signal.SIGKILL), said
         assert code != UNAVAILABLE or said.splitlines()[-1].startswith("enmasse: "), said
+        self._start()
+
+    def said(self) -> str:
+        """Return what the run that is there, or was the last, has said on stderr."""
+        return self._said.read_text()
 
     def kill(self, victim: str, dice: random.Random) -> None:
-        """Kill the driver, its JVM, or a Python worker of that."""
-        marks = {"jvm": JVM, "worker": WORKER}
-        found = sorted(below(self._run.pid, marks[victim])) if victim in marks else [self._run.pid]
+        """Kill the driver, its JVM, or a Python process of that."""
+        found = sorted(below(self._run.pid, MARKS[victim])) if victim in MARKS else [self._run.pid]
         with contextlib.suppress(ProcessLookupError):
             os.kill(dice.choice(found), signal.SIGKILL)
+        if victim in FATAL:
+            self.goes_down()
 
     def stop(self) -> None:
         """End the run as `enmasse pipeline stop` does."""
         self._run.terminate()
-        assert self._waited() == 0, self._said.read_text()
+        assert self._waited() == 0, self.said()
 
     def close(self) -> None:
         self._run.kill()

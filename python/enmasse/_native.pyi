@@ -70,11 +70,20 @@ class Node:
     def apply(self, plan_json: str) -> str:
         """Put a Plan in force on every worker before returning.
 
-        What did not change notices nothing. Returns the proof as JSON:
-        `{"version": 7, "added": 1, "removed": 0, "changed": 0, "active": ["uid", ..]}`.
+        What did not change notices nothing, and what can be served is. Returns the proof as JSON,
+        with `"added": 1, "removed": 0, "changed": 0`.
 
         Raises NativeError: Invalid names the member that makes no sense, or a version older than
         the one in force; then nothing has changed. Unavailable: apply it again.
+        """
+
+    def proof(self) -> str:
+        """Return what is served at this moment, as JSON.
+
+        `{"version": 7, "active": ["uid", ..], "failed": [{"uid", "reason", "message"}]}`; `reason`
+        is `NotOpened` (applied again, the Plan may do) or `JournalStopped`.
+
+        Raises NativeError: Unavailable once the node is stopped.
         """
 
     def usage(self) -> str:

@@ -80,20 +80,25 @@ class Node:
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
 
     def apply(self, plan: "Plan") -> dict[str, Any]:
-        """Put a Plan in force and return the proof: version, added, removed, changed, active."""
+        """Put a Plan in force; return the proof, and the numbers added, removed and changed."""
         with translated():
             return _object(self._node.apply(plan.json_text()))
+
+    def proof(self) -> dict[str, Any]:
+        """Return what is served at this moment: version, active, failed."""
+        with translated():
+            return _object(self._node.proof())
 
     def stats(self) -> dict[str, Any]:
         """Return what was counted since the start."""
         with translated():
             return _object(self._node.stats())
 
-    def usage(self) -> list[dict[str, Any]]:
-        """Return what has passed through each space that somebody has used. Waits for nobody."""
+    def usage(self) -> str:
+        """Return what has passed through each space that somebody has used, as a JSON array.
+        Waits for nobody."""
         with translated():
-            usage: list[dict[str, Any]] = json.loads(self._node.usage())
-        return usage
+            return self._node.usage()
 
     def journal(self) -> dict[str, Any] | None:
         """Return what the journal is and has done; None if there is none. Waits for nobody."""

@@ -1,10 +1,14 @@
 """A backup over HTTP."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 
 import doubles
 from enmasse.api import Platform, create_app
@@ -44,8 +48,10 @@ async def platform(tmp_path: Path) -> Platform:
     )
 
 
-def client(platform: Platform, token: str = "secret") -> httpx2.AsyncClient:
-    app = create_app(platform, token="secret", hosts=["localhost"])
+def client(served: Platform | Starlette, token: str = "secret") -> httpx2.AsyncClient:
+    app = served
+    if isinstance(served, Platform):
+        app = create_app(served, token="secret", hosts=["localhost"])
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 1))
     headers = {"Authorization": f"Bearer {token}"}
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
@@ -82,6 +88,32 @@ async def test_secrets_are_in_it_if_asked_for(platform: Platform, tmp_path: Path
     assert manifest.about["leftOut"] == []
     assert "Secret" in {one.kind for one in backup.resources(manifest)}
     assert f"{PRIVATE}token" in manifest.entries
+
+
+async def test_who_goes_before_the_first_byte_does_not_keep_others_from_theirs(
+    platform: Platform,
+) -> None:
+    app = create_app(platform, token="secret", hosts=["localhost"])
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer secret")]
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "GET", "path": PATH, "raw_path": b"",
+        "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "scheme": "http",
+        "server": ("localhost", 80), "root_path": "", "extensions": {},
+    }  # fmt: skip
+
+    async def gone(message: dict[str, Any]) -> None:
+        assert message.get("status", 200) == 200
+        raise OSError("connection reset")
+
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def received() -> dict[str, object]:
+        return next(messages, {"type": "http.disconnect"})
+
+    with contextlib.suppress(BaseExceptionGroup, ClientDisconnect, OSError):
+        await app(scope, received, gone)  # type: ignore[arg-type]
+    async with client(app) as http:
+        assert (await http.get(PATH)).status_code == 200
 
 
 async def test_a_process_that_stands_by_has_no_messages(platform: Platform) -> None:

@@ -1,13 +1,16 @@
 """Who has set which field, and server-side apply."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from doubles import address, space, user
+from enmasse.api import field_managers
 from enmasse.api.field_managers import (
     ANCIENT,
     APPLY,
+    CONFLICTS_NAMED_MAX,
     UPDATE,
     UPDATE_MANAGERS_MAX,
     Entry,
@@ -125,6 +128,33 @@ def test_another_way_to_write_a_value_is_no_conflict() -> None:
     live, entries = applied([], None, doc(ttl=60), writer("a"), read, force=False)
     _, entries = applied(entries, live, doc(ttl="60"), writer("b"), read, force=False)
     assert len(entries) == 2
+
+
+def test_what_an_apply_takes_grows_with_its_fields_and_not_with_their_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = 0
+    down_to = field_managers._down_to
+
+    def counted(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        nonlocal steps
+        steps += 1
+        return down_to(path)
+
+    monkeypatch.setattr(field_managers, "_down_to", counted)
+    many = {f"note{number}": "a" for number in range(2_000)}
+    _, entries = applied([], None, doc(notes=many), writer("a"), same, force=False)
+    before = doc(notes=many)
+    now = doc(notes=dict.fromkeys(many, "b"))
+    with pytest.raises(Conflict, match="2000 conflicts") as refusal:
+        applied(entries, before, now, writer("b"), same, force=False)
+    assert len(refusal.value.faults) == CONFLICTS_NAMED_MAX
+    merged, entries = applied(entries, before, now, writer("b"), same, force=True)
+    assert merged == now
+    assert owners(entries) == {("b", APPLY): {f"spec.notes.{name}" for name in many}}
+    merged, _ = applied(entries, now, doc(kept="c"), writer("b"), same, force=False)
+    assert merged["spec"] == {"kept": "c"}
+    assert 0 < steps < 100 * len(many)
 
 
 def test_entries_are_written_as_kubernetes_writes_them() -> None:

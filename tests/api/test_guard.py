@@ -1,9 +1,14 @@
 """Who is let in."""
 
+import anyio
+import anyio.lowlevel
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from enmasse.api import guard
-from enmasse.api.guard import BODY_BYTES_MAX
+from enmasse.api.audit import WHO
+from enmasse.api.guard import BODY_BYTES_MAX, Guard
+from enmasse.auth.roles import OWNER_CALLER, Caller
 from served import ADDRESSES, TOKEN, Served
 
 GOOD = {"Authorization": f"Bearer {TOKEN}"}
@@ -82,3 +87,58 @@ async def test_a_body_has_a_bound_told_or_not(served: Served) -> None:
     assert counted.json()["reason"] == "RequestEntityTooLarge"
     odd = await served.http.get(ADDRESSES, headers={"Content-Length": "many"})
     assert odd.status_code == 413
+
+
+async def test_one_token_takes_neither_all_places_nor_those_of_the_owner(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "REQUESTS_MAX", 6)
+    monkeypatch.setattr(guard, "RESERVED", 1)
+    monkeypatch.setattr(guard, "REQUESTS_OF_ONE_MAX", 3)
+    held, going = anyio.Event(), []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        going.append(scope[WHO])
+        await held.wait()
+
+    callers = {name: Caller(name, {"tenant-view": frozenset({"default"})}) for name in "ab"} | {
+        "o": OWNER_CALLER
+    }
+    door = Guard(application, callers=Known(callers), hosts=["localhost"])  # type: ignore[arg-type]
+    refused: list[str] = []
+
+    async def ask(name: str) -> None:
+        scope = {
+            "type": "http", "method": "GET", "path": ADDRESSES, "client": ("127.0.0.1", 1),
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"authorization", name.encode())],
+        }  # fmt: skip
+
+        async def answered(message: Message) -> None:
+            if message.get("status") == 429:
+                refused.append(name)
+
+        await door(scope, nothing, answered)
+
+    async with anyio.create_task_group() as tasks:
+        for name in "aaaabbboo":
+            tasks.start_soon(ask, name)
+        while len(going) + len(refused) < 9:
+            await anyio.lowlevel.checkpoint()
+        held.set()
+    assert sorted(refused) == ["a", "b", "o"]
+    assert len(going) == 6
+
+
+async def nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+class Known:
+    """Callers by what they send."""
+
+    def __init__(self, callers: dict[str, Caller]) -> None:
+        self.callers = callers
+
+    def bearer(self, authorization: str | None) -> Caller | None:
+        return self.callers[authorization or ""]

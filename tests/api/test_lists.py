@@ -71,6 +71,7 @@ async def test_a_list_is_narrowed_by_labels_and_fields(with_five: Served) -> Non
 async def test_a_list_may_be_of_a_version(with_five: Served) -> None:
     now = with_five.store.version
     assert len((await page(with_five, resourceVersion=0))["items"]) == 5
+    assert len((await page(with_five, resourceVersion=""))["items"]) == 5
     exact = {"resourceVersion": now, "resourceVersionMatch": "Exact"}
     assert len((await page(with_five, **exact))["items"]) == 5
     older = exact | {"resourceVersion": now - 1}
@@ -93,6 +94,13 @@ async def test_parameters_that_make_no_sense_are_refused(
 ) -> None:
     answer = await served.http.get(ADDRESSES, params=parameters)
     assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")
+
+
+@pytest.mark.parametrize("name", ["limit", "timeoutSeconds", "watch", "allowWatchBookmarks"])
+async def test_a_parameter_without_a_value_is_none(served: Served, name: str) -> None:
+    answer = await served.http.get(ADDRESSES, params={name: ""})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["details"]["causes"][0]["field"] == name
 
 
 async def test_all_that_a_list_shows_can_be_deleted_together(with_five: Served) -> None:

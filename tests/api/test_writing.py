@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from doubles import address, space, user
+from enmasse.api import requests
 from enmasse.control import Admission
 from enmasse.resources import Address
 from served import ADDRESSES, SPACES, Served
@@ -95,6 +96,25 @@ async def test_a_field_given_twice_is_refused(with_space: Served) -> None:
     answer = await with_space.http.post(ADDRESSES, content=text)
     assert answer.status_code == 400
     assert "'name' is given twice" in answer.json()["message"]
+
+
+def test_a_field_given_twice_is_found_without_comparing_each_with_all() -> None:
+    compared = 0
+
+    class Name(str):
+        """A name that counts how often it is compared."""
+
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(f"name{number}") for number in range(2_000)]
+    with pytest.raises(ValueError, match="'name1999' is given twice"):
+        requests._once_each([(name, 0) for name in (*names, Name("name1999"))])
+    assert compared < 10 * len(names)
 
 
 async def test_a_name_may_be_left_to_the_server(with_space: Served) -> None:

@@ -1,5 +1,6 @@
 """Who the bearer of a token is."""
 
+from base64 import b64encode
 from datetime import timedelta
 
 import pytest
@@ -84,6 +85,18 @@ async def test_a_token_counts_until_it_ends_or_is_taken_back(
     assert changed.roles == {"tenant-edit": {"a"}}
     await store.delete([Key("Secret", TOKENS_NAMESPACE, "b")])
     assert callers.bearer("Bearer b.x") is None
+
+
+@pytest.mark.parametrize(
+    "texts", [{"tenant-edit": "A"}, {"tenant-own": "a"}, {"expires": "tomorrow"}]
+)
+async def test_one_that_admission_would_refuse_lets_nobody_in(
+    store: MemoryStore, callers: Callers, texts: dict[str, str]
+) -> None:
+    secret = token_secret(TOKEN, tenant_edit="a")
+    data = secret.data | {name: b64encode(text.encode()).decode() for name, text in texts.items()}
+    await store.put([secret.model_copy(update={"data": data})])
+    assert callers.bearer(f"Bearer {TOKEN}") is None
 
 
 @pytest.mark.parametrize(

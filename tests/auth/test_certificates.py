@@ -9,7 +9,8 @@ import trustme
 from cryptography import x509
 
 from doubles import TestClock
-from enmasse.auth.certificates import TlsFiles, ensure_certificates
+from enmasse.auth import authority as signing
+from enmasse.auth.certificates import TlsFiles, ensure_authority, ensure_certificates
 from enmasse.base.errors import Unavailable
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -148,3 +149,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: TestClock, f
     (tmp_path / file).write_text("nonsense")
     with pytest.raises(Unavailable, match="restore it, or remove it"):
         ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
+
+
+def test_a_ca_that_may_not_sign_others_is_given_a_certificate_by_which_it_may(
+    tmp_path: Path, clock: TestClock
+) -> None:
+    old = signing.new_authority("EnMasse CA", clock.now())
+    (tmp_path / "ca.crt").write_text(signing.chain_pem([old.certificate]))
+    (tmp_path / "ca.key").write_text(signing.key_pem(old.key))
+    served = signing.issue(old, signing.new_key(), "EnMasse node", ["localhost"], clock.now())
+    renewed = ensure_authority(tmp_path, clock.now())
+    assert signing.signs_authorities(renewed) and not signing.signs_authorities(old)
+    served.verify_directly_issued_by(renewed.certificate)
+    assert ensure_authority(tmp_path, clock.now()).certificate == renewed.certificate

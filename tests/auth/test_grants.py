@@ -3,9 +3,10 @@
 import pytest
 
 from enmasse.auth.external import grant_of
-from enmasse.auth.grants import RIGHTS_MAX, Refused, rights_of_groups, rights_of_map
+from enmasse.auth.grants import Refused, rights_of_groups, rights_of_map
 from enmasse.messaging.types import Array, Symbol
 from enmasse.plan.model import Right
+from enmasse.resources.messaging_user import PATTERNS_MAX, WILDCARDS_MAX
 
 
 def listed(rights: tuple[Right, ...]) -> list[tuple[str, tuple[str, ...]]]:
@@ -38,8 +39,12 @@ def test_a_map_says_operations_of_addresses() -> None:
 
 
 def test_what_is_too_much_counts_for_nothing() -> None:
-    groups = [f"send_{number}" for number in range(RIGHTS_MAX + 5)]
-    assert len(rights_of_groups(groups)) == RIGHTS_MAX
+    groups = [f"send_{number}" for number in range(PATTERNS_MAX + 5)]
+    assert len(rights_of_groups(groups)) == PATTERNS_MAX
+    wild = [f"recv_%23%2F{number}" for number in range(WILDCARDS_MAX + 5)]
+    rights = rights_of_groups([*wild, *groups])
+    assert len(rights) == PATTERNS_MAX
+    assert sum(right.pattern.startswith("#/") for right in rights) == WILDCARDS_MAX
 
 
 def test_what_an_external_service_says_in_its_open() -> None:

@@ -6,10 +6,20 @@ from typing import Any
 
 import pytest
 
-from doubles import address, address_plan, deadletter, infra, queue, space, space_plan, subscription
+from doubles import (
+    address,
+    address_plan,
+    deadletter,
+    document,
+    infra,
+    queue,
+    space,
+    space_plan,
+    subscription,
+)
 from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose
 from enmasse.engines import AddressFigures
-from enmasse.resources import Address, Resource
+from enmasse.resources import Address, AddressSpace, Resource, parse
 from obeying import Obeying
 
 LARGE = address_plan("large", "queue", router=0.01, broker=1)
@@ -33,17 +43,38 @@ def facts(
 ) -> Facts:
     """What is known of an address that nothing is wrong with, but for what is said."""
     one = one or queue()
-    document = one.document() | {"status": status or SERVED}
-    document["metadata"] = document["metadata"] | {"generation": 1} | changes.pop("metadata", {})
-    home = space().document() | {"status": {"isReady": True}}
-    return Facts(document, [space(), one, *others], **({"space": home} | changes))
+    shown = one.document() | {"status": status or SERVED}
+    shown["metadata"] = shown["metadata"] | {"generation": 1} | changes.pop("metadata", {})
+    declared = changes.pop("declared", space())
+    home = declared.document() | {"status": {"isReady": True}}
+    return Facts(shown, [declared, one, *others], **({"space": home} | changes))
 
 
 def figures(**values: Any) -> dict[str, Any]:
     return SERVED | {"statistics": values}
 
 
+def one_with(service: str) -> AddressSpace:
+    """A space that names its authentication service."""
+    spec = {"type": "standard", "authenticationService": {"name": service}}
+    resource = parse(document("AddressSpace", "default", spec))
+    assert isinstance(resource, AddressSpace)
+    return resource
+
+
+NOT_SERVED = condition("NotServed", message="certBundle: kept and not served")
+
 CASES: dict[str, tuple[Facts, str, State, str, str]] = {
+    "a certificate that cannot be served": (
+        facts(space=space().document() | {"status": {
+            "isReady": True, "conditions": [NOT_SERVED | {"type": "CertificateProvided"}],
+        }}),
+        "certificate", State.NOTE, "kept and not served", "spec.endpoints[].cert",
+    ),
+    "a certificate that nobody trusts": (
+        facts(handshake="TLS with 127.0.0.1:5671 as default.default fails: expired"),
+        "certificate", State.TROUBLE, "as default.default fails", "enmasse logs",
+    ),
     "no space": (
         facts(space=None), "address space", State.TROUBLE,
         "there is no address space 'default'", "enmasse create addressspace default",
@@ -108,8 +139,18 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         facts(status=figures(stored={"messages": 5})),
         "clients", State.NOTE, "5 messages are stored and nobody receives them", "",
     ),
+    "an allowance that is used up": (
+        facts(space=space().document() | {"status": {"isReady": True, "conditions": [
+            {"type": "Sending", "status": "False", "message": "9 of 9 messages of 2026-11"},
+        ]}}),
+        "allowance", State.TROUBLE, "nobody may send into the space: 9 of 9", "larger plan",
+    ),
     "a closed space without users": (
-        facts(space=space(authentication="standard").document() | {"status": {"isReady": True}}),
+        facts(declared=space(authentication="standard")),
+        "access", State.NOTE, "has no users", "enmasse user create NAME --space default",
+    ),
+    "a space closed by the name of a service": (
+        facts(declared=one_with("standard-authservice")),
         "access", State.NOTE, "has no users", "enmasse user create NAME --space default",
     ),
 }  # fmt: skip
@@ -135,9 +176,9 @@ def test_of_what_is_well_every_check_says_so() -> None:
 def test_a_quota_that_is_full_is_told(reason: str, state: State) -> None:
     home = space(plan="p")
     both = [queue(plan="large"), queue("default.b", plan="large")]
-    document = both[0].document() | {"status": SERVED | {"conditions": [condition(reason)]}}
+    told = both[0].document() | {"status": SERVED | {"conditions": [condition(reason)]}}
     shown = home.document() | {"status": {"isReady": True}}
-    found = diagnose(Facts(document, [home, *both, *PLANS], shown))
+    found = diagnose(Facts(told, [home, *both, *PLANS], shown))
     (quota,) = [one for one in found if one.check == "quota"]
     assert quota.state is state
     assert "broker 2 of 1, aggregate 3 of 2 of plan p" in quota.message

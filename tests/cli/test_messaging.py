@@ -118,12 +118,15 @@ def test_receiving_ends_when_nothing_comes(up: Platform) -> None:
     assert short.stderr == "enmasse: 0 of 1 messages came; then none for 0.1 s\n"
 
 
-def test_tls_is_trusted_through_the_platforms_ca(up: Platform) -> None:
+def test_tls_is_trusted_through_the_platforms_ca(up: Platform, tmp_path: Path) -> None:
     authority = str(up.data / "tls" / "ca.crt")
     url = up.url("amqps")
     trusted = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url, "--ca", authority)
     assert trusted.returncode == 0, trusted.stderr
-    stranger = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url)
+    known = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url)
+    assert known.returncode == 0, known.stderr
+    elsewhere = ["--url", url, "--data", str(tmp_path)]
+    stranger = run(up, "receive", "anycast", "--timeout", "0.1", *elsewhere)
     assert stranger.returncode == 8
     assert len(stranger.stderr.splitlines()) == 1
 

@@ -8,11 +8,12 @@ import pytest
 import doubles
 from enmasse.base.clock import SystemClock
 from enmasse.base.data_dir import DataDir
-from enmasse.base.errors import Code, Conflict, Invalid
+from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli.restoring import lines, restored
 from enmasse.resources import Resource
 from enmasse.store.archive import Contents, write
+from enmasse.store.memory import MemoryTurn
 from enmasse.store.postgres import PostgresStore
 from enmasse.store.sqlite import SqliteStore
 from postgres_server import PostgresServer
@@ -62,6 +63,28 @@ async def test_what_is_there_stays_unless_told(tmp_path: Path, file: Path) -> No
         await restored(file, settings, overwrite=False)
     assert refusal.value.code == Code.ALREADY_EXISTS
     await restored(file, settings, overwrite=True)
+
+
+async def test_after_a_restore_that_was_cut_off_nothing_serves_until_it_is_made_again(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """The end of the process between journal and resources."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    settings = Settings(data=tmp_path / "new")
+    monkeypatch.setattr(MemoryTurn, "replace_all", killed)
+    with pytest.raises(Killed):
+        await restored(file, settings, overwrite=False)
+    monkeypatch.undo()
+    with pytest.raises(Unavailable, match="has not ended.*run enmasse restore again"):
+        DataDir(settings.data).__enter__()
+    about = await restored(file, settings, overwrite=False)
+    assert about["resources"] == {"Address": 1, "AddressSpace": 1}
+    with DataDir(settings.data) as data:
+        assert not data.restoring.exists()
 
 
 async def test_a_folder_in_use_is_left_alone(tmp_path: Path, file: Path) -> None:

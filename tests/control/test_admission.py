@@ -1,15 +1,33 @@
 """The only way in."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 import pytest
 
-from doubles import TestClock, address, deadletter, queue, space, subscription, topic, user
-from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing
+from doubles import (
+    TestClock,
+    address,
+    address_plan,
+    deadletter,
+    queue,
+    space,
+    space_plan,
+    subscription,
+    topic,
+    user,
+)
+from enmasse.auth.passwords import without_password
+from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, Unavailable
 from enmasse.control import Admission, Change
-from enmasse.resources import Declared, Key, MessagingUser
+from enmasse.control import admission as module
+from enmasse.control.admission import TOGETHER_MAX
+from enmasse.control.shipped import shipped
+from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser, Resource
 from enmasse.resources.address import TYPES
-from enmasse.store import MemoryStore
+from enmasse.store import Event, MemoryStore, Turn
 
 SPACE = Key("AddressSpace", "default", "default")
 ALICE = Key("MessagingUser", "default", "default.alice")
@@ -97,6 +115,36 @@ async def test_a_password_never_reaches_the_store(admission: Admission, store: M
     assert "Y29ycmVjdCBob3JzZQ" not in stored.model_dump_json()
 
 
+async def test_while_passwords_are_derived_others_have_their_turns(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    turns = 0
+    turn = store.turn
+
+    @contextlib.asynccontextmanager
+    async def counted() -> AsyncIterator[Turn]:
+        nonlocal turns
+        async with turn() as inner:
+            turns += 1
+            yield inner
+            turns -= 1
+
+    def noted(one: MessagingUser, stored: MessagingUser | None) -> MessagingUser:
+        held.append(turns > 0)
+        return without_password(one, stored)
+
+    monkeypatch.setattr(store, "turn", counted)
+    monkeypatch.setattr(module, "without_password", noted)
+    admission = Admission(store, exposed=False)
+    users = [user(f"default.{name}") for name in ("alice", "bob")]
+    await admission.apply([space(), *users])
+    await admission.create(user("default.carol"))
+    again = await admission.apply(users)
+    assert [one.change for one in again] == [Change.UNCHANGED] * 2
+    assert held == [False] * 5
+
+
 async def test_create_demands_that_it_is_new(admission: Admission) -> None:
     await admission.create(space())
     await admission.create(address())
@@ -117,6 +165,15 @@ async def test_replace_demands_that_it_is_there_and_unchanged(admission: Admissi
     assert changed.metadata.labels == {"a": "b"}
     with pytest.raises(Conflict, match="read it again"):
         await admission.replace(made)
+
+
+async def test_no_two_spaces_have_users_in_one_realm(admission: Admission) -> None:
+    await admission.apply([space("b-c", namespace="a")])
+    with pytest.raises(Conflict, match="'a-b-c' would be the realm of its users and is that of"):
+        await admission.apply([space("c", namespace="a-b")])
+    await admission.apply([space("b-d", namespace="a")])
+    await admission.delete(Key("AddressSpace", "a", "b-c"))
+    await admission.apply([space("c", namespace="a-b")])
 
 
 async def test_with_a_space_goes_all_that_belongs_to_it(
@@ -158,7 +215,168 @@ async def test_the_last_user_of_an_exposed_space_stays(store: MemoryStore) -> No
     await admission.delete(SPACE)
 
 
+async def test_a_space_opened_past_admission_keeps_nothing_else_from_being_changed(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryStore, "is_guarded", False)
+    await store.put([space("open")])
+    admission = Admission(store, exposed=True)
+    await admission.check()
+    await admission.apply([space(), user()])
+    with pytest.raises(Invalid, match="address space other would let everybody in"):
+        await admission.create(space("other"))
+
+
+async def test_what_came_past_admission_is_completed_as_it_would_have_been(
+    store: MemoryStore,
+) -> None:
+    admission = Admission(store, exposed=False)
+    await admission.ship(shipped())
+    home, orders, plain = space(), address("default.orders", "queue"), user()
+    assert await admission.completed(orders, None) is orders  # there is no space yet
+    await store.put([home])
+    assert await admission.completed(orders, None) is orders  # nor one whose plan is known
+    home = cast(AddressSpace, await admission.completed(home, None))
+    assert home.spec.plan == "standard-unlimited"
+    await store.put([home])
+    assert cast(Address, await admission.completed(orders, None)).spec.plan == (
+        "standard-small-queue"
+    )
+    had = queue("default.orders", plan="standard-large-queue")
+    assert cast(Address, await admission.completed(orders, had)).spec.plan == (
+        "standard-large-queue"
+    )
+    assert not plain.is_complete
+    done = await admission.completed(plain, None)
+    assert done.is_complete and await admission.completed(plain, done) == done
+    with pytest.raises(Invalid, match="is required for a new user"):
+        await admission.completed(user(password=None), None)
+
+
 async def test_a_store_with_an_open_space_is_checked_at_start(store: MemoryStore) -> None:
     await Admission(store, exposed=False).create(space())
     with pytest.raises(Invalid, match="address space default would let everybody in"):
         await Admission(store, exposed=True).check()
+
+
+class CountingStore(MemoryStore):
+    """Counts its writes, and takes as many resources at once as it is told."""
+
+    def __init__(self, takes: int = 1000, spoilt: str = "") -> None:
+        super().__init__(TestClock())
+        self.writes: list[int] = []
+        self._takes = takes
+        self._spoilt = spoilt
+
+    async def _persist(self, events: Sequence[Event]) -> None:
+        names = {event.resource.metadata.name for event in events}
+        if len(events) > self._takes or self._spoilt in names:
+            raise Unavailable(Code.DATA_UNUSABLE, "the disk refuses")
+        self.writes.append(len(events))
+        await asyncio.sleep(0)
+
+
+async def at_once(
+    admission: Admission, store: MemoryStore, resources: Sequence[Resource]
+) -> list[Resource | BaseException]:
+    """Create resources by requests that all wait while somebody else writes."""
+    async with store.turn():
+        waiting = [asyncio.ensure_future(admission.create(one)) for one in resources]
+        # Tasks have their turns in order: each has asked before this one goes on.
+        await asyncio.sleep(0)
+        assert len(admission._waiting) == len(resources)
+    return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+
+async def test_requests_that_wait_are_one_write() -> None:
+    store = CountingStore()
+    admission = Admission(store, exposed=False)
+    await admission.create(space())
+    store.writes.clear()
+    wanted = [address(f"default.a{n}", address=f"a{n}") for n in range(TOGETHER_MAX + 1)]
+    made = await at_once(admission, store, wanted)
+    assert [one.metadata.name for one in made if isinstance(one, Resource)] == [
+        one.metadata.name for one in wanted
+    ]
+    assert store.writes == [TOGETHER_MAX, 1]
+    assert made == [store.get(one.key) for one in wanted]
+
+
+async def test_each_of_the_requests_that_wait_has_its_own_answer() -> None:
+    store = CountingStore()
+    admission = Admission(store, exposed=False)
+    await admission.apply([space(), address("default.there", address="there")])
+    wanted = [
+        address("default.a", address="orders"),
+        address("default.b", address="orders"),
+        address("north.c"),
+        address("default.there", address="there"),
+        address("default.a", address="orders"),
+        address("default.d", address="d"),
+    ]
+    made = await at_once(admission, store, wanted)
+    codes = [one.code if isinstance(one, EnMasseError) else None for one in made]
+    assert codes == [
+        None,
+        Code.ADDRESS_TAKEN,
+        Code.SPACE_ABSENT,
+        Code.ALREADY_EXISTS,
+        Code.ALREADY_EXISTS,
+        None,
+    ]
+    assert len(store.list("Address")) == 3
+
+
+async def test_one_that_the_store_refuses_takes_no_other_with_it() -> None:
+    store = CountingStore(spoilt="default.a1")
+    admission = Admission(store, exposed=False)
+    await admission.create(space())
+    wanted = [address(f"default.a{n}", address=f"a{n}") for n in range(4)]
+    made = await at_once(admission, store, wanted)
+    refused = [isinstance(one, Unavailable) for one in made]
+    assert refused == [False, True, False, False]
+    # what was refused left nothing behind that the next request would be judged by
+    again = await admission.create(address("default.again", address="a1"))
+    assert store.get(again.key) == again
+
+
+async def test_a_request_that_is_given_up_takes_no_other_with_it() -> None:
+    store = CountingStore()
+    admission = Admission(store, exposed=False)
+    await admission.create(space())
+    async with store.turn():
+        first, second = (
+            asyncio.ensure_future(admission.create(address(f"default.a{n}", address=f"a{n}")))
+            for n in range(2)
+        )
+        await asyncio.sleep(0)
+        assert len(admission._waiting) == 2
+        first.cancel()
+    made = await second
+    assert store.get(made.key) == made
+    assert first.cancelled()
+    assert not admission._waiting
+
+
+async def test_the_room_of_a_quota_goes_to_the_first_that_ask_for_it() -> None:
+    half = address_plan("half", "anycast", router=0.5)
+    store = CountingStore()
+    admission = Admission(store, exposed=False)
+    await admission.apply([half, space_plan("one", [half], quota=(1, 1, 1)), space(plan="one")])
+    wanted = [address(f"default.a{n}", address=f"a{n}") for n in range(4)]
+    made = await at_once(admission, store, wanted)
+    codes = [one.code if isinstance(one, EnMasseError) else None for one in made]
+    assert codes == [None, None, Code.QUOTA_EXCEEDED, Code.QUOTA_EXCEEDED]
+
+
+async def test_a_store_that_writes_one_by_one_gets_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CountingStore, "writes_together", False)
+    store = CountingStore()
+    admission = Admission(store, exposed=False)
+    await admission.create(space())
+    store.writes.clear()
+    wanted = [address(f"default.a{n}", address=f"a{n}") for n in range(3)]
+    await asyncio.gather(*(admission.create(one) for one in wanted))
+    assert store.writes == [1, 1, 1]

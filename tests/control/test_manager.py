@@ -1,7 +1,7 @@
 """The loop from store to status, with a store in memory and an engine that obeys."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -21,10 +21,10 @@ from doubles import (
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
-from enmasse.control.manager import AT_A_TIME, FEW, REST_TIMES
-from enmasse.engines import Proof
+from enmasse.control.manager import AT_A_TIME, FEW, REST_TIMES, RESYNC_S
+from enmasse.engines import JOURNAL_STOPPED, Failure, Proof
 from enmasse.plan import Plan
-from enmasse.resources import Declared, Key, Resource
+from enmasse.resources import Declared, Key, Resource, Status
 from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
 from enmasse.store import MemoryStore
@@ -303,3 +303,69 @@ async def test_a_long_pass_gives_others_their_turn(platform: Platform) -> None:
         turns += 1
     assert turns >= 8
     assert {resource.status.phase for resource in platform.store.list()} == {"Active"}
+
+
+async def test_an_address_that_fails_says_why_and_keeps_nobody_back(platform: Platform) -> None:
+    news = Key("Address", "default", "default.news")
+    async with platform.running():
+        await platform.apply(space(), address())
+        uid = platform.store.get(ORDERS).metadata.uid
+        assert uid is not None
+        platform.engine.failed = {uid: Failure("NotOpened", "no room for it")}
+        await platform.apply(user(), address("default.news"))
+        assert platform.phase(news) == "Active"
+        orders = platform.store.get(ORDERS)
+        assert isinstance(orders, Declared)
+        assert (orders.status.phase, orders.status.messages) == ("Failed", ("no room for it",))
+        platform.engine.failed = {}
+        await until(platform, lambda: platform.phase() == "Active")
+
+
+async def test_a_stopped_journal_takes_the_readiness_of_what_is_on_disk(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), address())
+        applied, proved = len(platform.engine.applied), platform.engine.proved
+        uid = platform.store.get(ORDERS).metadata.uid
+        assert uid is not None
+        platform.engine.failed = {uid: Failure(JOURNAL_STOPPED, "the journal has stopped")}
+        platform.manager.prove_again()
+        await until(platform, lambda: platform.phase() == "Failed")
+        assert platform.engine.proved == proved + 1
+        assert len(platform.engine.applied) == applied, "nothing comes of trying it again"
+        await platform.apply(address("default.news"))
+        assert platform.phase(Key("Address", "default", "default.news")) == "Active"
+        assert platform.phase() == "Failed"
+
+
+async def test_a_full_resync_looks_at_what_seems_unchanged(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), address())
+    orders = platform.store.get(ORDERS)
+    assert isinstance(orders, Declared)
+    await platform.store.put_status([orders.with_status(Status())])
+    proved = platform.engine.proved
+    await platform.manager.catch_up()
+    assert (platform.phase(), platform.engine.proved) == ("Pending", proved)
+    platform.clock.advance(RESYNC_S)
+    await platform.manager.catch_up()
+    assert (platform.phase(), platform.engine.proved) == ("Active", proved + 1)
+    await platform.manager.catch_up()
+    assert platform.engine.proved == proved + 1, "the next is due after another period"
+
+
+async def test_a_resync_has_a_plan_served_that_the_engine_has_not(platform: Platform) -> None:
+    async with platform.running():
+        await platform.apply(space(), address())
+    platform.engine.applied.append(Plan(version=0, spaces=()))
+    platform.clock.advance(RESYNC_S)
+    await platform.manager.catch_up()
+    assert platform.planned() == {"default": ["orders"]}
+    assert platform.engine.plan.version > 0
+
+
+async def until(platform: Platform, holds: Callable[[], bool]) -> None:
+    """Wait for changes in the store until something holds."""
+    async with asyncio.timeout(20):
+        async for _ in platform.store.watch(0):
+            if holds():
+                return

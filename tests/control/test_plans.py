@@ -155,6 +155,13 @@ async def test_what_names_no_plan_gets_the_first_one(new: Platform) -> None:
         assert new.phase(key(type_)) == "Active"
 
 
+async def test_a_plan_without_a_place_is_nobodys_default(new: Platform) -> None:
+    offered = address_plan("a-first-by-name", "queue", broker=0.01)
+    await new.apply(offered, space_plan("a-first-by-name", [offered]))
+    await new.apply(space())
+    assert of(new, SPACE).document()["spec"]["plan"] == "standard-unlimited"
+
+
 async def test_what_names_no_plan_any_more_keeps_the_one_it_has(platform: Platform) -> None:
     await platform.apply(a_queue("a", "large"))
     await platform.apply(a_queue("a", None))

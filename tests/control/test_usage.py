@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from doubles import FakeEngine, TestClock, address_plan, infra, space, space_plan
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
-from enmasse.control import Admission, Manager, Recorder
+from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control.interim import Records
 from enmasse.control.recorder import SAVE_S
 from enmasse.control.usage import SENDING, Book, period_of
 from enmasse.engines import AddressFigures, SpaceFigures
 from enmasse.resources import AddressSpace, Key, parse
-from enmasse.resources.address_space import PERIODS_KEPT
+from enmasse.resources.address_space import PERIODS_KEPT, Usage
 from enmasse.resources.address_space_plan import Allowance
 from enmasse.resources.conditions import find
 from enmasse.store import MemoryStore
@@ -134,18 +136,19 @@ def test_an_allowance_is_used_up_by_messages_or_by_bytes(
 class Platform:
     """A store, a manager and a recorder; the space has a plan with an allowance a day."""
 
-    def __init__(self) -> None:
+    def __init__(self, interim: Interim | None = None) -> None:
         self.clock = TestClock(NOON)
         self.store = MemoryStore(self.clock)
         self.admission = Admission(self.store, exposed=False)
-        self.start()
+        self.start(interim)
 
-    def start(self) -> None:
+    def start(self, interim: Interim | None = None) -> None:
         self.engine = FakeEngine()
         computed = MemoryStore(self.clock)
         backoff = Backoff(0.001, 0.01)
         self.manager = Manager(self.store, self.engine, self.clock, computed, backoff)
-        self.recorder = Recorder(self.manager, self.engine, self.clock)
+        self.recorder = Recorder(self.manager, self.engine, self.clock, interim)
+        self.manager.recover_usage(interim.read() if interim else {})
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Platform"]:
@@ -173,6 +176,16 @@ class Platform:
         self.engine.carried = [figures(messages)._replace(uid=uid)]
         self.manager.note_usage(await self.engine.usage())
         await self.settled()
+
+    async def carries_once(self, messages: int) -> None:
+        """So much is counted by a new engine, and written."""
+        uid = self.space().metadata.uid or ""
+        self.manager.note_usage([figures(messages)._replace(uid=uid)])
+        await self.manager.save_usage()
+
+    def messages_in(self) -> int:
+        usage = self.space().status.usage
+        return usage[0].messages_in if usage else 0
 
     async def settled(self) -> None:
         self.manager.note_usage(await self.engine.usage())
@@ -290,6 +303,101 @@ async def test_records_are_written_now_and_then_and_at_the_end() -> None:
         await asyncio.gather(task, return_exceptions=True)
         (record,) = platform.space().status.usage or ()
         assert record.messages_in == 9
+
+
+class Watched(Interim):
+    """Remembers what it wrote."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.file = file
+        self.texts: list[str] = []
+        self.wrote = asyncio.Event()
+
+    def write(self, records: Records) -> None:
+        super().write(records)
+        if self.file.exists():
+            self.texts.append(self.file.read_text())
+            self.wrote.set()
+
+
+async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
+    file = tmp_path / "usage.json"
+    interim = Watched(file)
+    platform = Platform(interim)
+    await platform.declare(messages=1000)
+    async with platform.running():
+        uid = platform.space().metadata.uid or ""
+        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        task = asyncio.ensure_future(platform.recorder.run())
+        await interim.wrote.wait()
+        left = interim.texts[0]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert not file.exists(), "all is in the status"
+    # As it was when the process was killed: a status that is older than the file.
+    file.write_text(left)
+    bare = platform.space().with_status(platform.space().status.model_copy(update={"usage": None}))
+    await platform.store.put_status([bare])
+    for _ in range(2):
+        platform.start(Interim(file))
+        async with platform.running():
+            await platform.manager.save_usage()
+            assert platform.messages_in() == 7, "once, however often it is read"
+    await platform.carries_once(5)
+    assert platform.messages_in() == 12
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"s": 1}', '{"s": [{"period": 3}]}', "{\xff"])
+def test_an_interim_file_that_makes_no_sense_is_passed_over(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "usage.json"
+    file.write_bytes(text.encode("latin-1"))
+    assert Interim(file).read() == {}
+
+
+def test_an_interim_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "away" / "usage.json"
+    interim, records = Interim(file), {"s": (Usage(period="2026-12", messages_in=3),)}
+    interim.write(records)
+    file.parent.mkdir()
+    interim.write(records)
+    assert Interim(file).read() == records
+    assert file.stat().st_mode & 0o777 == 0o600
+    interim.write({})
+    assert not file.exists()
+
+
+def test_of_what_is_written_and_what_is_kept_the_most_counts() -> None:
+    before = book()
+    before.count([figures(10, connections=3)], lambda _: None, NOON)
+    written = before.told(space(uid="s"), None, None, NOON)
+    before.saved(before.unsaved())
+    assert before.unsaved_periods() == {}
+    before.count([figures(15, connections=2)], lambda _: None, NOON)
+    before.count([figures(16)], lambda _: None, NOON.replace(year=2027))
+    kept = before.unsaved_periods()
+    assert [one.period for one in kept["s"]] == ["2027-12", "2026-12"]
+    after = Book()
+    after.recover(kept)
+    after.open(written)
+    assert records(after) == [("2027-12", 1), ("2026-12", 15)]
+    (_, old) = after.told(space(uid="s"), None, None, NOON).status.usage or ()
+    assert old.connections == 3
+
+
+async def test_nothing_is_written_and_nobody_judged_while_nothing_moves(tmp_path: Path) -> None:
+    file = tmp_path / "usage.json"
+    platform = Platform(Interim(file))
+    await platform.declare(messages=1000)
+    async with platform.running():
+        await platform.carries(7)
+        await platform.manager.save_usage()
+        version, judged = platform.store.version, []
+        platform.manager._book.exhausted = lambda *_: judged.append(1) or {}  # type: ignore[method-assign, func-returns-value]
+        for _ in range(3):
+            platform.manager.note_usage(await platform.engine.usage())
+            await platform.manager.save_usage()
+        assert (platform.store.version, judged, file.exists()) == (version, [], False)
 
 
 async def test_what_could_not_be_written_is_written_later(

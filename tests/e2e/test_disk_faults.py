@@ -1,5 +1,6 @@
 """The platform on disks that lose power, fill up and fail. Needs root: `make check-all`."""
 
+import json
 from contextlib import closing
 from pathlib import Path
 
@@ -123,7 +124,13 @@ def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
         assert "\nenmasse_journal_stopped 1.0\n" in page
         ready = httpx2.get(f"{up.url('http')}/readyz")
         assert ready.status_code == 200 and "sync failed" in ready.text
-        assert "orders" in up.enmasse("get", "addresses")
+        up.enmasse("create", "address", "direct", "--type", "anycast")
+        listed = json.loads(up.enmasse("get", "addresses", "--output", "json"))["items"]
+        status = {one["spec"]["address"]: one["status"] for one in listed}
+        assert status["direct"]["phase"] == "Active", "what needs no disk is served"
+        for name in ("orders", "before"):
+            assert status[name]["phase"] == "Failed"
+            assert "sync failed" in status[name]["messages"][0]
         with closing(BlockingConnection(up.url(), timeout=20)) as connection:
             receiver = connection.create_receiver("before", credit=1)
             assert receiver.receive(timeout=20).id == "before", "reading goes on"

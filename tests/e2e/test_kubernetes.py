@@ -1,16 +1,20 @@
 """A platform whose resources are in a real Kubernetes API server, where kubectl applies them."""
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 from proton import Message
 from proton.utils import BlockingConnection, LinkDetached
 
+import exchanging
+from exchanging import PASSWORD, exchange
 from kube.built import BUILD_TIMEOUT_S, Kubectl, build
 from kube.server import TOKEN, KubeServer
 from running import Platform, running
@@ -35,14 +39,6 @@ def kubectl(cluster: KubeServer, tmp_path: Path) -> Kubectl:
 def platform(cluster: KubeServer, tmp_path: Path) -> Iterator[Platform]:
     with running(tmp_path / "data", environment={"ENMASSE_STORE": cluster.url}) as platform:
         yield platform
-
-
-def exchange(platform: Platform, address: str) -> None:
-    with closing(BlockingConnection(platform.url(), timeout=30)) as connection:
-        connection.create_sender(address).send(Message(body="hello"))
-        receiver = connection.create_receiver(address)
-        assert receiver.receive(timeout=30).body == "hello"
-        receiver.accept()
 
 
 def test_an_address_applied_to_the_cluster_is_served(platform: Platform, kubectl: Kubectl) -> None:
@@ -97,14 +93,87 @@ def test_a_platform_finds_again_what_it_served(
         receiver.accept()
 
 
-def test_one_that_stands_by_takes_over(cluster: KubeServer, tmp_path: Path) -> None:
-    environment = {"ENMASSE_STORE": cluster.url}
-    with (
-        running(tmp_path / "one", environment=environment) as one,
-        running(tmp_path / "other", environment=environment) as other,
+def test_manifests_without_a_plan_and_with_a_password_are_served(
+    platform: Platform, kubectl: Kubectl
+) -> None:
+    """As the original's are: what admission would fill in and take out is the platform's to do."""
+    space = exchanging.SPACE.replace("default", "team").replace(
+        "{type: standard}", "{type: standard, authenticationService: {type: standard}}"
+    )
+    documents = [exchanging.user("alice", "orders"), exchanging.address("orders"), space]
+    text = "---\n".join(documents).replace("default.", "team.")
+    # The original's group of users, which is the one that a cluster has.
+    text = text.replace("enmasse.io/v1beta1\nkind: Mess", "user.enmasse.io/v1beta1\nkind: Mess")
+    for _ in range(2):
+        kubectl("apply", "-f", "-", stdin=text)
+        for one in ("addressspace/team", "address/team.orders", "messaginguser/team.alice"):
+            kubectl("wait", "--for=condition=Ready", one, "--timeout=30s")
+    shown = kubectl("get", "enmasse", "-A", "-o", "yaml", "--show-managed-fields")
+    assert base64.b64encode(PASSWORD.encode()).decode() not in shown
+    assert "plan: standard-small-queue" in shown
+    exchange(
+        platform,
+        "orders",
+        user="alice@team",
+        password=PASSWORD,
+        allowed_mechs="SCRAM-SHA-256",
+    )
+
+
+def test_what_the_rest_does_not_allow_waits_and_says_for_what(
+    platform: Platform, kubectl: Kubectl
+) -> None:
+    spec = ORDERS["spec"]
+    wrong = {
+        "default.twin": (spec, "already"),
+        "default.none": (spec | {"address": "none", "plan": "no-such-plan"}, "no-such-plan"),
+        "nowhere.orders": (spec, "address space 'nowhere' does not exist"),
+        "default.sub": ({"type": "subscription", "address": "sub", "topic": "lost",
+                         "plan": "standard-small-subscription"}, "lost"),
+        "default.bad": (spec | {"address": "bad", "partitions": 0}, "partitions"),
+    }  # fmt: skip
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump(ORDERS))
+    kubectl("wait", "--for=condition=Ready", "address/default.orders", "--timeout=30s")
+    for name, (one, told) in wrong.items():
+        document = ORDERS | {"metadata": {"name": name}, "spec": one}
+        refused = kubectl.say("apply", "-f", "-", stdin=yaml.safe_dump(document))
+        if refused.code != 0:
+            assert told in refused.err  # the definition knows by itself
+            continue
+        kubectl("wait", "--for=condition=Ready=false", f"address/{name}", "--timeout=30s")
+        message = kubectl("get", "address", name, "-o", "jsonpath={.status.messages[0]}")
+        assert told in message
+    exchange(platform, "orders")
+
+
+def test_tokens_of_the_api_are_secrets_of_the_cluster(platform: Platform, kubectl: Kubectl) -> None:
+    token = platform.enmasse("token", "create", "ci", "--grant", "tenant-edit=shop").strip()
+    assert "tenant-edit shop" in platform.enmasse("token", "list")
+    where = ("-n", "enmasse-tokens")
+    secret = json.loads(kubectl(*where, "get", "secret", "ci", "-o", "json"))
+    assert secret["type"] == "enmasse.io/token"
+    assert token not in json.dumps(secret)
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"{platform.url('http')}/apis/enmasse.io/v1beta1/namespaces/{{}}/addresses"
+
+    def answer(namespace: str = "shop") -> int:
+        return httpx2.get(url.format(namespace), headers=headers).status_code
+
+    assert (answer(), answer("default")) == (200, 403)
+    # kubectl narrows it to another namespace, spoils it, and takes it back: each counts at once.
+    for data, expected in (
+        ({"tenant-edit": "default"}, 403),
+        ({"tenant-edit": "shop"}, 200),
+        ({"expires": "tomorrow"}, 401),
     ):
-        assert set(other.endpoints) == {"http", "https"}
-        assert "created and ready" in other.enmasse("create", "address", "a", "--type", "queue")
-        one.kill()
-        # Nobody but a leader makes an address ready, and the command waits for that.
-        assert "created and ready" in other.enmasse("create", "address", "b", "--type", "queue")
+        patch = json.dumps({"stringData": data})
+        kubectl(*where, "patch", "secret", "ci", "-p", patch)
+        while answer() != expected:
+            pass
+    assert "data.expires: 'tomorrow' is no moment" in platform.enmasse("token", "list")
+    kubectl(*where, "patch", "secret", "ci", "-p", '{"data": {"expires": null}}')
+    while answer() != 200:
+        pass
+    platform.enmasse("token", "delete", "ci")
+    assert answer() == 401
+    assert kubectl(*where, "get", "secret", "ci", "--ignore-not-found") == ""

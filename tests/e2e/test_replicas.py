@@ -1,18 +1,17 @@
-"""Two platforms on one PostgreSQL database: one leads, the other one stands by and takes over."""
+"""Two platforms on one database or cluster: one leads, the other one stands by and takes over."""
 
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from proton import Message
-from proton.utils import BlockingConnection
 
+from exchanging import exchange
 from postgres_server import PostgresServer
 from running import ENMASSE, LISTENERS, Platform, running
 
@@ -25,13 +24,19 @@ Pair = tuple[Platform, Platform]
 
 
 @pytest.fixture
-def pair(postgres: PostgresServer, tmp_path: Path) -> Iterator[Pair]:
+def pair(shared_url: str, tmp_path: Path) -> Iterator[Pair]:
     """One that leads, and one that stands by."""
-    environment = {"ENMASSE_STORE": postgres.new_database()}
+    with replicas(shared_url, tmp_path) as both:
+        yield both
+
+
+@contextmanager
+def replicas(url: str, folder: Path) -> Iterator[Pair]:
+    environment = {"ENMASSE_STORE": url}
     with ExitStack() as stack:
         yield (
-            stack.enter_context(running(tmp_path / "one", environment=environment)),
-            stack.enter_context(running(tmp_path / "other", environment=environment)),
+            stack.enter_context(running(folder / "one", environment=environment)),
+            stack.enter_context(running(folder / "other", environment=environment)),
         )
 
 
@@ -49,14 +54,6 @@ def endpoints(platform: Platform) -> dict[str, dict[str, Any]]:
         "endpoints"
     ]
     return found
-
-
-def exchange(platform: Platform, address: str) -> None:
-    with closing(BlockingConnection(platform.url(), timeout=30)) as connection:
-        connection.create_sender(address).send(Message(body="hello"))
-        receiver = connection.create_receiver(address)
-        assert receiver.receive(timeout=30).body == "hello"
-        receiver.accept()
 
 
 def test_one_leads_and_both_answer(pair: Pair) -> None:
@@ -99,16 +96,18 @@ def test_the_other_one_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
     exchange(other, "queue")
 
 
-def test_messages_go_on_while_the_database_is_away(pair: Pair, postgres: PostgresServer) -> None:
-    one, _ = pair
-    postgres.stop()
-    try:
-        exchange(one, "queue")
-    finally:
-        postgres.start()
-    while one.say("create", "address", "later", "--type", "queue") == NOT_REACHABLE:
-        pass  # the database has only just begun to answer
-    exchange(one, "later")
+def test_messages_go_on_while_the_database_is_away(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with replicas(postgres.new_database(), tmp_path) as (one, _):
+        postgres.stop()
+        try:
+            exchange(one, "queue")
+        finally:
+            postgres.start()
+        while one.say("create", "address", "later", "--type", "queue") == NOT_REACHABLE:
+            pass  # the database has only just begun to answer
+        exchange(one, "later")
 
 
 @pytest.mark.slow

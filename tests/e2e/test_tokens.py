@@ -14,25 +14,12 @@ from enmasse.client import connect
 from enmasse.messaging import Accepted, Message, Value
 from exchanging import address
 from interop.clients import CLIENTS, place
-from issuing import KEY, Issuer, published
+from issuing import CLOSED_SPACE, KEY, Issuer, published
 from running import Platform, running
 
 pytestmark = pytest.mark.timeout(180)
 
 WAIT_S = 60.0
-
-SPACE = """
-apiVersion: admin.enmasse.io/v1beta1
-kind: AuthenticationService
-metadata: {{name: idp}}
-spec: {{type: standard, standard: {{oidc: {{issuer: "{issuer}"}}}}}}
----
-apiVersion: enmasse.io/v1beta1
-kind: AddressSpace
-metadata: {{name: default}}
-spec: {{type: standard, authenticationService: {{name: idp}}}}
----
-"""
 
 USER = """
 apiVersion: enmasse.io/v1beta1
@@ -48,7 +35,7 @@ spec:
 def documents(folder: Path, issuer: Issuer) -> str:
     path = folder / "tokens.yaml"
     parts = [address("orders"), address("news"), USER]
-    path.write_text(SPACE.format(issuer=issuer.url) + "---\n".join(parts))
+    path.write_text(CLOSED_SPACE.format(issuer=issuer.url) + "---\n".join(parts))
     return str(path)
 
 

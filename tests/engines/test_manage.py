@@ -180,6 +180,8 @@ class Stopped:
 async def test_a_journal_that_stops_is_said_once() -> None:
     node, clock = Stopped(), TestClock()
     engine = NativeEngine(node, clock=clock)  # type: ignore[arg-type]
-    await engine.watch_journal()
+    said: list[str] = []
+    await engine.watch_journal(lambda: said.append("stopped"))
+    assert said == ["stopped"]
     assert (node.asked, clock.elapsed_s) == (3, 2.0)
     assert "no space" in (engine.trouble() or "")

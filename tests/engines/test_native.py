@@ -3,13 +3,13 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
 from proton.utils import BlockingConnection
 
-from doubles import address, space
+from doubles import TestClock, address, queue, space
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
 from enmasse.engines import Operation, Slice, native
 from enmasse.engines.native import NativeEngine, log_event
@@ -39,6 +39,19 @@ async def test_the_proof_names_what_is_served(node: Node) -> None:
     assert proof.active == {"a-orders"}
     proof = await engine.apply(plan(2, "news"))
     assert proof.active == {"a-news"}
+
+
+async def test_what_has_no_place_on_disk_is_named_and_the_rest_is_served(node: Node) -> None:
+    engine = NativeEngine(node)
+    resources = [space().with_metadata(uid="s"), address().with_metadata(uid="a")]
+    disk = queue("default.disk").with_metadata(uid="q")
+    proof = await engine.apply(compile([*resources, disk], 1).plan)
+    assert proof.active == {"a"}
+    assert proof.failed["q"].reason == "NotOpened"
+    assert not proof.is_final
+    assert await engine.prove() == proof
+    proof = await engine.apply(compile(resources, 2).plan)
+    assert (proof.failed, proof.is_final) == ({}, True)
 
 
 async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
@@ -130,3 +143,47 @@ def test_events_are_logged_by_their_weight(event: dict[str, Any], level: str) ->
     with structlog.testing.capture_logs() as logs:
         log_event({"atMs": 1, **event})
     assert logs == [{**event, "log_level": level}]
+
+
+class Refusing:
+    """A node that refuses logins; what it tells is read at once."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.told: list[dict[str, Any]] = []
+
+    def refuse(self, count: int) -> None:
+        self.told += [{"event": "login-refused", "atMs": 1, "user": "eve"} for _ in range(count)]
+        self.ours.send(b"x")
+
+    def event_fd(self) -> int:
+        return self.theirs.fileno()
+
+    def events(self, most: int) -> list[dict[str, Any]]:
+        some, self.told = self.told[:most], self.told[most:]
+        if not self.told:
+            self.theirs.recv(100)
+        return some
+
+
+async def test_warnings_of_one_kind_are_bounded_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, clock = Refusing(), TestClock()
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(native, "log_event", logged.append)
+    trail: asyncio.Queue[Any] = asyncio.Queue()
+    engine = NativeEngine(cast(Node, node), clock=clock)
+    logging = asyncio.ensure_future(engine.log_events(trail.put_nowait))
+    with node.ours, node.theirs:
+        node.refuse(1000)
+        for _ in range(1000):
+            await trail.get()
+        assert len(logged) == native.WARNINGS_A_SECOND
+        assert not any("unwritten" in event for event in logged)
+        clock.advance(1.0)
+        node.refuse(1)
+        await trail.get()
+        assert logged[-1]["unwritten"] == 1000 - native.WARNINGS_A_SECOND
+        logging.cancel()
+        await asyncio.gather(logging, return_exceptions=True)

@@ -88,7 +88,7 @@ def realm(name: str, users: dict[str, list[str]], password: str) -> dict[str, An
         "realm": name,
         "enabled": True,
         "sslRequired": "none",
-        "accessTokenLifespan": 60,
+        "accessTokenLifespan": 900,
         "groups": [{"name": group} for group in groups],
         "clients": [client],
         "users": people,

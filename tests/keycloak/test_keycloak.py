@@ -1,5 +1,6 @@
 """A real Keycloak checks who comes in: a realm for each space, groups as the original had them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from enmasse.base.errors import Denied, EnMasseError
 from enmasse.client import connect
+from enmasse.client.connection import Connection
 from enmasse.messaging import Accepted, Message, Value
 from exchanging import address
 from keycloak.server import keycloak, realm, token
@@ -15,6 +17,7 @@ from running import running
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.anyio]
 
 PASSWORD = "wonderland"
+PATIENCE_S = 300
 
 DOCUMENTS = """
 apiVersion: admin.enmasse.io/v1beta1
@@ -31,13 +34,24 @@ spec: {{type: standard, authenticationService: {{name: keycloak}}}}
 
 
 async def sends(url: str, name: str, **login: Any) -> bool:
-    """Whether one may send to an address."""
-    async with connect(url, hostname="default", **login) as session:
-        try:
-            async with session.sender(name) as sender:
-                return await sender.send(Message(body=Value("over"))) == Accepted()
-        except Denied:
-            return False
+    """Whether one may send to an address. Who is told to try again later does so: a Keycloak that
+    has only just started takes its time for the first logins."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                async with connect(url, hostname="default", **login) as session:
+                    return await may_send(session, name)
+            except EnMasseError as error:
+                if "try again later" not in error.message:
+                    raise
+
+
+async def may_send(session: Connection, name: str) -> bool:
+    try:
+        async with session.sender(name) as sender:
+            return await sender.send(Message(body=Value("over"))) == Accepted()
+    except Denied:
+        return False
 
 
 async def test_users_groups_and_tokens_of_a_keycloak(tmp_path: Path) -> None:

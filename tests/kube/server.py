@@ -132,8 +132,9 @@ class KubeServer:
             except urllib.error.HTTPError as error:
                 with error:
                     text = error.read().decode()
-                # A kind is not served for a moment after its definition has changed.
-                if error.code != 429:
+                # A kind is not served for a moment after its definition has changed, or the server
+                # has started.
+                if error.code != 429 and "paths have been installed" not in text:
                     raise Refusal(error.code, text) from None
 
     def clear(self) -> None:

@@ -67,6 +67,88 @@ def changed(document: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return document | {"spec": document["spec"] | spec}
 
 
+def kind(api_version: str, name: str, namespace: str = "north", **content: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": name,
+        "metadata": {"name": "team", "namespace": namespace},
+    } | content
+
+
+ADMIN, INFRA = "admin.enmasse.io/v1beta1", "enmasse-infra"
+FIRST = changed(SHOP, plan="team", authenticationService={"name": "team"})
+EVERY_KIND = [
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "north"}},
+    kind(ADMIN, "StandardInfraConfig", INFRA, spec={"version": "1"}),
+    kind(ADMIN, "BrokeredInfraConfig", INFRA, spec={"version": "1"}),
+    kind(ADMIN, "AuthenticationService", INFRA, spec={"type": "standard"}),
+    kind("admin.enmasse.io/v1beta2", "AddressPlan", INFRA,
+         spec={"addressType": "queue", "resources": {"broker": 0.01}}),
+    kind("admin.enmasse.io/v1beta2", "AddressSpacePlan", INFRA,
+         spec={"addressSpaceType": "standard", "infraConfigRef": "team", "addressPlans": ["team"],
+               "resourceLimits": {"router": 1, "broker": 1, "aggregate": 2}}),
+    FIRST | {"metadata": {"name": "team", "namespace": "north"}},
+    changed(ORDERS, plan="team") | {"metadata": {"name": "team.orders", "namespace": "north"}},
+    ALICE | {"metadata": {"name": "team.alice", "namespace": "north"}},
+    kind("v1", "Secret", data={"a": "Yg=="}),
+    kind("v1", "ConfigMap", data={"a": "b"}),
+]  # fmt: skip
+"""One of each that can be made by hand, in an order in which they can be."""
+
+
+def test_every_kind_takes_every_verb(kubectl: Kubectl) -> None:
+    everything = text(*EVERY_KIND)
+    where = ("-f", "-")
+    on_server = ("--server-side", "--field-manager=kubectl-client-side-apply")
+    for how in ((), (), on_server):
+        said = kubectl("apply", *how, *where, stdin=everything).splitlines()
+        assert len(said) == len(EVERY_KIND)
+    for document in EVERY_KIND:
+        metadata = document["metadata"]
+        one = (f"{document['kind']}.{_group(document)}", metadata["name"])
+        here = ("-n", metadata.get("namespace", "default"))
+        kubectl(*here, "label", *one, "tier=1")
+        kubectl(*here, "patch", *one, "--type=merge", "-p", '{"metadata":{"labels":{"of":"a"}}}')
+        add = '[{"op": "replace", "path": "/metadata/labels/of", "value": "b"}]'
+        kubectl(*here, "patch", *one, "--type=json", "-p", add)
+        kubectl(*here, "annotate", *one, "note=first")
+        kubectl(*here, "edit", *one, editor="sed -i s/first/second/")
+        shown = json.loads(kubectl(*here, "get", *one, "-o", "json", "--show-managed-fields"))
+        assert shown["metadata"]["labels"] == {"tier": "1", "of": "b"}
+        assert shown["metadata"]["annotations"]["note"] == "second"
+        managers = {entry["manager"] for entry in shown["metadata"]["managedFields"]}
+        assert {"kubectl-label", "kubectl-patch", "kubectl-edit"} <= managers
+        assert metadata["name"] in kubectl(*here, "get", *one)
+        assert metadata["name"] in kubectl(*here, "describe", *one)
+        assert document["kind"] in kubectl("explain", document["kind"].lower())
+        kubectl(*here, "wait", "--for=jsonpath={.metadata.labels.of}=b", "/".join(one))
+        selected = ("--field-selector", f"metadata.name={metadata['name']}", "-l", "of in (b),tier")
+        assert kubectl(*here, "get", one[0], *selected, "-o", "name").count("\n") == 1
+        other = document | {"metadata": metadata | {"labels": {"tier": "2"}}}
+        refused = kubectl.say("apply", "--server-side", "--field-manager=other", *where,
+                              stdin=text(other))  # fmt: skip
+        assert refused.code == 1 and '"kubectl-label": .metadata.labels.tier' in refused.err
+        assert "dry run" in kubectl("replace", "--dry-run=server", *where, stdin=text(document))
+        assert kubectl.say("create", *where, stdin=text(document)).err.startswith(
+            "Error from server (AlreadyExists)"
+        )
+    listed = "/apis/enmasse.io/v1beta1/namespaces/north/addresses?watch=1&timeoutSeconds=1"
+    initial = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    events = [json.loads(line) for line in kubectl("get", "--raw", listed + initial).splitlines()]
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    kubectl("delete", "addressspace", "-n", "north", "--all")
+    gone = kubectl("delete", "--ignore-not-found", *where, stdin=everything)
+    assert "team.orders" not in gone
+    for document in EVERY_KIND:
+        assert f'"{document["metadata"]["name"]}' in gone or document["kind"] in (
+            "AddressSpace", "Address", "MessagingUser", "Secret", "ConfigMap")  # fmt: skip
+
+
+def _group(document: dict[str, Any]) -> str:
+    group, slash, version = document["apiVersion"].rpartition("/")
+    return f"{version}.{group}" if slash else f"{version}."
+
+
 def test_it_learns_what_there_is(kubectl: Kubectl) -> None:
     lines = kubectl("api-resources").splitlines()
     (address,) = [line.split() for line in lines if line.startswith("addresses ")]
@@ -234,7 +316,7 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
     assert "there is no address space 'x'" in late.err
 
 
-def test_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
+def test_T_AS_12_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
     shown["spec"]["plan"] = "standard-large-queue"
     kubectl("replace", "-f", "-", stdin=text(shown))
@@ -255,7 +337,7 @@ def test_a_finalizer_is_waited_for(kubectl: Kubectl, orders: str) -> None:
     kubectl("wait", "--for=delete", f"addr/{orders}", "--timeout=20s")
 
 
-def test_spaces_and_users_are_applied_and_no_password_is_shown(kubectl: Kubectl) -> None:
+def test_T_AS_11_spaces_and_users_are_applied_and_no_password_is_shown(kubectl: Kubectl) -> None:
     for arguments in ((), ("--server-side", "--force-conflicts")):
         kubectl("apply", *arguments, "-f", "-", stdin=text(SHOP, ALICE))
     kubectl("wait", "--for=condition=Ready", "addressspace/shop", "--timeout=20s")

@@ -6,8 +6,9 @@ from itertools import count
 import pytest
 from pyspark.sql import SparkSession
 
+from postgres_server import PostgresServer, postgres_server
 from publishing import Log
-from running import Platform, running
+from running import Node, Platform, mortal_node, running
 from spark_session import session
 from stream_documents import SPACE, address, stream
 
@@ -41,6 +42,24 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 @pytest.fixture(scope="session")
 def numbers() -> Iterator[int]:
     return count()
+
+
+@pytest.fixture(scope="module")
+def node(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Node]:
+    """A node to be killed, with three streams for each of the module's schedules."""
+    kinds, seeds = ("in", "out", "on"), range(request.module.SCHEDULES)
+    documents = [SPACE, *(stream(f"{kind}{seed}") for seed in seeds for kind in kinds)]
+    with mortal_node(tmp_path_factory.mktemp("mortal"), documents) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def mortal_database() -> Iterator[PostgresServer]:
+    """A server to be killed."""
+    with postgres_server() as found:
+        yield found
 
 
 @pytest.fixture

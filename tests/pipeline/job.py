@@ -1,10 +1,12 @@
 """Streaming queries in a process of their own, to be killed.
 
 Usage: `job.py FOLDER URL once|on QUERIES`, the last a JSON object of what queries read and where
-their rows go: `{"NAME": {"address": "..", "to": "parquet|bronze|ADDRESS", "options": {}}}`.
+their rows go: `{"NAME": {"address": "..", "to": "files|delta|parquet|ADDRESS", "options": {}}}`.
+Ends with EX_TEMPFAIL if a process of Spark died of itself, which Spark leaves to who started it.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from enmasse.pipeline import bronze
+from enmasse.pipeline import bronze, endings
 from spark_session import session
 
 POLL_S = 0.1
@@ -20,10 +22,10 @@ POLL_S = 0.1
 
 def written(frame: DataFrame, folder: Path, url: str, to: str) -> DataStreamWriter:
     """What writes the rows to where the test looks for them."""
-    if to == "parquet":
+    if to == "files":
         return frame.writeStream.format("parquet").option("path", str(folder / "table"))
-    if to == "bronze":
-        table = bronze.table(str(folder / "bronze"))
+    if to == "delta" or to == "parquet":
+        table = bronze.table(str(folder / "bronze"), to)
         return frame.writeStream.foreachBatch(bronze.writer(table, "job"))
     # behind a shuffle, so that rows come in another order when a batch is repeated
     rows = frame.repartition(2, "device").selectExpr("cast(cast(value as int) as string) as body")
@@ -38,25 +40,39 @@ def query(spark: SparkSession, folder: Path, url: str, what: dict[str, Any]) -> 
     return writer.option("checkpointLocation", str(folder / "checkpoint"))
 
 
+def work(
+    spark: SparkSession, folder: Path, url: str, once: bool, queries: dict[str, dict[str, Any]]
+) -> None:
+    """Run the queries; raises what ended one."""
+    writers = [query(spark, folder / name, url, what) for name, what in queries.items()]
+    if once:
+        started = [writer.trigger(availableNow=True).start() for writer in writers]
+        for one in started:
+            one.awaitTermination()
+        print("done", flush=True)
+        return
+    started = [writer.trigger(processingTime="0 seconds").start() for writer in writers]
+    seen = dict.fromkeys(range(len(started)), -1)
+    while True:
+        for number, one in enumerate(started):
+            for progress in one.recentProgress:
+                if progress.batchId > seen[number] and progress.numInputRows:
+                    seen[number] = progress.batchId
+                    print(f"batch {number} {progress.batchId}", flush=True)
+            if (error := one.exception()) is not None:
+                raise error
+        started[0].awaitTermination(POLL_S)
+
+
 def main(folder: Path, url: str, once: bool, queries: dict[str, dict[str, Any]]) -> None:
     with session(folder) as spark:
-        writers = [query(spark, folder / name, url, what) for name, what in queries.items()]
-        if once:
-            started = [writer.trigger(availableNow=True).start() for writer in writers]
-            for one in started:
-                one.awaitTermination()
-            print("done", flush=True)
-            return
-        started = [writer.trigger(processingTime="0 seconds").start() for writer in writers]
-        seen = dict.fromkeys(range(len(started)), -1)
-        while all(one.isActive for one in started):
-            for number, one in enumerate(started):
-                for progress in one.recentProgress:
-                    if progress.batchId > seen[number] and progress.numInputRows:
-                        seen[number] = progress.batchId
-                        print(f"batch {number} {progress.batchId}", flush=True)
-            started[0].awaitTermination(POLL_S)
-        raise SystemExit(str([one.exception() for one in started]))
+        try:
+            work(spark, folder, url, once, queries)
+        except Exception as error:
+            if endings.death(error) is None:
+                raise
+            print(error, file=sys.stderr, flush=True)
+            raise SystemExit(os.EX_TEMPFAIL) from None
 
 
 if __name__ == "__main__":

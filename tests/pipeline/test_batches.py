@@ -50,7 +50,7 @@ class Filling:
         self.places.state.mkdir(exist_ok=True)
         self.source = self.pipeline.spec.sources[0]
         self.store = Store(self.pipeline, self.places)
-        self.db = Live(self.places.live_url, self.pipeline.spec)
+        self.db = Live(self.places.live_url, self.pipeline.spec, self.pipeline.metadata.name)
         self.told: list[dict[str, Any]] = []
 
     def put(

@@ -20,8 +20,7 @@ CLIENT = """
 import sys
 from pyspark.sql import SparkSession
 master, url, source, target, folder = sys.argv[1:]
-builder = SparkSession.builder.remote(master)
-spark = builder.config("spark.sql.python.filterPushdown.enabled", "true").getOrCreate()
+spark = SparkSession.builder.remote(master).getOrCreate()
 to = {"url": url, "address": source}
 columns = {"decode": "json", "columns": "offset, temperature double"}
 assert spark.read.format("enmasse").options(**to, **columns).load().count() == 90

@@ -108,6 +108,24 @@ def test_silence_that_nobody_watched_is_told_as_if_somebody_had() -> None:
     assert (alone.is_open, alone.began_us) == (watched.is_open, watched.began_us)
 
 
+def test_silence_that_outlasts_the_cool_down_is_told_at_its_end() -> None:
+    silent = detector(heartbeat={"timeout": "10s"}, metric=None, cooldown="100s")
+    state, changes = follow_silence(silent, State(), [0, 20 * S], 21 * S)
+    assert told(changes) == [("began", 10), ("ended", 20)]
+    before = state
+    for second in range(22, 111):
+        state, changes = follow_silence(silent, state, [], second * S)
+        assert (state, changes) == (before, [])
+    state, changes = follow_silence(silent, state, [], 111 * S)
+    assert told(changes) == [("began", 110)]
+    # nobody watched
+    assert follow_silence(silent, before, [], 10**6 * S) == (state, changes)
+    returned, changes = follow_silence(silent, before, [300 * S], 301 * S)
+    assert told(changes) == [("began", 110), ("ended", 300)]
+    # back before the cool-down ends
+    assert follow_silence(silent, before, [109 * S], 112 * S)[1] == []
+
+
 def test_who_was_never_seen_is_not_missed() -> None:
     silent = detector(heartbeat={"timeout": "10s"}, metric=None)
     assert follow_silence(silent, State(), [], 10**18) == (State(), [])

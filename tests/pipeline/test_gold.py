@@ -63,6 +63,16 @@ def test_a_window_tells_what_its_readings_were() -> None:
     assert found[1]["stddev"] is None
 
 
+def test_a_sum_that_is_no_number_stays_one_infinity() -> None:
+    part = gold.partials(readings(("a", 1.7e308, 0), ("a", 1.7e308, 1)), [HOUR])
+    whole = gold.merged([part, gold.partials(readings(("a", 1.0, 2)), [HOUR])])
+    assert whole["sum"].to_pylist() == [math.inf]
+    assert whole["sum_rest"].to_pylist() == [0.0]
+    assert whole["max"].to_pylist() == [1.7e308]
+    assert gold.differences(whole, whole) == []
+    assert gold.differences(whole, gold.partials(readings(("a", 1.0, 0)), [HOUR])) != []
+
+
 def test_texts_are_in_no_window() -> None:
     assert len(gold.partials(readings(("a", None, 0)), [MINUTE])) == 0
     assert gold.partials(readings(), [MINUTE]).schema == gold.SCHEMA

@@ -74,7 +74,10 @@ class Going:
 @contextmanager
 def going(spark: SparkSession, file: Path) -> Iterator[Going]:
     pipeline, places = read(file)
-    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as db:
+    with (
+        places.taken(),
+        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+    ):
         run = Run(spark, pipeline, places, db, SystemClock())
         one = Going(run, db)
         try:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow
 import pytest
+import sqlalchemy
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
-from enmasse.base.errors import Conflict, Invalid
+from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import live
 from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -177,6 +179,72 @@ def test_silence_is_found_while_others_speak_and_when_all_are_silent(opened: Ope
     assert len(db.rows(live.ANOMALIES)) == 2
 
 
+def test_who_is_silent_when_the_cool_down_ends_is_found_and_not_written_before(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened(SILENT | {"cooldown": "10m"})
+    db.commit(batch(0, measured({}), known_to=61))
+    db.commit(batch(1, measured({"seconds": 70}, first=1), known_to=70))
+    assert [row["ended_us"] for row in db.rows(live.ANOMALIES)] == [us(70)]
+    written: list[Any] = []
+    put = live.put
+
+    def watched(connection: Any, table: Any, rows: Any, **named: Any) -> None:
+        written.extend(rows)
+        put(connection, table, rows, **named)
+
+    monkeypatch.setattr(live, "put", watched)
+    for second in range(131, 661):
+        db.tick("s", us(second))
+    assert written == []
+    db.tick("s", us(10**7))
+    assert [row["began_us"] for row in db.rows(live.ANOMALIES)] == [us(60), us(660)]
+
+
+def test_what_a_database_never_takes_is_not_tried_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened()
+    for error, kind in (
+        (DataError, Invalid),
+        (IntegrityError, Invalid),
+        (OperationalError, Unavailable),
+    ):
+
+        def put(*_: Any, error: Any = error, **__: Any) -> None:
+            raise error("insert", {}, ValueError("no"))
+
+        monkeypatch.setattr(live, "put", put)
+        with pytest.raises(kind, match="live state sqlite.*no"):
+            db.commit(batch(0, measured({})))
+
+
+def test_a_late_reading_raises_nothing_though_all_since_was_quiet(opened: Open) -> None:
+    db = opened(HOT)
+    db.commit(batch(0, measured({"value": 20.0, "seconds": 100})))
+    db.commit(batch(1, measured({"value": 40.0, "seconds": 50}, {"device": "b", "value": 40.0,
+              "seconds": 50}, first=1)))  # fmt: skip
+    assert [row["device"] for row in db.rows(live.ANOMALIES)] == ["b"]
+    db.commit(batch(2, measured({"value": 41.0, "seconds": 101}, first=3)))
+    assert [row["device"] for row in db.rows(live.ANOMALIES)] == ["b", "a"]
+
+
+def test_incidents_of_a_detector_that_is_taken_out_end(opened: Open) -> None:
+    db = opened(HOT, HOT | {"name": "warm"})
+    db.commit(batch(0, measured({"value": 40.0, "seconds": 5}), known_to=9))
+    assert [row["ended_us"] for row in db.rows(live.ANOMALIES)] == [None, None]
+    # another document changes nothing before it runs
+    less = Live(
+        f"sqlite:///{db._engine.url.database}", db._spec.model_copy(update={"detectors": []})
+    )
+    assert less.status()["openIncidents"] == 2
+    less.close()
+    left = opened(HOT)
+    found = {row["detector"]: row["ended_us"] for row in left.rows(live.ANOMALIES)}
+    assert found == {"hot": None, "warm": us(9)}
+    assert {row["detector"] for row in left.rows(live.STATES)} == {"hot"}
+
+
 def test_many_devices_are_kept_like_few(opened: Open) -> None:
     db = opened(SILENT, {"name": "odd", "metric": "m", "ewma": {}})
     rows = [{"device": f"d{number}", "value": float(number)} for number in range(1300)]
@@ -186,6 +254,24 @@ def test_many_devices_are_kept_like_few(opened: Open) -> None:
     assert len(db.rows(live.STATES)) == 2600
     odd = [row["count"] for row in db.rows(live.STATES) if row["detector"] == "odd"]
     assert odd == [2] * 1300
+
+
+def test_a_batch_of_many_devices_takes_no_more_statements_than_one_of_few(opened: Open) -> None:
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    def counted(name: str, devices: int) -> int:
+        state = opened(name=f"{name}.db")
+        rows = [{"device": f"d{number}"} for number in range(devices)]
+        sqlalchemy.event.listen(state._engine, "before_cursor_execute", note)
+        statements.clear()
+        assert state.commit(batch(0, measured(*rows)))
+        assert len(state.rows(live.SESSIONS)) == devices
+        return len(statements)
+
+    assert counted("many", live.KEYS_A_QUERY) == counted("few", 2)
 
 
 def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:

@@ -44,6 +44,28 @@ def test_a_login_goes_into_every_url_and_is_never_shown() -> None:
         read(NEEDED | {"url": "amqp://joe@h1", "user": "a"})
 
 
+def test_a_token_of_a_file_is_the_one_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    options = read(NEEDED | {"tokenFile": str(file)})
+    writing = write(NEEDED | {"tokenFile": str(file)})
+    assert options.stream()["client"]["token"] == "first"
+    file.write_text("second")
+    assert options.stream()["client"]["token"] == "second"
+    assert writing.outbox(None)["client"]["token"] == "second"
+    file.unlink()
+    with pytest.raises(Invalid, match="option tokenFile: cannot read"):
+        options.stream()
+
+
+def test_a_token_is_never_shown() -> None:
+    options = read(NEEDED | {"token": "abc.def"})
+    assert options.stream()["client"]["token"] == "abc.def"
+    assert "abc" not in repr(options)
+    with pytest.raises(Invalid, match="options password and token: .* keep one"):
+        read(NEEDED | {"token": "abc.def", "user": "a", "password": "b"})
+
+
 def test_places_are_words_times_or_offsets() -> None:
     place = read(NEEDED | {"start": "2026-01-31T08:00:00Z", "end": '{"0": 17}'})
     assert place.start == datetime(2026, 1, 31, 8, tzinfo=UTC)
@@ -55,8 +77,16 @@ def test_places_are_words_times_or_offsets() -> None:
 def test_what_cannot_be_decoded_has_its_column() -> None:
     decoding = {"decode": "json", "columns": "device string"}
     assert read(NEEDED | decoding).columns["columns"] == "device string, _error"
-    decoding["columns"] = "_error, device string"
-    assert read(NEEDED | decoding).columns["columns"] == "_error, device string"
+    for named in (
+        "_error, device string",
+        "device string,_error string",
+        "a long, `_error` string",
+    ):
+        decoding["columns"] = named
+        assert read(NEEDED | decoding).columns["columns"] == named
+    for other in ("sensor_error string", "_errors long", "`a, _error` string", "`x_error` string"):
+        decoding["columns"] = other
+        assert read(NEEDED | decoding).columns["columns"] == f"{other}, _error"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enmasse.base.errors import Unavailable
+from enmasse.base.errors import Invalid, Unavailable
 from enmasse.pipeline import live
 from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -103,6 +103,15 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     assert contents(db) == contents(known)
     db.close()
     known.close()
+
+
+def test_what_it_cannot_keep_is_told_at_once(server: PostgresServer) -> None:
+    db = opened(server.url())
+    text = {"value": None, "text": "a\0b"}
+    with pytest.raises(Invalid, match="NUL"):
+        db.commit(Batch("s", "q", 0, measured(text), [], us(0)))
+    assert db.commit(Batch("s", "q", 0, measured({}), [], us(0)))
+    db.close()
 
 
 def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServer) -> None:

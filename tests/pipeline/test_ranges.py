@@ -44,7 +44,9 @@ def test_batches_of_bounded_size_read_everything_once(
     end = limited(start, state, rows_max)
     parts = slices(start, end, 1000)
     read = sum(part.end - part.start for part in parts)
-    assert read == min(rows_max, whole)
+    waiting = [number for number, (_, more) in spans.items() if more]
+    assert read == min(max(rows_max, len(waiting)), whole)
+    assert {part.partition for part in parts} == set(waiting)
     # what is left is the same backlog, begun later
     rest = limited(end, state, None)
     assert sum(part.end - part.start for part in slices(end, rest, 1000)) == whole - read
@@ -73,6 +75,16 @@ def test_a_small_partition_leaves_its_share_to_the_large() -> None:
     end = limited(begin(state), state, 500)
     assert sum(numbers(end).values()) - 100 == 500
     assert numbers(limited({"uid": "u", "0": 10, "1": 100}, state, 500)) == {0: 10, 1: 600}
+
+
+def test_no_partition_waits_for_ever() -> None:
+    state = state_of({number: (0, 100) for number in range(8)})
+    end = limited(begin(state), state, 6)
+    assert numbers(end) == dict.fromkeys(range(8), 1)
+    assert numbers(limited({**end, "0": 100}, state, 1)) == {
+        0: 100,
+        **dict.fromkeys(range(1, 8), 2),
+    }
 
 
 def test_a_partition_that_is_new_begins_at_its_first_message() -> None:

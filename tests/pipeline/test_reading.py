@@ -1,7 +1,10 @@
 """Reads of a stream beneath Spark: kept connections, servers that go, messages that are gone."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +49,23 @@ def offsets(options: Options, part: Slice) -> list[int]:
         for batch in reading.batches(options, part)
         for offset in batch.column("offset").to_pylist()
     ]
+
+
+def test_connections_of_a_token_that_was_replaced_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "Stream", lambda asked: asked)
+    monkeypatch.setattr(reading, "_idle", {})
+    file = tmp_path / "token"
+    options = option_table.read({"url": "amqp://h", "address": "a", "tokenFile": str(file)})
+    for number in range(10):
+        file.write_text(f"token {number}")
+        taken = [reading.take(options) for _ in range(2)]
+        assert {one["client"]["token"] for one in taken} == {f"token {number}"}
+        for one in taken:
+            reading.keep(options, one)
+        assert reading.take(options) is taken[1]
+    assert sum(len(kept) for _, kept in reading._idle.values()) == 1
 
 
 def test_connections_are_kept_between_reads(log: Log, server: StreamServer) -> None:
@@ -144,3 +164,12 @@ def test_what_waiting_cannot_mend_is_an_error_at_once(
     log.publish(readings(0, 1))
     with pytest.raises(error):
         offsets(options_of(log, **chosen), Slice(0, 0, 1, None))
+
+
+@pytest.mark.parametrize("module", ["pyspark_enmasse", "enmasse.pipeline.sink"])
+def test_tasks_load_nothing_that_only_tables_need(module: str) -> None:
+    loaded = f"import sys, {module}; print(*sys.modules)"
+    words = [sys.executable, "-c", loaded]
+    modules = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    assert module in modules
+    assert not {"deltalake", "pandas", "enmasse.pipeline.tables"} & set(modules)

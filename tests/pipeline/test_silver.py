@@ -1,16 +1,19 @@
 """Readings out of records: what is one, what is not, and why."""
 
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline import silver
+from enmasse.pipeline.batches import whole_messages
 from enmasse.resources.pipeline import Source
 from measured import BEGIN, decoded
 
@@ -123,9 +126,14 @@ REFUSED = [
         {"device": "d", "value": 1.0, "time": datetime(1970, 1, 1, tzinfo=UTC)},
         "time 1970-01-01T00:00:00.000000Z is more than 604800 s before its message came",
     ),
-    ({"device": "d"}, "holds no reading: none of value is there"),
+    ({"device": "d"}, "holds no reading: none of value, text is there"),
     ({"device": "d", "value": float("nan")}, "value is not finite"),
     ({"device": "d", "value": float("inf")}, "value is not finite"),
+    ({"device": "d", "value": -1.1e300}, "value is beyond 1e+300"),
+    ({"device": "d\0", "value": 1.0}, "device has a NUL"),
+    ({"device": "d", "value": 1.0, "metric": "\0m"}, "metric has a NUL"),
+    ({"device": "d", "text": "o\0n"}, "text has a NUL"),
+    ({"device": "d", "value": 1.0, "unit": "\0"}, "unit has a NUL"),
     ({"device": "d", "value": 1.0, "enqueued_time": None}, "has no time, nor has its message"),
 ]
 
@@ -133,11 +141,48 @@ REFUSED = [
 @pytest.mark.parametrize(("record", "says"), REFUSED, ids=[says[:20] for _, says in REFUSED])
 def test_what_is_no_reading_is_told_once_with_its_place(record: dict[str, Any], says: str) -> None:
     good = {"device": "good", "value": 1.0, "time": NOW}
-    rows = parsed(source(), good, record, good)
+    rows = parsed(source(text="text", metric="metric", unit="unit"), good, record, good)
     (refused,) = [row for row in rows if row["reason"]]
     assert refused["reason"].startswith(says)
     assert (refused["source"], refused["partition"], refused["offset"]) == ("s", 0, 1)
     assert [row["offset"] for row in rows if not row["reason"]] == [0, 2]
+
+
+def with_times(name: str, *times_us: int | None, **fields: Any) -> pyarrow.Table:
+    """A record for each time, which may be one that this language has no word for."""
+    batch = decoded(source(), *({"device": "d", "value": 1.0} | fields for _ in times_us))
+    times = pyarrow.array(times_us, pyarrow.int64()).cast(silver.TIME)
+    return batch.set_column(batch.schema.get_field_index(name), name, times)
+
+
+ODD_US = [-(9 * 10**18), -62167219201 * 10**6, 0, 253402300800 * 10**6, 9 * 10**18]
+"""At both ends of what is stored, in the year 0, too old, and after the year 9999."""
+
+
+def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
+    rows = silver.parse(with_times("time", *ODD_US), source())
+    good, refused = silver.parted(rows)
+    assert good["clamped"].to_pylist() == [True, True]
+    says = [reason.split(" is ")[1] for reason in refused["reason"].to_pylist()]
+    late = "more than 604800 s before its message came"
+    assert says == ["outside the years 1000 to 9999"] * 2 + [late]
+    assert set(refused["date"].to_pylist()) == {NOW.date()}
+    for part in (good, refused):
+        write_deltalake(str(tmp_path / "table"), part, partition_by=["date"], schema_mode="merge",
+                        mode="append")  # fmt: skip
+    assert len(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()) == len(ODD_US)
+
+
+def test_an_arrival_that_no_table_has_is_none() -> None:
+    batch = with_times("enqueued_time", *ODD_US, time=NOW)
+    assert whole_messages(batch)["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
+    rows = silver.parse(batch, source())
+    assert rows["date"].to_pylist().count(NOW.date()) == 4
+    alone = silver.parse(with_times("time", *ODD_US, enqueued_time=None), source())
+    assert alone["date"].to_pylist().count(None) == 4
+    assert [reason for reason in alone["reason"].to_pylist() if reason] == [
+        "time is outside the years 1000 to 9999"
+    ] * 4
 
 
 def test_a_field_of_another_type_leaves_the_rest_of_its_record() -> None:

@@ -2,11 +2,13 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +20,7 @@ from running import Platform
 from stream_documents import stream
 
 pytestmark = pytest.mark.timeout(400)
+PUSHING = "spark.sql.python.filterPushdown.enabled"
 TYPED = {"decode": "json", "columns": "partition, offset, device string, value double, _index"}
 
 
@@ -83,7 +86,17 @@ def test_every_column_of_the_envelope_arrives(spark: SparkSession, log: Log) -> 
     assert reader.schema("value double, offset bigint").load().collect()[0] == (0.0, 0)
 
 
-def test_filters_places_and_selectors_bound_what_is_read(spark: SparkSession, log: Log) -> None:
+@pytest.fixture(params=["false", "true"])
+def pushed(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Whether Spark pushes filters into Python sources; by default it does not."""
+    spark.conf.set(PUSHING, request.param)
+    yield request.param
+    spark.conf.unset(PUSHING)
+
+
+def test_filters_places_and_selectors_bound_what_is_read(
+    spark: SparkSession, log: Log, pushed: str
+) -> None:
     messages = [
         replace(one, application_properties={"n": n}) for n, one in enumerate(readings(0, 100))
     ]
@@ -104,6 +117,8 @@ def test_filters_places_and_selectors_bound_what_is_read(spark: SparkSession, lo
         (1, 11),
     ]
     assert found(frame.where("offset = 7 and partition = 1")) == [(1, 7)]
+    tasks = source(spark, log, rowsPerTask="10", **typed).where("offset = 7 and partition = 1")
+    assert (tasks.rdd.getNumPartitions() == 1) is (pushed == "true")
     places = json.dumps({"0": ends[0] - 2, "1": ends[1]})
     assert found(source(spark, log, start=places, rowsPerTask="1", **typed)) == [
         (0, ends[0] - 2),
@@ -116,6 +131,12 @@ def test_filters_places_and_selectors_bound_what_is_read(spark: SparkSession, lo
     assert found(source(spark, log, start=moment, **typed)) == later
     selected = source(spark, log, selector="n >= 95", **typed).collect()
     assert sorted(row.value for row in selected) == [95, 96, 97, 98, 99]
+
+
+def test_workers_import_the_package_that_is_installed(spark: SparkSession) -> None:
+    """A copy in a zip, which Spark would prefer, is compiled anew by each process."""
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__)
+    assert [Path(file) for file in found.collect()] == [Path(pyspark.__file__)]
 
 
 def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(

@@ -1,9 +1,12 @@
 """Tables that take each batch once: both formats, cut off half-way, grown by columns."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +82,44 @@ def test_a_batch_that_was_cut_off_is_written_anew(
     assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
     assert offsets(tables.read(spark, table)) == list(range(12))
     assert not list((tmp_path / "bronze" / "_staging").iterdir())
+
+
+def readings(*numbers: int) -> pyarrow.Table:
+    return pyarrow.table(
+        {"id": pyarrow.array(numbers, pyarrow.int64()), "day": ["a"] * len(numbers)}
+    )
+
+
+def test_first_batches_of_several_sources_make_a_table_together(tmp_path: Path) -> None:
+    for number in range(8):
+        table = Table(str(tmp_path / f"t{number}"), "delta", ("day",))
+        begin = threading.Barrier(4)
+
+        def append(source: int, table: Table = table, begin: Any = begin) -> Appended:
+            begin.wait()
+            return tables.append_arrow(readings(source), table, f"q{source}", 0)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert [*pool.map(append, range(4))] == [Appended(1, 1)] * 4
+        assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_two_runs_put_in_at_once_is_in_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(str(tmp_path / "t"))
+    tables.append_arrow(readings(0), table, "q", 0)
+    write = tables.write_deltalake
+
+    def overtaken(*given: Any, **named: Any) -> None:
+        # between the look and the write another run puts the same batch in
+        monkeypatch.setattr(tables, "write_deltalake", write)
+        assert tables.append_arrow(readings(1), table, "q", 1) == Appended(1, 1)
+        write(*given, **named)
+
+    monkeypatch.setattr(tables, "write_deltalake", overtaken)
+    assert tables.append_arrow(readings(1), table, "q", 1) == Appended(0, 0, again=True)
+    assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 
 
 def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

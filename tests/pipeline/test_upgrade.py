@@ -23,10 +23,10 @@ OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHA
 """As they were before they had numbers, in short."""
 
 
-def opened(url: str, format: str = "delta") -> Live:
+def opened(url: str, format: str = "delta", pipeline: str | None = None) -> Live:
     source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
     whole: dict[str, Any] = {"sources": [source], "tables": {"format": format}}
-    return Live(url, PipelineSpec.model_validate(whole, by_alias=True))
+    return Live(url, PipelineSpec.model_validate(whole, by_alias=True), pipeline)
 
 
 def schema(file: Path) -> list[tuple[str, ...]]:
@@ -85,6 +85,18 @@ def test_another_layout_is_refused_and_left_as_it_is(
     with pytest.raises(kind, match=text):
         opened(f"sqlite:///{file}")
     assert schema(file) == before
+
+
+def test_a_database_has_one_pipeline(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/live.db"
+    # of the time before owners
+    opened(url).close()
+    change(tmp_path / "live.db", "DROP TABLE owner")
+    for _ in range(2):
+        opened(url, pipeline="plant").close()
+    with pytest.raises(Conflict, match="is of pipeline plant, and this one is yard; name another"):
+        opened(url, pipeline="yard")
+    opened(url, pipeline="plant").close()
 
 
 def test_columns_of_another_version_are_named(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +16,7 @@ from enmasse.pipeline import live
 from enmasse.pipeline.live import Batch, Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
+from enmasse.resources.pipeline import Live as Database
 from measured import measured, us
 
 SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}}
@@ -60,7 +61,7 @@ class Watched:
         (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
         pipeline, places = read(folder / "pipeline.yaml")
         places.state.mkdir()
-        self.db = Live(places.live_url, pipeline.spec)
+        self.db = Live(places.live_url, pipeline.spec, pipeline.metadata.name)
         self.db.claim("s", "q")
         self.clock = TestClock()
         self.run = Run(cast(Any, None), pipeline, places, self.db, self.clock)
@@ -129,6 +130,73 @@ def test_what_ends_a_query_is_said_in_our_words(watched: Watched) -> None:
         watched.look()
 
 
+class Passing(threading.Event):
+    """Told to wait, it lets the clock go on; what is to happen happens after so many seconds."""
+
+    def __init__(self, clock: TestClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.then: dict[float, Callable[[], object]] = {}
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.advance(timeout or 0.0)
+        for moment in [one for one in self.then if one <= self._clock.elapsed_s]:
+            self.then.pop(moment)()
+        return self.is_set()
+
+
+DEAD = RuntimeError("Query ended\n Python worker failed to connect back.\n at org.apache")
+
+
+def test_a_query_whose_process_died_begins_again(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop, second = Passing(watched.clock), Query()
+    second.progress({"0": 1}, {"0": 5})
+    starts: list[Any] = [DEAD, second]
+
+    def begin() -> Query:
+        if isinstance(found := starts.pop(0), Exception):
+            raise found
+        return cast(Query, found)
+
+    watched.run._begins["s"] = cast(Any, begin)
+    watched.query.error, watched.query.isActive = DEAD, False
+    stop.then = {10.0: stop.set}
+    watched.run.watch(stop)
+    tries = [one.partition("begins again ")[2] for one in caplog.messages]
+    assert tries == ["in 1 s, try 1 of 8", "in 2 s, try 2 of 8"]
+    assert (starts, watched.figures["lag_messages"]) == ([], 4)
+    watched.run.stop()
+    assert not second.isActive
+
+
+def test_a_query_that_dies_at_each_start_ends_the_run(watched: Watched) -> None:
+    begun = []
+
+    def begin() -> Query:
+        begun.append(watched.clock.elapsed_s)
+        query = Query()
+        query.error, query.isActive = DEAD, False
+        return query
+
+    watched.run._begins["s"] = cast(Any, begin)
+    watched.run._begin("s")
+    with pytest.raises(Unavailable, match="^source s: a process of Spark died 9 times .*connect"):
+        watched.run.watch(Passing(watched.clock))
+    pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_start_that_is_refused_is_no_death(watched: Watched) -> None:
+    def begin() -> Query:
+        raise RuntimeError("enmasse.base.errors.Invalid: option adress is not known")
+
+    watched.run._begins["s"] = cast(Any, begin)
+    with pytest.raises(Invalid, match="^source s: option adress is not known$"):
+        watched.run._begin("s")
+
+
 def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> None:
     stop = threading.Event()
     stop.set()
@@ -167,3 +235,21 @@ def test_tables_lie_beside_the_document_or_where_it_says(tmp_path: Path) -> None
     far = Places(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
     assert far.table("gold") == "s3://bucket/p/gold"
     assert far.live_url == f"sqlite:///{tmp_path / 'p.state' / 'live.db'}"
+
+
+def test_the_password_of_the_database_is_in_a_file_and_the_folder_is_the_runners_alone(
+    tmp_path: Path,
+) -> None:
+    Watched(tmp_path).db.close()
+    pipeline, places = read(tmp_path / "pipeline.yaml")
+    database = Database(url="postgresql://u@h/d?options=-csearch_path%3Ds", password_file="secret")
+    spec = pipeline.spec.model_copy(update={"live": database})
+    other = Places(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
+    with pytest.raises(Invalid, match="spec.live: passwordFile: cannot read"):
+        _ = other.live_url
+    (tmp_path / "secret").write_text("p@ss\n")
+    assert other.live_url == "postgresql://u:p%40ss@h/d?options=-csearch_path%3Ds"
+    (tmp_path / "deep").mkdir()
+    away = Places(tmp_path / "deep" / "pipeline.yaml", pipeline)
+    with away.taken():
+        assert away.state.stat().st_mode & 0o777 == 0o700

@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doubles import address, deadletter, queue, space, subscription, topic
-from enmasse.plan import compile, is_open
+from doubles import address, deadletter, queue, space, subscription, topic, user
+from enmasse.plan import Compiler, compile, is_open
 from enmasse.resources import Address, Key, MessagingUser, Resource, parse
+from enmasse.resources.messaging_user import WILDCARDS_MAX, Authorization
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -38,6 +39,32 @@ def test_the_order_of_the_resources_does_not_matter(name: str) -> None:
         assert compile(resources, version=1) == expected
 
 
+def test_an_exposed_space_that_would_let_everybody_in_is_closed() -> None:
+    compiler = Compiler(exposed=True)
+    open_space, alice = space("default"), user()
+    for resource in (open_space, queue()):
+        compiler.put(resource.key, resource)
+    compiler.refresh()
+
+    def served() -> tuple[str, bool]:
+        (planned,) = compiler.spaces()
+        return planned.authentication.type, planned.authentication.anonymous
+
+    assert served() == ("standard", False)
+    waiting = compiler.outcome(open_space.key).waiting
+    assert waiting is not None and waiting.reason == "SpaceExposed"
+    # With a user it is closed by itself, and without it once more.
+    compiler.put(alice.key, alice)
+    assert open_space.key in compiler.refresh()
+    assert (served(), compiler.outcome(open_space.key).waiting) == (("standard", False), None)
+    compiler.put(alice.key, None)
+    assert open_space.key in compiler.refresh()
+    assert served() == ("standard", False)
+    # Where nobody else can reach it, it is open.
+    (planned,) = compile([open_space], 1).plan.spaces
+    assert planned.authentication.type == "none"
+
+
 def test_nothing_declared_is_an_empty_plan() -> None:
     assert json.loads(compile([], version=3).plan.json_text()) == {"version": 3, "spaces": []}
 
@@ -51,6 +78,34 @@ def test_what_is_left_out_is_named_with_the_reason() -> None:
     assert lost.reason == "SpaceMissing"
     assert "'shop' does not exist in namespace 'default'" in lost.message
     assert len(left_out) == 2
+
+
+def test_a_user_that_only_finalizers_keep_is_let_in_no_more() -> None:
+    keeps = {"uid": "uid-1", "finalizers": ("example.com/audit",)}
+    gone = keeps | {"deletion_timestamp": "2026-01-01T00:00:00Z"}
+    before, after = (
+        compile([space(uid="uid-0"), user(**metadata)], version=1).plan.spaces[0]
+        for metadata in (keeps, gone)
+    )
+    assert [one.name for one in before.users] == ["alice"]
+    assert after.users == ()
+    assert after.authentication.type == before.authentication.type == "standard"
+
+
+def test_a_service_of_a_built_in_name_is_what_spaces_mean_by_it() -> None:
+    data = {
+        "apiVersion": "admin.enmasse.io/v1beta1",
+        "kind": "AuthenticationService",
+        "metadata": {"name": "standard", "namespace": "enmasse-infra"},
+        "spec": {"type": "none"},
+    }
+    service = parse(data, stored=True)
+    metadata = {"name": "default", "uid": "uid-0"}
+    spec = {"type": "standard", "authenticationService": {"name": "standard"}}
+    named = {"apiVersion": "enmasse.io/v1beta1", "kind": "AddressSpace"}
+    closed = parse(named | {"metadata": metadata, "spec": spec}, stored=True)
+    planned = compile([service, closed], version=1).plan
+    assert planned.spaces[0].authentication.type == "standard"
 
 
 def test_what_waits_for_another_is_named_and_planned() -> None:
@@ -127,6 +182,20 @@ def test_of_two_users_of_one_name_the_older_is_let_in() -> None:
     compiled = compile([*resources, twin], version=1)
     assert compiled.left_out[twin.key].reason == "UserNameTaken"
     assert compiled.plan == compile(resources, version=1).plan
+
+
+def test_a_stored_user_with_more_patterns_than_are_served_is_left_out() -> None:
+    resources = stored("shop")
+    alice = next(one for one in resources if one.metadata.name == "shop.alice")
+    assert isinstance(alice, MessagingUser)
+    many = Authorization(
+        addresses=tuple(f"#/a/#/{n}" for n in range(WILDCARDS_MAX + 1)), operations=("send",)
+    )
+    spec = alice.spec.model_copy(update={"authorization": (many,)})
+    greedy = alice.model_copy(update={"spec": spec})
+    compiled = compile([*(one for one in resources if one is not alice), greedy], version=1)
+    assert compiled.left_out[greedy.key].reason == "TooManyAddresses"
+    assert "alice" not in {user.name for user in compiled.plan.spaces[0].users}
 
 
 @pytest.mark.parametrize(

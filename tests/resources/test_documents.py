@@ -1,6 +1,7 @@
 """Documents in, resources out: what is read, what is refused and how that is said."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enmasse.base.errors import EnMasseError, Invalid
-from enmasse.resources import KINDS, Address, AddressSpace, MessagingUser, load, parse
+from enmasse.resources import (
+    KINDS,
+    Address,
+    AddressSpace,
+    MessagingUser,
+    load,
+    one_document,
+    parse,
+)
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "resources"
 REFUSED = yaml.safe_load((VECTORS / "refused.yaml").read_text())
@@ -165,3 +174,35 @@ def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
         " otherwise; keep one of the two"
     )
     assert len(load(f"{ORDERS}---{ORDERS}", "orders.yaml")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: " + "[" * 50_000, "nested more than 100 levels deep"),
+        ("\n".join(" " * level + "a:" for level in range(200)), "nested more than 100 levels deep"),
+        ("a: " + "{a: " * 101 + "}" * 101, "nested more than 100 levels deep"),
+        (
+            "a: &a [0, 1]\n"
+            + "".join(
+                f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+                for before, name in pairwise("abcdefgh")
+            ),
+            "more than 1,000,000 values",
+        ),
+    ],
+    ids=["flow", "block", "mappings", "aliases"],
+)
+def test_a_text_that_would_need_stack_or_memory_without_bound_is_refused(
+    text: str, problem: str
+) -> None:
+    with pytest.raises(Invalid, match=problem):
+        one_document(text)
+    with pytest.raises(Invalid, match="file: .*" + problem):
+        load(text, "file")
+
+
+def test_aliases_and_levels_within_bounds_are_read() -> None:
+    found = one_document("a: &a {b: 1}\nc: [*a, *a]\nd: " + "[" * 98 + "]" * 98)
+    assert isinstance(found, dict)
+    assert found["c"] == [{"b": 1}] * 2

@@ -4,7 +4,7 @@ import pytest
 
 from enmasse.base.errors import Invalid
 from enmasse.resources import MessagingUser, Verifier, parse
-from enmasse.resources.messaging_user import LAST_APPLIED
+from enmasse.resources.messaging_user import LAST_APPLIED, PATTERNS_MAX, WILDCARDS_MAX
 
 VERIFIER = Verifier(
     mechanism="SCRAM-SHA-256", salt="c2FsdA==", iterations=4096, stored_key="a", server_key="b"
@@ -65,3 +65,29 @@ def test_an_operation_that_is_none_is_the_only_fault() -> None:
     document["spec"]["authorization"] = [{"operations": []}]
     with pytest.raises(Invalid, match=r"spec.authorization\[0\].operations: must not be empty"):
         parse(document)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said"),
+    [
+        ([f"a/{n}" for n in range(PATTERNS_MAX + 1)], "has 1001 addresses; 1000 are allowed"),
+        ([f"#/a/#/{n}" for n in range(WILDCARDS_MAX + 1)], "has 101 patterns with wildcards; 100"),
+        ([f"a{n}*" for n in range(WILDCARDS_MAX + 1)], "has 101 patterns with wildcards; 100"),
+    ],
+)
+def test_a_user_has_no_more_addresses_than_the_node_can_ask_for_each_message(
+    addresses: list[str], said: str
+) -> None:
+    document = alice().document()
+    half = len(addresses) // 2
+    document["spec"]["authorization"] = [
+        {"operations": ["send"], "addresses": addresses[:half]},
+        {"operations": ["recv"], "addresses": addresses[half:]},
+    ]
+    with pytest.raises(Invalid) as refusal:
+        parse(document)
+    [fault] = refusal.value.faults
+    assert fault.field == "spec.authorization"
+    assert fault.message.startswith(said)
+    document["spec"]["authorization"][1]["addresses"].pop()
+    assert parse(document)

@@ -84,6 +84,10 @@ REFUSED = [
     ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
+    ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),
+    ({"source": {"start": "yesterday"}}, "spec.sources[0].start", "is no place"),
+    ({"live": {"url": "postgresql://u:p@h/d"}}, "spec.live.url", "passwordFile"),
+    ({"live": {"url": "postgresql://h/d?password=p"}}, "spec.live.url", "passwordFile"),
     ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),
     (
         {"detector": {"heartbeat": {"timeout": "5m"}, "command": {"address": "a/{devise}"}}},

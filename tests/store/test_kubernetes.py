@@ -13,20 +13,16 @@ from doubles import TestClock
 from enmasse.auth.passwords import without_password
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
-from enmasse.control import Admission
-from enmasse.resources import Address, ConfigMap, Key, MessagingUser, Namespace, Resource, Secret
-from enmasse.resources.conditions import ready_status
+from enmasse.resources import Address, ConfigMap, Key, MessagingUser, Namespace, Secret
 from enmasse.resources.core import NamedMetadata
 from enmasse.resources.crd import definitions
-from enmasse.store import Event, EventType, Store, cluster_lease
+from enmasse.store import EventType, Store, cluster_lease
 from enmasse.store.cluster import Cluster
 from enmasse.store.kubernetes import KubernetesStore
-from enmasse.store.protocol import MUST_NOT_EXIST
 from kube.built import BUILD_TIMEOUT_S
 from kube.server import STRANGER, KubeServer, Refusal
-from replicas import address, opened, until_done, write, writer
+from replicas import PATIENCE_S, active, address, opened, taken, until, until_done
 
-PATIENCE_S = 60
 ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
 MERGE = "application/merge-patch+json"
 Pair = tuple[KubernetesStore, KubernetesStore]
@@ -65,27 +61,6 @@ def addresses(store: Store) -> list[str]:
     return [one.metadata.name for one in store.list("Address")]
 
 
-def served(made: Resource) -> Address:
-    assert isinstance(made, Address)
-    now = TestClock().now()
-    return made.with_status(
-        ready_status(made.status, phase="Active", reason="Served", generation=1, now=now)
-    )
-
-
-async def taken(events: AsyncIterator[Event], count: int) -> list[Event]:
-    async with asyncio.timeout(PATIENCE_S):
-        return [await anext(events) for _ in range(count)]
-
-
-async def until(condition: Callable[[], object], store: Store) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        since = store.version
-        events = store.watch(since)
-        while not condition():
-            await anext(events)
-
-
 async def until_there(document: Callable[[], object]) -> None:
     """Wait until the server says that something is so; each look is a request."""
     async with asyncio.timeout(PATIENCE_S):
@@ -105,74 +80,6 @@ async def test_what_kubectl_writes_is_told(cluster: KubeServer, store: Kubernete
     assert plans == ["small", "large", "large"]
     assert [one.before for one in seen] == [None, seen[0].resource, seen[1].resource]
     assert seen[1].resource.metadata.generation == 2
-
-
-async def test_what_one_process_writes_is_told_to_the_others(pair: Pair) -> None:
-    one, other = pair
-    events = other.watch(other.version)
-    (made,) = await one.put([address("a")])
-    (changed,) = await one.put([address("a", "south")])
-    await one.delete([made.key])
-    seen = await taken(events, 3)
-    assert [event.resource for event in seen[:2]] == [made, changed]
-    assert [event.before for event in seen] == [None, made, changed]
-
-
-async def test_a_refresh_shows_what_was_written_before(cluster: KubeServer) -> None:
-    async with opened(cluster.url) as one:
-        other = await KubernetesStore.open(cluster.url, SystemClock())  # it does not follow
-        (made,) = await one.put([address("a")])
-        assert other.get(made.key) is None
-        await asyncio.gather(*(other.refresh() for _ in range(5)))
-        assert other.get(made.key) == made
-        await one.delete([made.key])
-        await other.refresh()
-        assert other.get(made.key) is None
-        await other.close()
-
-
-async def test_a_write_is_decided_on_what_others_have_written(cluster: KubeServer) -> None:
-    async with opened(cluster.url) as one:
-        other = await KubernetesStore.open(cluster.url, SystemClock())
-        (made,) = await one.put([address("a")])
-        with pytest.raises(Conflict, match="exists already"):
-            await other.put([address("a").with_metadata(resource_version=MUST_NOT_EXIST)])
-        (changed,) = await other.put([address("a", "south")])
-        assert changed.metadata.uid == made.metadata.uid
-        await other.close()
-
-
-async def test_of_two_processes_that_want_one_name_one_gets_it(pair: Pair) -> None:
-    admissions = [Admission(store, exposed=False) for store in pair]
-    await admissions[0].create(doubles.space(authentication="none"))
-    # One address of the space under two names: no key is the same.
-    wanted = [doubles.address(f"default.{name}", address="orders") for name in ("a", "b")]
-    for _ in range(5):
-        answers = await asyncio.gather(
-            *(one.create(new) for one, new in zip(admissions, wanted, strict=True)),
-            return_exceptions=True,
-        )
-        made = [one for one in answers if isinstance(one, Address)]
-        refused = [one for one in answers if isinstance(one, Conflict)]
-        assert (len(made), len(refused)) == (1, 1)
-        assert refused[0].code == Code.ADDRESS_TAKEN
-        await admissions[0].delete(made[0].key)
-
-
-async def test_a_watcher_sees_every_change_once_in_order(cluster: KubeServer) -> None:
-    count = 6
-    async with opened(cluster.url) as watcher:
-        events = watcher.watch(watcher.version)
-        others = writer(cluster.url, "a", count)
-        changes = await write(watcher, "own", count)
-        out, _ = await asyncio.to_thread(others.communicate, None, PATIENCE_S)
-        seen = await taken(events, changes + int(out))
-        versions = [event.version for event in seen]
-        assert versions == sorted(set(versions))
-        again = await KubernetesStore.open(cluster.url, SystemClock())
-        assert again.list() == watcher.list()
-        assert len(addresses(again)) == count
-        await again.close()
 
 
 async def test_a_server_that_restarts_is_waited_for(cluster: KubeServer, pair: Pair) -> None:
@@ -227,7 +134,7 @@ async def test_a_status_that_comes_between_is_no_change(pair: Pair) -> None:
     for team in ("south", "east", "west"):
         # The status is written by the other process after this one has decided.
         async with one.turn() as turn:
-            await other.put_status([served(made).with_metadata(labels={}) if team == "south"
+            await other.put_status([active(made).with_metadata(labels={}) if team == "south"
                                     else made.with_status(doubles.address().status)])  # fmt: skip
             (changed,) = await turn.put([address("a", team)])
         assert changed.metadata.labels == {"team": team}
@@ -369,19 +276,6 @@ async def test_one_that_may_hold_messages_is_never_taken_for_gone(
         await KubernetesStore.open(cluster.url, SystemClock())
 
 
-async def test_only_the_leader_writes_statuses(pair: Pair) -> None:
-    one, other = pair
-    (made,) = await one.put([address("a")])
-    assert await one.leadership.take()
-    assert not await other.leadership.take()
-    await other.refresh()
-    with pytest.raises(Unavailable, match="another process") as refusal:
-        await other.put_status([served(made)])
-    assert refusal.value.code == Code.STANDING_BY
-    await one.put_status([served(made)])
-    await until(lambda: served(made).status == getattr(other.get(made.key), "status", 0), other)
-
-
 async def test_a_leader_that_is_replaced_writes_nothing_more(
     cluster: KubeServer, pair: Pair
 ) -> None:
@@ -393,7 +287,7 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
     cluster.request("PATCH", lease, {"spec": {"holderIdentity": ""}}, MERGE)
     assert await other.leadership.take()
     with pytest.raises(Unavailable) as refusal:
-        await one.put_status([served(made)])
+        await one.put_status([active(made)])
     assert refusal.value.code == Code.STANDING_BY
     with pytest.raises(Unavailable) as lost:
         async with asyncio.timeout(PATIENCE_S):
@@ -423,7 +317,8 @@ async def test_a_leader_that_is_killed_is_replaced(cluster: KubeServer) -> None:
 
 async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> None:
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(opened(cluster.url))
+        hung = TestClock()
+        one = await stack.enter_async_context(opened(cluster.url, hung))
         clock = TestClock()  # that of one who waits: it moves on while it sleeps
         other = await stack.enter_async_context(opened(cluster.url, clock))
         async with one.turn() as turn:
@@ -431,7 +326,14 @@ async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> Non
             assert clock.elapsed_s > cluster_lease.TURN_S
             # Not seen by the one that hung, which is refused nothing of its own.
             await turn.put([address("a")])
+        # One that notices how long it hung looks who has the turn, and writes nothing.
+        async with one.turn() as turn:
+            await other.put([address("c")])
+            hung.advance(cluster_lease.RENEW_TURN_S + 1)
+            with pytest.raises(Unavailable, match="this writer was too slow"):
+                await turn.put([address("d")])
         await other.refresh()
+        assert key("d") not in {one.key for one in other.list()}
         assert {made.key, key("a")} <= {one.key for one in other.list()}
 
 

@@ -1,26 +1,20 @@
 """What only a store that several processes share can do, and do wrong."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
 
-import doubles
 from doubles import TestClock
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
-from enmasse.control import Admission
-from enmasse.resources import Address
-from enmasse.resources.conditions import ready_status
-from enmasse.store import Event, Store, database, postgres
+from enmasse.store import database, postgres
 from enmasse.store.database import Place
 from enmasse.store.postgres import PostgresStore
-from enmasse.store.protocol import MUST_NOT_EXIST
 from postgres_server import PASSWORD, PostgresServer, schema_of
-from replicas import address, opened, write, writer
+from replicas import PATIENCE_S, address, opened, taken, until, write, writer
 
-PATIENCE_S = 60
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -35,79 +29,6 @@ async def pair(url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
     """Two stores of one database, each with its own connections."""
     async with opened(url) as one, opened(url) as other:
         yield one, other
-
-
-async def taken(events: AsyncIterator[Event], count: int) -> list[Event]:
-    async with asyncio.timeout(PATIENCE_S):
-        return [await anext(events) for _ in range(count)]
-
-
-async def until(condition: Callable[[], bool], store: Store) -> None:
-    """Wait until something is so of a store that follows others."""
-    async with asyncio.timeout(PATIENCE_S):
-        since = store.version
-        while not condition():
-            try:
-                async for event in store.watch(since):
-                    since = event.version
-                    if condition():
-                        break
-            except Conflict:
-                since = store.version
-
-
-async def test_what_one_process_writes_is_told_to_the_others(
-    pair: tuple[PostgresStore, PostgresStore],
-) -> None:
-    one, other = pair
-    events = other.watch(0)
-    (made,) = await one.put([address("a")])
-    (changed,) = await one.put([address("a", "south")])
-    await one.delete([made.key])
-    seen = await taken(events, 3)
-    assert seen == list(one.changes(0))
-    assert [event.before for event in seen] == [None, made, changed]
-
-
-async def test_a_refresh_shows_what_was_written_before(url: str) -> None:
-    async with opened(url) as one:
-        other = await PostgresStore.open(url, SystemClock())  # it does not follow
-        (made,) = await one.put([address("a")])
-        assert other.get(made.key) is None
-        await asyncio.gather(*(other.refresh() for _ in range(5)))
-        assert other.get(made.key) == made
-        await other.close()
-
-
-async def test_a_write_is_decided_on_what_others_have_written(url: str) -> None:
-    async with opened(url) as one:
-        other = await PostgresStore.open(url, SystemClock())
-        (made,) = await one.put([address("a")])
-        with pytest.raises(Conflict, match="exists already"):
-            await other.put([address("a").with_metadata(resource_version=MUST_NOT_EXIST)])
-        (changed,) = await other.put([address("a", "south")])
-        assert changed.metadata.uid == made.metadata.uid
-        assert changed.metadata.resource_version == "2"
-        await other.close()
-
-
-async def test_of_two_processes_that_want_one_name_one_gets_it(
-    pair: tuple[PostgresStore, PostgresStore],
-) -> None:
-    admissions = [Admission(store, exposed=False) for store in pair]
-    await admissions[0].create(doubles.space(authentication="none"))
-    # One address of the space under two names: no key is the same.
-    wanted = [doubles.address(f"default.{name}", address="orders") for name in ("a", "b")]
-    for _ in range(5):
-        answers = await asyncio.gather(
-            *(one.create(new) for one, new in zip(admissions, wanted, strict=True)),
-            return_exceptions=True,
-        )
-        made = [one for one in answers if isinstance(one, Address)]
-        refused = [one for one in answers if isinstance(one, Conflict)]
-        assert (len(made), len(refused)) == (1, 1)
-        assert refused[0].code == Code.ADDRESS_TAKEN
-        await admissions[0].delete(made[0].key)
 
 
 async def test_a_watcher_sees_every_version_once_in_order(url: str) -> None:
@@ -310,32 +231,6 @@ def test_a_place_is_named_without_its_password() -> None:
     place = Place("postgresql://enmasse:secret@db.example.com:6432/shop?sslmode=require")
     assert place.name == "database shop at db.example.com"
     assert Place("postgresql:///shop").name == "database shop at localhost"
-
-
-async def test_one_process_leads_at_a_time(pair: tuple[PostgresStore, PostgresStore]) -> None:
-    one, other = pair
-    assert await one.leadership.take()
-    assert not await other.leadership.take()
-    assert await one.leadership.take()
-    await one.leadership.close()
-    assert await other.leadership.take()
-
-
-async def test_only_the_leader_writes_statuses(pair: tuple[PostgresStore, PostgresStore]) -> None:
-    one, other = pair
-    (made,) = await one.put([address("a")])
-    now = TestClock().now()
-    status = ready_status(made.status, phase="Active", reason="Served", generation=1, now=now)
-    active = made.with_status(status)
-    assert await one.leadership.take()
-    await other.refresh()
-    with pytest.raises(Unavailable, match="another process of the same database") as refusal:
-        await other.put_status([active])
-    assert refusal.value.code == Code.STANDING_BY
-    await one.put_status([active])
-    await other.refresh()
-    found = other.get(made.key)
-    assert isinstance(found, Address) and found.status.is_ready
 
 
 async def test_a_leader_that_is_replaced_writes_nothing_more(

@@ -42,6 +42,10 @@ impl Node {
         json(&py.detach(|| self.node.apply(&plan)).map_err(|error| node_error(&error))?)
     }
 
+    fn proof(&self) -> PyResult<String> {
+        json(&self.node.proof().map_err(|error| node_error(&error))?)
+    }
+
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
         json(&py.detach(|| self.node.stats()).map_err(|error| node_error(&error))?)
     }

@@ -7,7 +7,8 @@ use enmasse_amqp::codec::scan::{Elements, Scalar, head};
 
 use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, connect, said, wait};
 use crate::client::{
-    Client, Event, Handle, LinkOptions, Outcome, PartitionState, StreamFilter, StreamOffset, StreamState,
+    Client, Event, Handle, LinkOptions, OFFSET_FILTERS, Outcome, PartitionState, StreamFilter, StreamOffset,
+    StreamState,
 };
 use crate::error::{Error, ErrorKind};
 
@@ -131,10 +132,16 @@ impl Stream {
             let Some(reading) = &mut self.reading else { break };
             match event {
                 Event::Message { link, delivery, settled, payload } if link == reading.link => {
+                    let Some(offset) = offset(&payload) else {
+                        if !settled {
+                            self.client.settle(link, delivery, delivery, Outcome::Released);
+                        }
+                        self.end();
+                        return Err(no_stream(&self.options.address));
+                    };
                     if !settled {
                         accepted = Some((accepted.map_or(delivery, |(first, _)| first), delivery));
                     }
-                    let offset = offset(&payload).ok_or_else(|| no_stream(&self.options.address))?;
                     reading.ahead = reading.ahead.saturating_sub(1);
                     reading.messages += 1;
                     reading.size += payload.len() as u64;
@@ -208,10 +215,16 @@ impl Stream {
             for event in self.wait()? {
                 match event {
                     Event::Message { link: of, payload, delivery, settled } if of == link => {
+                        let at = self::offset(&payload);
                         if !settled {
-                            self.client.settle(link, delivery, delivery, Outcome::Accepted);
+                            let outcome = if at.is_some() { Outcome::Accepted } else { Outcome::Released };
+                            self.client.settle(link, delivery, delivery, outcome);
                         }
-                        found = Some(self::offset(&payload).ok_or_else(|| no_stream(&self.options.address))?);
+                        if at.is_none() {
+                            self.client.detach(link);
+                            return Err(no_stream(&self.options.address));
+                        }
+                        found = at;
                         credit = credit.saturating_sub(1);
                     }
                     Event::Drained { link: of, .. } if of == link => drained = true,
@@ -235,7 +248,15 @@ impl Stream {
             for event in self.wait()? {
                 match event {
                     Event::Attached { link: of, filters, stream, .. } if of == link => {
-                        if let Err(error) = applies_selector(&self.options, &filters) {
+                        // credit would make a queue hand out what it keeps for others
+                        let is_stream =
+                            stream.is_some() || filters.iter().any(|name| OFFSET_FILTERS.contains(&&**name));
+                        let fits = if is_stream {
+                            applies_selector(&self.options, &filters)
+                        } else {
+                            Err(no_stream(&self.options.address))
+                        };
+                        if let Err(error) = fits {
                             self.client.detach(link);
                             return Err(error);
                         }
@@ -332,8 +353,8 @@ impl Reading {
 
 fn no_stream(address: &str) -> Error {
     Error::invalid(format!(
-        "{address} is no stream: its messages have no annotation x-stream-offset; name a stream address, or give a \
-         folder to read a queue through: option spool"
+        "{address} is no stream: the server gives no offsets of its messages; name a stream address, or give a folder \
+         to read a queue through: option spool"
     ))
 }
 

@@ -76,7 +76,7 @@ impl Server {
         });
         let node = Node::start(&NodeConfig { workers: 2, ..NodeConfig::default() }).unwrap();
         let plan = serde_json::from_value(json!({"version": 1, "spaces": [space]})).unwrap();
-        assert_eq!(node.apply(&plan).unwrap().active.len(), 12);
+        assert_eq!(node.apply(&plan).unwrap().proof.active.len(), 12);
         let folder = Folder::new();
         write_certificates(&folder);
         Self { node, folder }

@@ -89,11 +89,6 @@ pub enum NodeError {
     /// the bound of connections is reached
     #[error("{0} connections are open and no more are allowed: close some, or raise limits.connections")]
     Full(usize),
-    /// a Plan with messages on disk, for a node that was given no folder for them
-    #[error(
-        "the address {0:?} keeps its messages on disk and this node has no journal: give it one, or durability memory"
-    )]
-    NoJournal(String),
     /// the journal cannot be opened, or has stopped
     #[error("the journal: {0}")]
     Journal(String),
@@ -115,9 +110,7 @@ impl NodeError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::NoJournal(_) | Self::Request { .. } => {
-                ErrorKind::Invalid
-            }
+            Self::Config { .. } | Self::Plan(_) | Self::Tls { .. } | Self::Request { .. } => ErrorKind::Invalid,
             Self::Bind { .. } | Self::System { .. } | Self::Busy { .. } | Self::Journal(_) => ErrorKind::Unavailable,
             Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => ErrorKind::Missing,
             Self::Full(_) | Self::FullAddress { .. } => ErrorKind::Exhausted,
@@ -129,7 +122,7 @@ impl NodeError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Plan(_) | Self::NoJournal(_) | Self::Request { .. } => "E1000",
+            Self::Plan(_) | Self::Request { .. } => "E1000",
             Self::Config { .. } | Self::Tls { .. } => "E1006",
             Self::NoSuchSpace(_) | Self::NoSuchAddress(_) => "E3000",
             Self::Full(_) | Self::FullAddress { .. } => "E5000",
@@ -157,7 +150,6 @@ mod tests {
             NodeError::FullAddress { reason: String::new(), messages: 0 },
             NodeError::Request { field: "f", reason: String::new() },
             NodeError::Full(1),
-            NodeError::NoJournal(String::new()),
             NodeError::Journal(String::new()),
             NodeError::Stopped,
             NodeError::Busy { worker: 0, waited_s: 1 },

@@ -7,6 +7,7 @@
 //! their names say. Nothing here decides where a message goes or who may come in: it holds loops, not decisions.
 
 mod accept;
+mod apply;
 mod checks;
 mod config;
 mod disk;
@@ -29,11 +30,12 @@ mod tls_files;
 mod transport;
 mod worker;
 
+pub use apply::{Applied, Failed, Proof, Reason};
 pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};
 pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{FoundLine, ManageRequest, Managed, Verb};
-pub use node::{Applied, Node};
+pub use node::Node;
 pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, SpaceLine, WorkerStats};

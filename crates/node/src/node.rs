@@ -14,12 +14,11 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::QueueNumbers;
-use enmasse_router::plan::Plan;
 use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
-use enmasse_router::table::{AddressEntry, Diff, Space, Table};
-use serde::Serialize;
+use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
+use crate::apply::Unopened;
 use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
@@ -39,29 +38,15 @@ use crate::worker::{Command, Seat, Worker};
 /// How long a caller waits for a worker, which answers within a turn unless the machine is overloaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came of a Plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Applied {
-    /// the version now in force
-    pub version: u64,
-    /// addresses that were not there before
-    pub added: usize,
-    /// addresses that are gone
-    pub removed: usize,
-    /// addresses that are there with other settings
-    pub changed: usize,
-    /// uids of all addresses that are served now
-    pub active: Vec<String>,
-}
-
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     orders: Arc<Mailbox<Order>>,
-    table: Mutex<Arc<Table>>,
-    shelves: Mutex<Shelves>,
+    pub(crate) table: Mutex<Arc<Table>>,
+    pub(crate) shelves: Mutex<Shelves>,
+    pub(crate) unopened: Mutex<Unopened>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    journal_threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) journal_threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
@@ -101,9 +86,9 @@ impl Node {
             handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
         }
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
-        let (table, shelves) = (Mutex::new(table), Mutex::new(shelves));
+        let (table, shelves, unopened) = (Mutex::new(table), Mutex::new(shelves), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
-        Ok(Self { shared, orders, table, shelves, threads, journal_threads })
+        Ok(Self { shared, orders, table, shelves, unopened, threads, journal_threads })
     }
 
     /// Listens on one more address; returns the port.
@@ -128,53 +113,6 @@ impl Node {
         let (bound, address) = accept::bind(&listener)?;
         self.orders.post([Order::Listen { listener: bound, kind: listener.kind, tls }]);
         Ok(address.port())
-    }
-
-    /// Puts a Plan in force, on every worker, before it returns. What it does not change notices nothing.
-    ///
-    /// # Errors
-    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it again.
-    pub fn apply(&self, plan: &Plan) -> Result<Applied, NodeError> {
-        self.running()?;
-        let mut table = lock(&self.table);
-        let next = Arc::new(Table::compile(plan, &table)?);
-        let difference = table.diff(&next);
-        self.shelve(&difference, &next)?;
-        let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
-        // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
-        *table = Arc::clone(&next);
-        self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
-        let mut active: Vec<String> = declared(&next).map(|address| address.uid.to_string()).collect();
-        active.sort_unstable();
-        Ok(Applied {
-            version: next.version(),
-            added: difference.added.len(),
-            removed: difference.removed.len(),
-            changed: difference.changed.len(),
-            active,
-        })
-    }
-
-    /// Stored addresses get their homes and their numbers in the log, before anyone can name them.
-    fn shelve(&self, difference: &Diff, next: &Table) -> Result<(), NodeError> {
-        let on_disk = |entry: &&Arc<AddressEntry>| entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
-        if self.shared.journal.is_none()
-            && let Some(entry) = difference.added.iter().find(on_disk)
-        {
-            return Err(NodeError::NoJournal(entry.name.to_string()));
-        }
-        let mut shelves = lock(&self.shelves);
-        let changes = shelves.follow(difference, next, self.shared.mailboxes.len() as u16);
-        if let (false, Some(journal)) = (changes.batch.is_empty(), &self.shared.journal) {
-            journal.commit(changes.batch).map_err(|refused| NodeError::Journal(refused.to_string()))?;
-        }
-        shelves.settle(changes.streams);
-        for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
-            if !shelvings.is_empty() {
-                mailbox.post([Command::Shelve(shelvings)]);
-            }
-        }
-        Ok(())
     }
 
     /// What was counted.
@@ -324,12 +262,12 @@ impl Node {
         }
     }
 
-    fn running(&self) -> Result<(), NodeError> {
+    pub(crate) fn running(&self) -> Result<(), NodeError> {
         if lock(&self.threads).is_empty() { Err(NodeError::Stopped) } else { Ok(()) }
     }
 
     /// Asks every worker and waits for all answers, in the order of the workers.
-    fn ask<T>(&self, command: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, NodeError> {
+    pub(crate) fn ask<T>(&self, command: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, NodeError> {
         let waiting: Vec<Receiver<T>> = self
             .shared
             .mailboxes
@@ -428,6 +366,6 @@ fn fill_random(bytes: &mut [u8]) {
 }
 
 // A poisoned lock means a caller panicked; what it guards is whole at every moment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

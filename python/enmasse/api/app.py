@@ -70,10 +70,11 @@ def create_app(
     """
     app = Starlette(
         routes=[
+            # Most wanted first: a route is found by trying one after another.
+            *_kinds(platform),
+            *_operations(platform),
             *_pages(platform, trail, logins),
             *_discovery(),
-            *_operations(platform),
-            *_kinds(platform),
         ],
         exception_handlers={
             EnMasseError: handle_error,

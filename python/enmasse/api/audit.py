@@ -16,6 +16,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enmasse.api.attributes import attributes_of, version_of
+from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources import API_VERSION
@@ -98,33 +99,6 @@ class Audit:
                 "fields": [_short(cause.get("field", "")) for cause in causes][:10] or None,
             }
         append(self._file, record | {"unwritten": self._strangers.unwritten()})
-
-
-class Bounded:
-    """How many records of one kind are written in a second; of the others only how many."""
-
-    def __init__(self, clock: Clock, a_second: int) -> None:
-        self._clock = clock
-        self._a_second = a_second
-        self._second = -1
-        self._count = 0
-        self._unwritten = 0
-
-    def may_write(self) -> bool:
-        """Whether one more is written; one that is not is counted."""
-        second = int(self._clock.monotonic())
-        if second != self._second:
-            self._second, self._count = second, 0
-        self._count += 1
-        if self._count > self._a_second:
-            self._unwritten += 1
-            return False
-        return True
-
-    def unwritten(self) -> int | None:
-        """Return how many were not written since this was asked last; None: all were."""
-        count, self._unwritten = self._unwritten, 0
-        return count or None
 
 
 def append(file: RotatedFile, record: Mapping[str, Any]) -> None:

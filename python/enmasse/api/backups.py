@@ -1,11 +1,12 @@
 """A backup of the running platform, as one stream of bytes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from enmasse.api.platform import Platform
 from enmasse.base.clock import rfc3339
@@ -43,7 +44,10 @@ class BackupPages:
             about=await self._about(resources, left_out),
         )
         self._running = True
-        return StreamingResponse(self._written(contents), media_type="application/gzip")
+        return _Stream(archive.write(contents, self._platform.clock), self._ended)
+
+    def _ended(self) -> None:
+        self._running = False
 
     async def _about(
         self, resources: Sequence[Resource], left_out: Sequence[Resource]
@@ -62,11 +66,21 @@ class BackupPages:
             },
         }
 
-    def _written(self, contents: archive.Contents) -> Iterator[bytes]:
+
+class _Stream(StreamingResponse):
+    """A backup on its way; `ended` is called however it ends, also for who went before it began."""
+
+    def __init__(self, written: Generator[bytes, None, None], ended: Callable[[], None]) -> None:
+        super().__init__(written, media_type="application/gzip")
+        self._written = written
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            yield from archive.write(contents, self._platform.clock)
+            await super().__call__(scope, receive, send)
         finally:
-            self._running = False
+            self._written.close()
+            self._ended()
 
 
 def private_files(data: DataDir) -> list[Path]:

@@ -6,13 +6,21 @@ each manager and way of writing, in the form that Kubernetes calls FieldsV1.
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from enmasse.base.errors import Code, Conflict, Fault, Invalid
 
 UPDATE_MANAGERS_MAX = 10
 """Entries of managers that do not apply; of more the two oldest become one."""
+
+SHARED_MAX = 256
+"""Lists of entries that are kept to be shared."""
+
+CONFLICTS_NAMED_MAX = 100
+"""Fields that a conflict names."""
 
 ANCIENT = "ancient-changes"
 APPLY, UPDATE = "Apply", "Update"
@@ -87,7 +95,13 @@ def entries_of(managed_fields: object) -> list[Entry]:
 
 
 def managed_fields(entries: list[Entry]) -> tuple[Document, ...]:
-    """Return entries as `metadata.managedFields` has them."""
+    """Return entries as `metadata.managedFields` has them: nobody may change what is returned,
+    since resources that were written alike share it."""
+    return _managed_fields(tuple(entries))
+
+
+@lru_cache(maxsize=SHARED_MAX)
+def _managed_fields(entries: tuple[Entry, ...]) -> tuple[Document, ...]:
     return tuple(
         {
             "manager": one.manager,
@@ -106,7 +120,8 @@ def updated(
 ) -> list[Entry]:
     """Return the entries after a write that is no apply: what it changes is the writer's alone."""
     was = _leaves(before) if before else {}
-    now = {path: one for path, one in _leaves(after).items() if not _is_unseen(path, writer)}
+    unseen = _unseen(writer)
+    now = {path: one for path, one in _leaves(after).items() if not unseen.touches(path)}
     changed = frozenset(path for path, one in now.items() if was.get(path, _ABSENT) != one)
     kept = [
         one._replace(paths=frozenset((one.paths - changed) & now.keys()))
@@ -135,48 +150,47 @@ def applied(
         `force` those become the writer's.
     """
     given = _leaves(config)
-    wanted = frozenset(path for path in given if not _is_unseen(path, writer))
+    unseen = _unseen(writer)
+    wanted = frozenset(path for path in given if not unseen.touches(path))
     others = [one for one in entries if one.identity != (writer.manager, APPLY)]
     mine = next((one.paths for one in entries if one not in others), frozenset())
     merged = copy.deepcopy(before or config)
+    set_still = _Reach(wanted.union(*(one.paths for one in others)))
     for path in mine - wanted:
-        if not any(_touch(path, other) for one in others for other in one.paths) and not any(
-            _touch(path, other) for other in wanted
-        ):
+        if not set_still.touches(path):
             _remove(merged, path)
     for path, value in given.items():
         _set(merged, path, value)
     if before is not None:
-        was, now = _leaves(before), _leaves(read(merged))
-        changing = {path for path in wanted if _part(was, path) != _part(now, path)}
+        was, now = (_parts(_leaves(one), wanted) for one in (before, read(merged)))
+        changing = {path for path in wanted if was.get(path) != now.get(path)}
         others = _without(others, changing, force=force)
     return merged, _with(others, writer, APPLY, wanted, known=entries)
 
 
 def _without(entries: list[Entry], changing: set[Path], *, force: bool) -> list[Entry]:
+    reaches = [(one.manager, _Reach(one.paths)) for one in entries]
     contested = [
-        (one.manager, path)
-        for one in entries
+        (manager, path)
+        for manager, reach in reaches
         for path in sorted(changing)
-        if any(_touch(path, other) for other in one.paths)
+        if reach.touches(path)
     ]
     if contested and not force:
         faults = [
-            Fault(f".{'.'.join(path)}", f'conflict with "{manager}"') for manager, path in contested
+            Fault(f".{'.'.join(path)}", f'conflict with "{manager}"')
+            for manager, path in contested[:CONFLICTS_NAMED_MAX]
         ]
-        count = f"{len(faults)} conflict" + ("s" if len(faults) > 1 else "")
+        count = f"{len(contested)} conflict" + ("s" if len(contested) > 1 else "")
         told = "; ".join(f"{fault.message}: {fault.field}" for fault in faults)
         raise Conflict(
             Code.FIELD_OWNED,
             f"Apply failed with {count}: {told}; leave the fields out, or take them over by force",
             faults=faults,
         )
+    taken = _Reach(changing)
     return [
-        one._replace(
-            paths=frozenset(
-                path for path in one.paths if not any(_touch(path, other) for other in changing)
-            )
-        )
+        one._replace(paths=frozenset(path for path in one.paths if not taken.touches(path)))
         for one in entries
     ]
 
@@ -234,18 +248,39 @@ def _leaves(document: Mapping[str, Any], path: Path = ()) -> dict[Path, Any]:
     return found
 
 
-def _part(leaves: Mapping[Path, Any], path: Path) -> dict[Path, Any]:
-    return {one: value for one, value in leaves.items() if one[: len(path)] == path}
+def _parts(leaves: Mapping[Path, Any], paths: Paths) -> dict[Path, dict[Path, Any]]:
+    """Return, for each of `paths`, the leaves that are it or below it, where there are any."""
+    found: defaultdict[Path, dict[Path, Any]] = defaultdict(dict)
+    for leaf, value in leaves.items():
+        for path in _down_to(leaf):
+            if path in paths:
+                found[path][leaf] = value
+    return found
 
 
-def _touch(one: Path, other: Path) -> bool:
-    """Whether one path is the other, or above or below it."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
+class _Reach:
+    """Paths, and all that is above or below one of them.
+
+    Asking costs as many steps as a path has names, however many paths there are: what a tenant may
+    write has thousands.
+    """
+
+    def __init__(self, paths: Collection[Path]) -> None:
+        self._paths = frozenset(paths)
+        self._down_to_them = {above for path in paths for above in _down_to(path)}
+
+    def touches(self, path: Path) -> bool:
+        """Whether a path is one of them, or above or below one."""
+        return path in self._down_to_them or any(one in self._paths for one in _down_to(path))
 
 
-def _is_unseen(path: Path, writer: Writer) -> bool:
-    return any(_touch(path, tuple(name.split("."))) for name in writer.unseen)
+def _down_to(path: Path) -> Iterator[Path]:
+    """Yield the paths from the top down to a path, itself included."""
+    return (path[:length] for length in range(1, len(path) + 1))
+
+
+def _unseen(writer: Writer) -> _Reach:
+    return _Reach([tuple(name.split(".")) for name in writer.unseen])
 
 
 def _set(document: Document, path: Path, value: Any) -> None:

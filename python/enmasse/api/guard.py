@@ -7,6 +7,7 @@ refused. An IP address as Host cannot be such a name.
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
@@ -17,6 +18,7 @@ from enmasse.api.attributes import attributes_of
 from enmasse.api.audit import WHO
 from enmasse.api.errors import error_response
 from enmasse.auth.callers import Callers
+from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 
 BODY_BYTES_MAX = 1 << 20
@@ -24,6 +26,12 @@ BODY_BYTES_MAX = 1 << 20
 
 REQUESTS_MAX = 512
 """Requests answered at one time, watches included. One more is refused; health pages never are."""
+
+REQUESTS_OF_ONE_MAX = 128
+"""Of these, those of one token. The owner of the platform has no such bound."""
+
+RESERVED = 64
+"""Of these, those that only the owner of the platform gets."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that say nothing about tenants: anybody may ask."""
@@ -40,7 +48,7 @@ class Guard:
         self._app = app
         self._callers = callers
         self._hosts = {host.lower() for host in hosts}
-        self._running = 0
+        self._running: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
@@ -51,11 +59,14 @@ class Guard:
         if (error := self._refusal(scope, headers)) is not None:
             await error_response(error, error.context)(scope, receive, send)
             return
-        self._running += 1
+        who = scope.get(WHO, "")
+        self._running[who] += 1
         try:
             await self._app(scope, _bounded(receive), send)
         finally:
-            self._running -= 1
+            self._running[who] -= 1
+            if not self._running[who]:
+                del self._running[who]
 
     def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
         host = headers.get("host", "")
@@ -85,13 +96,23 @@ class Guard:
             scope[STILL] = lambda: (now := self._callers.bearer(authorization)) and now.may(asked)
             if not open_here and not caller.may(asked):
                 return forbidden(caller, asked)
-        if self._running >= REQUESTS_MAX:
-            return Exhausted(
-                Code.LIMIT_REACHED,
-                f"{REQUESTS_MAX} requests are being answered; try again when one has ended",
-                retry_after_s=1.0,
-            )
-        return None
+        return self._crowded(caller)
+
+    def _crowded(self, caller: Caller | None) -> EnMasseError | None:
+        """Return what is told when there is no room for one more request of a caller."""
+        running, room, whose = self._running.total(), REQUESTS_MAX, ""
+        if caller is not OWNER_CALLER:
+            room -= RESERVED
+            of_one = self._running[caller.name if caller else ""]
+            if of_one >= REQUESTS_OF_ONE_MAX:
+                running, room, whose = of_one, REQUESTS_OF_ONE_MAX, " of this token"
+        if running < room:
+            return None
+        return Exhausted(
+            Code.LIMIT_REACHED,
+            f"{running} requests{whose} are being answered; try again when one has ended",
+            retry_after_s=1.0,
+        )
 
     def _is_ours(self, host: str) -> bool:
         name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from enmasse.api.audit import STRANGER, TEXT_MAX, Bounded, append
+from enmasse.api.audit import STRANGER, TEXT_MAX, append
+from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.rotated import RotatedFile
 

@@ -51,7 +51,10 @@ class ListQuery:
             is_selective=bool(labels or fields),
             limit=number(parameters, "limit") or 0,
             continue_=parameters.get("continue", ""),
-            resource_version=number(parameters, "resourceVersion"),
+            # Empty is what clients send for any version.
+            resource_version=number(parameters, "resourceVersion")
+            if parameters.get("resourceVersion")
+            else None,
             match=_one_of(parameters, "resourceVersionMatch", MATCHES),
             watch=flag(parameters, "watch"),
             bookmarks=flag(parameters, "allowWatchBookmarks"),
@@ -123,7 +126,7 @@ def flag(parameters: QueryParams, name: str) -> bool:
     Raises: Invalid if it is neither.
     """
     text = parameters.get(name, "false").lower()
-    if text not in ("true", "false", "1", "0", ""):
+    if text not in ("true", "false", "1", "0"):
         raise _forbidden(name, f"must be true or false, not {text!r}")
     return text in ("true", "1")
 
@@ -134,7 +137,7 @@ def number(parameters: QueryParams, name: str) -> int | None:
     Raises: Invalid if it is none.
     """
     text = parameters.get(name)
-    if not text:
+    if text is None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise _unreadable(name, f"must be a whole number, not {text!r}")

@@ -238,8 +238,11 @@ def _read(
             if value is not None and metadata.setdefault(field, value) != value:
                 fault = Fault(f"metadata.{field}", f"must be {value!r}, as in the path")
                 raise invalid(kind.name, name or "", [fault])
-    if validation == "Strict":
+    try:
         return Read(parse(data), [])
+    except Invalid:
+        if validation == "Strict":
+            raise
     known, unknown = pruned(data)
     return Read(parse(known), unknown)
 

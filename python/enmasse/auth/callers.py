@@ -50,6 +50,8 @@ class Callers:
         is_same = hmac.compare_digest(given, known)
         if not is_same or scheme.lower() != "bearer" or not isinstance(secret, Secret):
             return None
+        if secret.faults():
+            return None  # written to a cluster past admission, which would have said what is wrong
         caller = caller_of(secret)
         ended = caller.expires is not None and caller.expires <= self._clock.now()
         return None if ended else caller

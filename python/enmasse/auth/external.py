@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from enmasse.auth.grants import (
-    RIGHTS_MAX,
     Grant,
     Refused,
     Unanswered,
+    bounded,
     rights_of_groups,
     rights_of_map,
     user_name,
@@ -78,7 +78,7 @@ def grant_of(said: Mapping[str, Any]) -> Grant:
     groups, addresses = _plain(said.get("groups")), _plain(said.get("address-authz"))
     rights = rights_of_map(addresses) if isinstance(addresses, dict) else ()
     rights += rights_of_groups(groups) if isinstance(groups, list) else ()
-    return Grant(user_name(name, "authenticated-identity"), rights[:RIGHTS_MAX])
+    return Grant(user_name(name, "authenticated-identity"), bounded(rights))
 
 
 async def _open(server: Server, mechanism: str, user: str | None, secret: str) -> Mapping[str, Any]:

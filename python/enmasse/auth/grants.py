@@ -4,17 +4,20 @@ Rights come as the original had them: as groups named after operations (`send_or
 from addresses to operations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
 from urllib.parse import unquote
 
 from enmasse.plan.model import EVERY_NAME, Right
-from enmasse.resources.messaging_user import Operation, pattern_of
-
-RIGHTS_MAX = 1000
-"""Rights that one answer can bring; what is beyond counts for nothing."""
+from enmasse.resources.messaging_user import (
+    PATTERNS_MAX,
+    WILDCARDS_MAX,
+    Operation,
+    has_wildcard,
+    pattern_of,
+)
 
 USER_BYTES_MAX = 255
 """Longest name of a user."""
@@ -60,20 +63,29 @@ def rights_of_groups(groups: Iterable[object]) -> tuple[Right, ...]:
     Addresses are URL-encoded; a `/` before the group, as Keycloak writes paths, is left out. Other
     groups allow nothing.
     """
-    return tuple(_first(_of_group(group) for group in groups if isinstance(group, str)))
+    return bounded(_of_group(group) for group in groups if isinstance(group, str))
 
 
 def rights_of_map(addresses: Mapping[Any, Any]) -> tuple[Right, ...]:
     """Return what a map from addresses to lists of operations allows; others allow nothing."""
-    return tuple(_first(_of_address(str(name), listed) for name, listed in addresses.items()))
+    return bounded(_of_address(str(name), listed) for name, listed in addresses.items())
 
 
-def _first(rights: Iterable[Right | None]) -> Iterator[Right]:
-    count = 0
+def bounded(rights: Iterable[Right | None]) -> tuple[Right, ...]:
+    """Return the first rights, as many as one user can have; what is beyond counts for nothing."""
+    found: list[Right] = []
+    wildcards = 0
     for right in rights:
-        if right is not None and count < RIGHTS_MAX:
-            count += 1
-            yield right
+        if right is None:
+            continue
+        if has_wildcard(right.pattern):
+            wildcards += 1
+            if wildcards > WILDCARDS_MAX:
+                continue
+        found.append(right)
+        if len(found) == PATTERNS_MAX:
+            break
+    return tuple(found)
 
 
 def _of_group(group: str) -> Right | None:

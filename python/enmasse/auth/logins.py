@@ -175,7 +175,7 @@ class Logins:
         ca, secret = keycloak.ca_cert_secret, keycloak.client_secret
         return realm_of_keycloak(
             keycloak.url,
-            realm or realm_of(space),
+            realm or space.own_realm,
             audience=keycloak.audience,
             client_id=keycloak.client_id,
             client_secret=self._text(secret, namespace, "client-secret") if secret else None,
@@ -200,7 +200,7 @@ class Logins:
         return external.Server(
             host=host,
             port=(given and given.port) or own.port,
-            realm=(given and given.realm) or service.spec.realm or realm_of(space),
+            realm=(given and given.realm) or service.spec.realm or space.own_realm,
             secure=ca is not None or not is_loopback(host),
             ca=ca,
             certificate=text("client_cert_secret", "tls.crt"),
@@ -218,8 +218,3 @@ class Logins:
         if text is None:
             raise Unanswered(f"there is no Secret {reference.name!r} in {where!r} with {name}")
         return text
-
-
-def realm_of(space: AddressSpace) -> str:
-    """Return the name of a space's own realm, as the original had it."""
-    return f"{space.metadata.namespace}-{space.metadata.name}"

@@ -75,7 +75,7 @@ def _status(resources: tuple[str, ...]) -> tuple[str, ...]:
 _SEEN = (
     Rule(READ, GROUP, _DECLARED + _status(_DECLARED)),
     Rule(READ, USER_GROUP, _USERS + _status(_USERS)),
-    Rule(READ, "", ("configmaps", "events")),
+    Rule(READ, "", ("configmaps", "events", "services")),
     Rule(("get",), "", ("namespaces",)),
 )
 _ADMINISTERED = (
@@ -95,7 +95,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
     "tenant-edit": (
         Rule(WRITE, GROUP, _DECLARED),
         Rule(WRITE, USER_GROUP, _USERS),
-        Rule(WRITE, "", ("configmaps",)),
+        Rule(WRITE, "", ("configmaps", "services")),
         Rule(READ + WRITE, "", ("secrets",)),
         Rule(("create",), GROUP, _OPERATIONS),
         *_SEEN,

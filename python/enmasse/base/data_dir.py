@@ -11,7 +11,9 @@
       kubeconfig      how kubectl finds the running process; it holds no secret
       audit.log       who asked the API for what; audit.log.1 and so on are before it
       logins.log      who came in to send and receive, and who was refused; rotated likewise
+      usage.json      what spaces came to since that was last written into their statuses
       endpoint.json   where the running process listens; gone when it stops
+      restoring       there while a backup is put back; no platform starts on it then
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
 """
@@ -39,8 +41,11 @@ def default_data_dir() -> Path:
 class DataDir:
     """A data folder, as paths; entered as a context it is this process's alone."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, to_restore: bool = False) -> None:
+        """Name what is in `path`; `to_restore`: a restore that has not ended is no hindrance."""
         self.path = path
+        self._to_restore = to_restore
+        self.restoring = path / "restoring"
         self.resources_db = path / "resources.db"
         self.journal = path / "journal"
         self.tls = path / "tls"
@@ -49,6 +54,7 @@ class DataDir:
         self.kubeconfig = path / "kubeconfig"
         self.audit = path / "audit.log"
         self.logins = path / "logins.log"
+        self.usage = path / "usage.json"
         self.endpoint = path / "endpoint.json"
         self._lock: int | None = None
 
@@ -56,7 +62,7 @@ class DataDir:
         """Make the folder if it is not there and take it.
 
         Raises: Conflict if another process has it; Invalid if a newer version wrote it;
-            Unavailable if it cannot be used.
+            Unavailable if it cannot be used, or has a part of a backup.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,6 +73,7 @@ class DataDir:
             self._take_lock()
             try:
                 self._check_format()
+                self._check_restored()
             except BaseException:
                 self._release_lock()
                 raise
@@ -133,6 +140,14 @@ class DataDir:
                 " use the newer version or another folder with --data",
             )
 
+    def _check_restored(self) -> None:
+        if self.restoring.exists() and not self._to_restore:
+            raise Unavailable(
+                Code.DATA_UNUSABLE,
+                f"data folder {self.path}: a restore into it has not ended, so its messages may be"
+                " without their addresses; run enmasse restore again",
+            )
+
 
 def make_private(path: Path) -> None:
     """Make an empty file if there is none; only the owner may read it, whoever could before."""
@@ -140,13 +155,15 @@ def make_private(path: Path) -> None:
     path.chmod(0o600)
 
 
-def write_private(path: Path, content: str | bytes) -> None:
-    """Replace a file in one step; only the owner may read it."""
+def write_private(path: Path, content: str | bytes, *, sync: bool = True) -> None:
+    """Replace a file in one step; only the owner may read it. Without `sync` it outlives the
+    process and not the machine."""
     data = content.encode() if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
     beside.replace(path)

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from enmasse.base.errors import Code, Missing, Unavailable
-from enmasse.cli import contexts, network
+from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
+from enmasse.base.hosts import is_loopback
+from enmasse.cli import contexts, network, trust
 from enmasse.client import Connection, connect
 
 CONNECT_MIN_S = 5.0
@@ -33,15 +35,19 @@ class Server:
             server does not answer.
         """
         context = self._context()
+        url = self.found_url()
         authority = self.ca or (context.ca if context else None)
-        connection = connect(
-            self.found_url(),
-            ca=str(authority) if authority else None,
-            mechanisms=[self.mechanism] if self.mechanism else None,
-            hostname=self.space,
-        )
         limit_s = None if timeout_s is None else max(timeout_s, CONNECT_MIN_S)
         async with AsyncExitStack() as stack:
+            found = await asyncio.to_thread(self._trust, url) if authority is None else None
+            connection = connect(
+                url,
+                ca=str(stack.enter_context(found.file()) if found else authority)
+                if found or authority
+                else None,
+                mechanisms=[self.mechanism] if self.mechanism else None,
+                hostname=self.space,
+            )
             try:
                 async with asyncio.timeout(limit_s):
                     session = await stack.enter_async_context(connection)
@@ -62,13 +68,15 @@ class Server:
         context = self._context()
         if context is not None and (url := contexts.messaging_url(context)) is not None:
             return url
-        amqp = network.running(self._folder())["endpoints"].get("amqp")
-        if amqp is None:
-            raise Missing(
-                Code.SERVER_MISSING,
-                "the platform was started with --amqp-port off; name a server with --url",
-            )
-        return network.url("amqp", amqp["host"], amqp["port"])
+        endpoints = network.running(self._folder())["endpoints"]
+        for scheme in ("amqp", "amqps"):
+            if (place := endpoints.get(scheme)) is not None:
+                return network.url(scheme, place["host"], place["port"])
+        raise Missing(
+            Code.SERVER_MISSING,
+            "the platform was started with --amqp-port off and --amqps-port off; name a server with"
+            " --url",
+        )
 
     def pids(self) -> list[int]:
         """Return the server's process, if it is the platform on this machine."""
@@ -76,6 +84,35 @@ class Server:
         if self.url is not None or (context is not None and context.url is not None):
             return []
         return [network.running(self._folder())["pid"]]
+
+    def _trust(self, url: str) -> trust.Trust | None:
+        """Return how the server is trusted by the authority of the space, as the platform tells it;
+        None if it is no server of a platform that is known, or the platform does not tell."""
+        from enmasse.cli.client import Api
+        from enmasse.resources import AddressSpace
+
+        if urlsplit(url).scheme not in ("amqps", "wss") or not self._is_platforms(url):
+            return None
+        context = self._context()
+        name, _, namespace = (self.space or (context and context.space) or "default").partition(".")
+        namespace = namespace or (context and context.namespace) or "default"
+        try:
+            with Api.find(self.data, None, None) as api:
+                return trust.of_space(api.get(AddressSpace, namespace, name))
+        except EnMasseError:
+            return None
+
+    def _is_platforms(self, url: str) -> bool:
+        """Whether a URL is that of the context, or of the platform on this machine."""
+        if self.url is None:
+            return True
+        parts = urlsplit(url)
+        try:
+            endpoints = network.running(self._folder())["endpoints"]
+        except EnMasseError:
+            return False
+        ports = {one["port"] for one in endpoints.values()}
+        return is_loopback(parts.hostname or "") and parts.port in ports
 
     def _context(self) -> contexts.Context | None:
         return contexts.chosen() if self.url is None and self.data is None else None

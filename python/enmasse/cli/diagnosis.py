@@ -2,7 +2,7 @@
 
 A check looks at what the API has told and finds nothing, a note, or trouble with its mend. What is
 checked follows the way of an address: its space, its name, its plan, the quota, what it refers to,
-what the control loop says, the node that serves it, its disk, and who is there.
+what the control loop says, the node that serves it, its certificate, its disk, and who is there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +55,9 @@ class Facts:
 
     health: str = "ok"
     """What the platform says of itself."""
+
+    handshake: str | None = None
+    """Why TLS with the space fails for who trusts its authority only, if it does."""
 
     catalogue: Catalogue = field(init=False)
 
@@ -253,9 +256,25 @@ def _clients(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _allowance(facts: Facts) -> Iterator[Finding]:
+    conditions = (facts.space or {}).get("status", {}).get("conditions", [])
+    for one in conditions:
+        if one["type"] == "Sending" and one["status"] == "False":
+            yield Finding(
+                "allowance",
+                State.TROUBLE,
+                f"nobody may send into the space: {one['message']}",
+                "wait for the next period, or give the space a larger plan (enmasse plan usage)",
+            )
+
+
 def _access(facts: Facts) -> Iterator[Finding]:
-    service = (facts.space or {}).get("spec", {}).get("authenticationService", {})
-    if service.get("type") == "standard" and not facts.users:
+    space = facts.declared_space
+    services = facts.catalogue.authentications
+    if space is None:
+        return
+    kind = space.authentication(has_users=bool(facts.users), services=services)
+    if kind == "standard" and not facts.users:
         yield Finding(
             "access",
             State.NOTE,
@@ -269,6 +288,17 @@ def _ready(facts: Facts) -> Document:
     return next((one for one in conditions if one["type"] == "Ready"), {})
 
 
+def _certificate(facts: Facts) -> Iterator[Finding]:
+    conditions = (facts.space or {}).get("status", {}).get("conditions", [])
+    for one in conditions:
+        if one["type"] == "CertificateProvided" and one["status"] == "False":
+            mend = "trust status.caCert of the space, or leave out spec.endpoints[].cert"
+            yield Finding("certificate", State.NOTE, one["message"], mend)
+    if facts.handshake is not None:
+        mend = "enmasse logs tells of certificates that cannot be made or read"
+        yield Finding("certificate", State.TROUBLE, facts.handshake, mend)
+
+
 CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "address space": _space,
     "name": _name,
@@ -277,7 +307,9 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "references": _references,
     "control": _control,
     "node": _node,
+    "certificate": _certificate,
     "room": _room,
+    "allowance": _allowance,
     "clients": _clients,
     "access": _access,
 }
@@ -291,7 +323,9 @@ _FINE = {
     "references": "all lead somewhere",
     "control": "the node has proven that it serves the address",
     "node": "it serves, and takes what is to be stored",
+    "certificate": "TLS holds for who trusts the authority of the space",
     "room": "it is not full",
+    "allowance": "the space may send in this period",
     "clients": "nobody waits for anybody",
     "access": "somebody can come in",
 }

@@ -79,7 +79,7 @@ async def serve(
         store = await open_store(settings, data, clock)
         stack.push_async_callback(store.close)
         exposed = not is_loopback(settings.host) and not settings.insecure
-        admission = Admission(store, exposed=exposed)
+        admission = Admission(store, exposed=exposed, hosts=names_of(settings.host))
         await admission.ship(shipped())
         await declare(admission, store, files)
         await admission.check()
@@ -94,7 +94,7 @@ async def serve(
         stack.callback(trail.close)
         stack.callback(logins.close)
         login_trail = LoginTrail(logins, clock)
-        leader = Leader(settings, data, stores, certificates, store.leadership, login_trail)
+        leader = Leader(settings, data, stores, certificates, login_trail, admission)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
         leads = store.leadership is None or await store.leadership.take()

@@ -17,11 +17,13 @@ from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
-from enmasse.control import Manager, Recorder
+from enmasse.cli.network import reachable_name
+from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control.endpoints import Place
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.plan import Plan
-from enmasse.store import Leadership, Store
+from enmasse.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -95,20 +97,20 @@ class Leader:
         data: DataDir,
         stores: tuple[Store, Store],
         certificates: Certificates,
-        leadership: Leadership | None,
         login_trail: LoginTrail,
+        admission: Admission,
     ) -> None:
         """Lead by what `stores` have: what is declared, and what the platform makes itself.
 
-        Without `leadership` there is nobody else who could lead. Who comes in is told to
-        `login_trail`.
+        Who comes in is told to `login_trail`; what is written past `admission` is completed by it.
         """
         self._settings = settings
         self._data = data
         self._store, self._computed = stores
         self._certificates = certificates
-        self._leadership = leadership
+        self._leadership = self._store.leadership
         self._login_trail = login_trail
+        self._admission = admission
         self._node: Node | None = None
         self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
@@ -156,14 +158,24 @@ class Leader:
             journal=self._data.journal,
         )
         engine = NativeEngine(node, self._certificates.name_spaces, clock)
-        manager = Manager(self._store, engine, clock, self._computed)
+        manager = Manager(
+            self._store, engine, clock, self._computed, exposed=self._admission.exposed
+        )
+        interim = Interim(self._data.usage)
         await self._store.refresh()
+        manager.recover_usage(interim.read())
         await manager.catch_up()
-        endpoints = listen(self._settings, node, self._certificates.ensure())
+        tls = self._certificates.ensure()
+        endpoints = listen(self._settings, node, tls)
+        ports = {kind: one.port for kind, one in endpoints.items()}
+        authority = "" if tls.is_own else tls.ca.read_text()
+        manager.listens(Place(reachable_name(self._settings.host), ports, authority))
         answering = partial(engine.answer_logins, Logins(self._store, clock).answer)
         logging = partial(engine.log_events, self._login_trail.tell)
-        recorder = Recorder(manager, engine, clock)
-        self._run = [manager.run, recorder.run, logging, engine.watch_journal, answering]
+        recorder = Recorder(manager, engine, clock, interim)
+        completing = partial(self._store.complete, self._admission.completed)
+        watching = partial(engine.watch_journal, manager.prove_again)
+        self._run = [manager.run, recorder.run, completing, logging, watching, answering]
         return engine, endpoints
 
 

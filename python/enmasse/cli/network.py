@@ -47,6 +47,11 @@ def reachable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def reachable_name(host: str) -> str:
+    """Return the name or address by which clients, of other machines too, call a server."""
+    return socket.gethostname() if host in WILDCARDS else host
+
+
 def url(scheme: str, host: str, port: int) -> str:
     """Return the URL of an endpoint, for a client on this machine."""
     name = reachable(host)

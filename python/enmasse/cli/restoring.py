@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import SystemClock
-from enmasse.base.data_dir import DataDir
+from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.base.settings import KUBERNETES, Settings
 from enmasse.cli.launcher import open_store
@@ -39,13 +39,16 @@ async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Docume
     archive = Archive(file)
     manifest = await asyncio.to_thread(archive.check)
     resources = await asyncio.to_thread(archive.resources, manifest)
-    with DataDir(settings.data) as data:
+    with DataDir(settings.data, to_restore=True) as data:
         store = await open_store(settings, data, SystemClock())
         try:
             await _check_free(store, data, overwrite)
+            # Resources and messages are in two places: who is stopped between them is told so.
+            write_private(data.restoring, "")
             await asyncio.to_thread(_unpack, archive, manifest, data)
             async with store.turn() as turn:
                 await turn.replace_all(resources)
+            data.restoring.unlink()
         finally:
             await store.close()
         return await _counted(settings, data, resources) | {
@@ -73,7 +76,7 @@ async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
             Code.DATA_LOCKED, "a platform runs on the database; stop all that do, then try again"
         )
     count, files = len(store.list()), any(data.journal.iterdir())
-    if (count or files) and not overwrite:
+    if (count or files) and not overwrite and not data.restoring.exists():
         held = f"{count} resources" if count else "messages"
         raise Conflict(
             Code.ALREADY_EXISTS,

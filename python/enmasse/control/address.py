@@ -4,6 +4,7 @@ from enmasse.control.status import (
     Check,
     left_out_of_the_plan,
     not_proven,
+    not_served,
     plan_not_applied,
     plan_refused,
     terminating,
@@ -18,6 +19,7 @@ CHAIN: tuple[Check, ...] = (
     left_out_of_the_plan,
     plan_refused,
     plan_not_applied,
+    not_served,
     not_proven,
     waiting_for_another,
 )

@@ -9,6 +9,8 @@ from enmasse.resources.address_space_schema import (
     AddressSpaceSchemaMetadata,
     AddressSpaceSchemaSpec,
     AddressTypeChoice,
+    Described,
+    RouteServicePort,
     SpacePlanChoice,
 )
 
@@ -27,6 +29,32 @@ ADDRESS_DESCRIPTIONS = {
     "deadletter": "Messages that failed or lived too long.",
 }
 """What the types of address are."""
+
+
+CERTIFICATE_PROVIDERS = (
+    Described(name="selfsigned", description="The node's, which names the space."),
+    Described(name="certBundle", description="The tenant's own; kept, and the node's is shown."),
+    Described(name="wildcard", description="The operator's, for all spaces."),
+    Described(name="openshift", description="Of OpenShift; here the node's in its place."),
+)
+"""Who can give the certificate of an endpoint."""
+
+EXPOSE_TYPES = (
+    Described(name="route", description="By a host name that leads to the node's listeners."),
+    Described(name="loadbalancer", description="By the node's listeners, as they are."),
+)
+"""How an endpoint can be reached from elsewhere."""
+
+ROUTE_SERVICE_PORTS = tuple(
+    RouteServicePort(
+        name=name, description=description, route_tls_terminations=("passthrough", "reencrypt")
+    )
+    for name, description in (
+        ("amqps", "AMQP over TLS."),
+        ("https", "AMQP over WebSocket and TLS."),
+    )
+)
+"""What a route can lead to."""
 
 
 def schemas(catalogue: Catalogue) -> list[AddressSpaceSchema]:
@@ -59,6 +87,9 @@ def _schema(catalogue: Catalogue, type_: str) -> AddressSpaceSchema:
                 for plan in plans
             ),
             authentication_services=tuple(sorted(catalogue.authentications)),
+            certificate_provider_types=CERTIFICATE_PROVIDERS,
+            endpoint_expose_types=EXPOSE_TYPES,
+            route_service_ports=ROUTE_SERVICE_PORTS,
         ),
     )
 

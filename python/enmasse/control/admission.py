@@ -1,18 +1,23 @@
 """The only way a resource gets into the store: what can be refused is refused here, at once.
 
 One request is decided at a time, by all processes of a store together and against the state it will
-change, so that of two requests for one name exactly one is let in.
+change, so that of two requests for one name exactly one is let in. Those that wait at one moment
+are decided one after the other in one turn and written together, since a commit costs more than
+what is in it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from enmasse.auth.passwords import without_password
-from enmasse.base.errors import Code, Conflict, Missing
+from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
 from enmasse.control.index import Index, Overlay, home_of
+from enmasse.control.withheld import withheld
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -27,6 +32,7 @@ from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.core import NamespaceMetadata
 from enmasse.store import EventType, Store, Turn
 from enmasse.store.protocol import MUST_NOT_EXIST
+from enmasse.store.rules import check_demands
 
 
 class Change(StrEnum):
@@ -44,39 +50,74 @@ class Applied(NamedTuple):
     change: Change
 
 
+TOGETHER_MAX = 64
+"""Requests that are written together."""
+
+
+class _Wanted:
+    """A request to create or replace one resource, and what has become of it."""
+
+    def __init__(self, resource: Resource, *, must_exist: bool) -> None:
+        self.resource = resource
+        self.must_exist = must_exist
+        self.outcome: Resource | EnMasseError | None = None
+        self.is_alone = False
+        """Whether it is written by itself, since the store did not take it together with others."""
+
+    def result(self) -> Resource:
+        """Return what was written.
+
+        Raises: what it was refused with.
+        """
+        assert self.outcome is not None
+        if isinstance(self.outcome, EnMasseError):
+            raise self.outcome
+        return self.outcome
+
+
 class Admission:
     """Decides requests and writes what they ask for."""
 
     def __init__(
-        self, store: Store, *, exposed: bool, served: Sequence[str] = SERVED_TYPES
+        self,
+        store: Store,
+        *,
+        exposed: bool,
+        served: Sequence[str] = SERVED_TYPES,
+        hosts: Sequence[str] = (),
     ) -> None:
         """Guard `store`.
 
         `exposed`: other machines can reach a listener and that is not meant. `served`: the types of
-        address that can be served.
+        address that can be served. `hosts`: the platform's own names.
         """
         self._store = store
-        self._exposed = exposed
+        self._hosts = hosts
+        self.exposed = exposed
         self._served = served
         self._index = Index()
         self._taken_in: int | None = None
+        self._waiting: dict[_Wanted, None] = {}
+        """Requests that are not decided yet, the oldest first."""
+
+        self._deciding = asyncio.Lock()
 
     async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
         """Create or change resources, all or none; what others need goes before them.
 
         Raises: Invalid or Conflict for the first resource that cannot be.
         """
+        derived = await self._derived(resources)
         async with self._store.turn() as turn:
-            return await self._put(turn, in_order(resources))
+            return await self._put(turn, in_order(resources), derived)
 
     async def create(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Create a resource that must not exist yet.
 
         Raises: Conflict if it exists; Invalid or Conflict if it cannot be.
         """
-        async with self._store.turn() as turn:
-            demanded = resource.with_metadata(resource_version=MUST_NOT_EXIST)
-            return (await self._put(turn, [demanded], dry_run=dry_run))[0].resource
+        demanded = resource.with_metadata(resource_version=MUST_NOT_EXIST)
+        return await self._write(_Wanted(demanded, must_exist=False), dry_run=dry_run)
 
     async def replace(self, resource: Resource, *, dry_run: bool = False) -> Resource:
         """Change a resource that must exist, at the version it carries if it carries one.
@@ -84,10 +125,7 @@ class Admission:
         Raises: Missing if it does not exist; Conflict if it has changed; Invalid or Conflict if it
             cannot be.
         """
-        async with self._store.turn() as turn:
-            if self._store.get(resource.key) is None:
-                raise Missing(Code.RESOURCE_MISSING, f"there is no {resource.key}")
-            return (await self._put(turn, [resource], dry_run=dry_run))[0].resource
+        return await self._write(_Wanted(resource, must_exist=True), dry_run=dry_run)
 
     async def delete(
         self,
@@ -116,7 +154,7 @@ class Admission:
             world = self._world(dict.fromkeys(keys))
             for one in (resource, *members):
                 policies.check_unused(one, world)
-            if (error := policies.space_exposed(world)) is not None:
+            if (error := policies.space_opened(world)) is not None:
                 raise error
             return (await turn.delete(keys, dry_run=dry_run))[0]
 
@@ -128,10 +166,25 @@ class Admission:
     async def check(self) -> None:
         """Check what is already in the store against where this process listens.
 
+        Where others write past admission there may be any: they are served closed.
         Raises: Invalid if a space that lets everybody in could be reached from other machines.
         """
-        if (error := policies.space_exposed(self._world({}))) is not None:
+        error = policies.space_exposed(self._world({}))
+        if error is not None and self._store.is_guarded:
             raise error
+
+    async def completed(self, resource: Resource, before: Resource | None) -> Resource:
+        """Return a resource that was written past admission as it would have let it in: with a
+        plan, if there is one for it, and with verifiers instead of a password.
+
+        Raises: Invalid if it has no password that can be used.
+        """
+        world = self._world({})
+        if isinstance(resource, Address):
+            space = world.space_of(resource)
+            if space is not None and not space.is_complete:
+                return resource  # it goes by the plan that its space is given
+        return await _storable(with_plan(resource, before, world.index), before)
 
     async def ship(self, shipped: Sequence[Resource]) -> None:
         """Make those of `shipped` of whose kind there is none, and give plans to what has none.
@@ -151,11 +204,137 @@ class Admission:
                     filled.append(planned)
             await turn.put(filled)
 
+    async def _write(self, wanted: _Wanted, *, dry_run: bool) -> Resource:
+        """Decide a request, together with those that wait too."""
+        # Key derivation takes as long as hundreds of requests; a space brings Secrets with it.
+        is_slow = isinstance(wanted.resource, MessagingUser | AddressSpace)
+        if dry_run or is_slow or not self._store.writes_together:
+            derived = await self._derived([wanted.resource])
+            async with self._store.turn() as turn:
+                self._check_there(wanted)
+                put = await self._put(turn, [wanted.resource], derived, dry_run=dry_run)
+                return put[0].resource
+        self._waiting[wanted] = None
+        try:
+            async with self._deciding:
+                while wanted.outcome is None:
+                    await self._decide(wanted)
+        finally:
+            self._waiting.pop(wanted, None)
+        return wanted.result()
+
+    async def _decide(self, first: _Wanted) -> None:
+        """Decide a request and those beside it, in their order, each as if those before it were
+        written already, and write what is let in. What the store does not take together stays
+        undecided."""
+        try:
+            async with self._store.turn() as turn:
+                await self._decide_in(turn, self._beside(first))
+        except EnMasseError as error:
+            # There was no turn for any of them.
+            for wanted in self._beside(first):
+                wanted.outcome = error
+
+    def _beside(self, first: _Wanted) -> list[_Wanted]:
+        """Return a request and those that can be written with it: one for each key."""
+        some = {first.resource.key: first}
+        if not first.is_alone:
+            for one in islice(self._waiting, TOGETHER_MAX):
+                if one.outcome is None and not one.is_alone:
+                    some.setdefault(one.resource.key, one)
+        return list(some.values())
+
+    async def _decide_in(self, turn: Turn, some: list[_Wanted]) -> None:
+        let_in: list[tuple[_Wanted, Resource]] = []
+        for wanted in some:
+            try:
+                self._check_there(wanted)
+                storable = self._judged(wanted.resource)
+            except EnMasseError as error:
+                wanted.outcome = error
+                continue
+            # From here until it is written the index is ahead of the store.
+            self._index.put(storable.key, storable)
+            let_in.append((wanted, storable))
+        if not let_in:
+            return
+        storables = [storable for _, storable in let_in]
+        namespaces = self._new_namespaces(storables)
+        try:
+            written = await turn.put([*namespaces, *storables])
+        except BaseException as error:
+            self._taken_in = None
+            if not isinstance(error, EnMasseError):
+                raise
+            for wanted, _ in let_in:
+                wanted.is_alone = True
+                wanted.outcome = error if len(let_in) == 1 else None
+            return
+        for (wanted, _), now in zip(let_in, written[len(namespaces) :], strict=True):
+            wanted.outcome = now
+            self._index.put(now.key, now)
+
+    def _check_there(self, wanted: _Wanted) -> None:
+        if wanted.must_exist and self._store.get(wanted.resource.key) is None:
+            raise Missing(Code.RESOURCE_MISSING, f"there is no {wanted.resource.key}")
+
+    def _judged(self, resource: Resource) -> Resource:
+        """Return a resource as it is let in by itself: with a plan.
+
+        Raises: Invalid or Conflict if it cannot be.
+        """
+        before = self._store.get(resource.key)
+        changed = self._let_in([(resource, before)])
+        check_demands(resource, before)
+        return changed[0][0]
+
+    async def _derived(self, resources: Sequence[Resource]) -> Mapping[Key, MessagingUser]:
+        """Return users who bring a password with verifiers instead, by key.
+
+        It takes tens of milliseconds a user, in which others shall have their turns: a database
+        ends a turn that does nothing for seconds. A key that comes twice is left out.
+        """
+        users = [
+            one
+            for one in resources
+            if isinstance(one, MessagingUser) and one.spec.authentication.password is not None
+        ]
+        counts = Counter(one.key for one in users)
+        once = [one for one in users if counts[one.key] == 1]
+        found = await asyncio.gather(*(_verified(one, self._store.get(one.key)) for one in once))
+        return {one.key: one for one in found}
+
     async def _put(
-        self, turn: Turn, resources: Sequence[Resource], *, dry_run: bool = False
+        self,
+        turn: Turn,
+        resources: Sequence[Resource],
+        derived: Mapping[Key, MessagingUser],
+        *,
+        dry_run: bool = False,
     ) -> list[Applied]:
-        changed = [(resource, self._store.get(resource.key)) for resource in resources]
-        world = self._world({resource.key: resource for resource in resources})
+        changed = self._let_in([(one, self._store.get(one.key)) for one in resources])
+        secrets: list[Resource] = []
+        storable: list[Resource] = []
+        for resource, before in changed:
+            one = derived.get(resource.key) or await _storable(resource, before)
+            if isinstance(one, AddressSpace):
+                one, kept = withheld(one, before, self._store.get)
+                secrets += kept
+            storable.append(one)
+        others = [*self._new_namespaces(storable), *secrets]
+        written = await turn.put([*others, *storable], dry_run=dry_run)
+        return [
+            Applied(now, _change(before, now))
+            for (_, before), now in zip(changed, written[len(others) :], strict=True)
+        ]
+
+    def _let_in(self, changed: policies.Changed) -> list[tuple[Resource, Resource | None]]:
+        """Return what a request changes, each resource with a plan.
+
+        Raises: Invalid or Conflict for the first that cannot be.
+        """
+        changed = list(changed)
+        world = self._world({resource.key: resource for resource, _ in changed})
         # In order, so that an address without a plan goes by what its space was given.
         for at, (resource, before) in enumerate(changed):
             planned = with_plan(resource, before, world.index)
@@ -170,13 +349,7 @@ class Admission:
         )
         if error is not None and not exists:
             raise error
-        storable = [await _storable(resource, before) for resource, before in changed]
-        namespaces = self._new_namespaces(storable)
-        written = await turn.put([*namespaces, *storable], dry_run=dry_run)
-        return [
-            Applied(now, _change(before, now))
-            for (_, before), now in zip(changed, written[len(namespaces) :], strict=True)
-        ]
+        return changed
 
     def _new_namespaces(self, resources: Sequence[Resource]) -> list[Resource]:
         """Return the namespaces that resources need and that are not there yet."""
@@ -191,7 +364,7 @@ class Admission:
     def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
         """Return all resources as they would be with some changed; None is one that has gone."""
         self._take_in()
-        return policies.World(self._index.after(changed), self._exposed, self._served)
+        return policies.World(self._index.after(changed), self.exposed, self._served, self._hosts)
 
     def _take_in(self) -> None:
         """Bring the index up to date with the store."""
@@ -255,8 +428,11 @@ def _check_preconditions(resource: Resource, uid: str | None, version: str | Non
 
 async def _storable(resource: Resource, before: Resource | None) -> Resource:
     """Return the resource without what must never be stored."""
-    if not isinstance(resource, MessagingUser):
-        return resource
+    return await _verified(resource, before) if isinstance(resource, MessagingUser) else resource
+
+
+async def _verified(resource: MessagingUser, before: Resource | None) -> MessagingUser:
+    """Return a user with verifiers instead of a password."""
     stored = before if isinstance(before, MessagingUser) else None
     return await asyncio.to_thread(without_password, resource, stored)
 

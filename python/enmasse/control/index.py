@@ -143,6 +143,10 @@ class Overlay:
         self._changed[resource.key] = resource
         self._own.put(resource.key, resource)
 
+    def unchanged(self) -> "Overlay":
+        """Return how things are without the changes."""
+        return Overlay(self._base, {})
+
     def get(self, key: Key) -> Resource | None:
         """Return the resource of a key."""
         return self._changed[key] if key in self._changed else self._base.get(key)
@@ -218,6 +222,8 @@ def unique_names(resource: Resource) -> list[Name]:
         names: tuple[str, ...] = resource.names
     elif isinstance(resource, MessagingUser):
         names = (resource.spec.username,)
+    elif isinstance(resource, AddressSpace):
+        return [(resource.kind, "", "", resource.own_realm)]
     elif resource.unique:
         return [(resource.kind, "", "", resource.metadata.name)]
     else:

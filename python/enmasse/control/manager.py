@@ -20,12 +20,16 @@ from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
 from enmasse.control import address, address_space, messaging_user, plans
 from enmasse.control.address_space_schema import schemas
+from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
+from enmasse.control.exports import KINDS as EXPORTED
+from enmasse.control.exports import Exports
 from enmasse.control.status import Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
 from enmasse.resources import Address, AddressSpace, Declared, Key, Resource
+from enmasse.resources.address_space import Usage
 from enmasse.resources.address_space_plan import Allowance
 from enmasse.store import EventType, Store
 
@@ -39,8 +43,8 @@ REST_TIMES = 3
 """A pass begins no sooner after the one before than this many times as long as that one took: what
 comes thick and fast is taken together, and passes take a quarter of the time at most."""
 
-REST_MAX_S = 0.25
-"""Longest rest between two passes."""
+REST_MAX_S = 1.0
+"""Longest rest between two passes: with ten thousands of addresses a pass takes a quarter of it."""
 
 AT_A_TIME = 256
 """Resources that a pass looks at before whatever else waits has its turn."""
@@ -48,6 +52,10 @@ AT_A_TIME = 256
 FEW = 4
 """Resources that a pass may have been about without a rest after it: who makes one after the other
 does not wait."""
+
+RESYNC_S = 300.0
+"""Time from one pass to the next that looks at everything again: what came of a status or of the
+engine unseen is mended by then."""
 
 CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
@@ -68,16 +76,27 @@ class Manager:
         clock: Clock,
         computed: Store,
         backoff: Backoff | None = None,
+        *,
+        exposed: bool = False,
     ) -> None:
-        """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces."""
+        """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces.
+
+        `exposed`: other machines can reach a listener and that is not meant.
+        """
         self._store = store
         self._engine = engine
         self._clock = clock
         self._computed = computed
         self._events = Events(computed, clock)
         self._backoff = backoff or Backoff()
+        self._exports = Exports(store)
+        self._place: Place | None = None
+        self._beside: set[Key] = set()
+        """Secrets and the like that are not as they were at the last pass."""
+
+        self._spaces_gone: set[str] = set()
         self._due = asyncio.Event()
-        self._compiler = Compiler()
+        self._compiler = Compiler(exposed=exposed)
         self._taken_in: int | None = None
         """Version of the store up to which changes are in the compiler."""
 
@@ -99,8 +118,23 @@ class Manager:
         self._published: Catalogue | None = None
         self._plan: Plan | None = None
         self._proof: Proof | None = None
+        self._doubted = False
+        """Something has happened to the engine: what it proved may not hold any more."""
+
+        self._resync_at = clock.monotonic() + RESYNC_S
         self._reached = -1
         self._passed = asyncio.Event()
+
+    def listens(self, place: Place) -> None:
+        """Note where the platform listens: the statuses of all spaces say so from the next pass
+        on."""
+        self._place = place
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Have the statuses of all spaces decided again."""
+        self._owed |= {key for key in self._looked_at if key.kind == "AddressSpace"}
+        self._due.set()
 
     async def catch_up(self) -> None:
         """Make one pass now, before `run`: what is declared is served when this returns.
@@ -124,12 +158,27 @@ class Manager:
             self._due.set()
             await passed.wait()
 
+    def recover_usage(self, known: Mapping[str, tuple[Usage, ...]]) -> None:
+        """Go on from what a process that was killed had not written. Before the first pass."""
+        self._book.recover(known)
+
+    def unsaved_usage(self) -> dict[str, tuple[Usage, ...]]:
+        """Return what spaces have come to, by uid, in periods of which the status says less."""
+        return self._book.unsaved_periods()
+
+    def prove_again(self) -> None:
+        """Something has happened to the engine: ask it anew what it serves."""
+        self._doubted = True
+        self._due.set()
+
     def note_usage(self, figures: Sequence[SpaceFigures]) -> None:
         """Count what spaces have carried. Where an allowance is used up by that, or is not any
         more, the next pass says so to the engine."""
         now = self._clock.now()
-        self._book.count(figures, self._allowance_of, now)
-        exhausted = self._book.exhausted(self._allowance_of, now)
+        moved = self._book.count(figures, self._allowance_of, now)
+        # For others only another plan changes that, and a pass sees to it.
+        among = moved | self._exhausted.keys()
+        exhausted = self._book.exhausted(self._allowance_of, now, among) if among else {}
         if exhausted != self._exhausted:
             self._due.set()
 
@@ -165,6 +214,10 @@ class Manager:
         allowance, spent = self._allowance_of(uid), self._exhausted.get(uid)
         return self._book.told(space, allowance, spent, self._clock.now())
 
+    def _with_endpoints(self, space: AddressSpace) -> AddressSpace:
+        problem = self._exports.problem(space.key)
+        return with_endpoints(space, self._place, problem, self._clock.now())
+
     def _judge(self) -> set[Key]:
         """Note who has sent all that may be sent; return the spaces for which that changed."""
         before = self._exhausted
@@ -182,6 +235,8 @@ class Manager:
             try:
                 async for event in self._store.watch(since):
                     if not isinstance(event.resource, Declared):
+                        if event.resource.kind in EXPORTED:
+                            self._due.set()
                         continue
                     known = self._looked_at.get(event.resource.key)
                     if event.type is EventType.DELETED or known != _identity(event.resource):
@@ -210,7 +265,8 @@ class Manager:
                 failures += 1
                 log.exception("pass failed by a bug")
             else:
-                failures = 0
+                # What the engine could not serve yet is tried again, as after a refusal.
+                failures = 0 if self._is_served else failures + 1
                 self._reached = version
                 self._passed.set()
                 self._passed = asyncio.Event()
@@ -219,11 +275,14 @@ class Manager:
                 rested = ended + min(REST_TIMES * (ended - began), REST_MAX_S)
 
     async def _wait(self, failures: int) -> None:
-        """Wait until a pass is due: something is new, or a failed one may be tried again.
+        """Wait until a pass is due: something is new, a failed one may be tried again, or all is to
+        be looked at.
 
         Something new does not wait for the time of the next try: it may be what mends it.
         """
-        delay_s = self._backoff.delay_s(failures) if failures else None
+        delay_s = max(self._resync_at - self._clock.monotonic(), 0.0)
+        if failures:
+            delay_s = self._backoff.delay_s(failures)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._due.wait()
@@ -234,27 +293,72 @@ class Manager:
 
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
+        resync = self._clock.monotonic() >= self._resync_at
         changed = await self._take_in()
         self._count = len(changed)
-        touched = changed | self._owed
+        touched = changed | self._owed | (set(self._looked_at) if resync else set())
         touched |= self._compiler.refresh() | self._judge()
         await self._publish()
-        spaces = self._compiler.spaces()
+        beside = frozenset(self._beside)
         refusal: EnMasseError | None = None
-        if self._plan is None or spaces != self._plan.spaces:
-            plan = Plan(version=version, spaces=spaces)
-            before = self._proof.active if self._proof else frozenset()
-            try:
-                self._proof = await self._engine.apply(plan)
-                self._plan = plan
-                switched = before ^ self._proof.active
-                touched |= {self._by_uid[uid] for uid in switched if uid in self._by_uid}
-            except EnMasseError as error:
-                refusal = error
+        try:
+            touched |= await self._serve(version, prove=resync)
+        except EnMasseError as error:
+            refusal = error
         self._owed = touched if refusal is not None else set()
         await self._write_statuses(touched, version, refusal)
+        await self._export(touched, beside)
         if refusal is not None:
             raise refusal
+        if resync:
+            self._resync_at = self._clock.monotonic() + RESYNC_S
+
+    @property
+    def _is_served(self) -> bool:
+        """Whether there is nothing that the engine might serve if it were asked again."""
+        return self._proof is None or self._proof.is_final
+
+    async def _serve(self, version: int, *, prove: bool) -> set[Key]:
+        """Have the engine serve what is compiled, and prove it, where that is not so already.
+
+        Return what the proof says something else about than before.
+
+        Raises: whatever the engine refuses with.
+        """
+        spaces = self._compiler.spaces()
+        before = self._proof
+        doubted, self._doubted = self._doubted or prove, False
+        try:
+            if self._plan is not None and doubted:
+                self._proof = await self._engine.prove()
+            plan, proof = self._plan, self._proof
+            holds = plan and proof and plan.version == proof.version and plan.spaces == spaces
+            if not holds or not self._is_served:
+                plan = Plan(version=version, spaces=spaces)
+                self._proof = await self._engine.apply(plan)
+                self._plan = plan
+        except EnMasseError:
+            self._doubted = doubted
+            raise
+        uids = self._proof.differing(before) if self._proof else set()
+        return {self._by_uid[uid] for uid in uids if uid in self._by_uid}
+
+    async def _export(self, touched: set[Key], beside: frozenset[Key]) -> None:
+        """Make exports what the statuses say that have just been written."""
+        if self._place is None:
+            return
+        uids = self._exports.spaces_of(beside)
+        keys = {key for key in touched if key.kind == "AddressSpace"}
+        keys |= {self._by_uid[uid] for uid in uids if uid in self._by_uid}
+        found = [self._store.get(key) for key in sorted(keys)]
+        spaces = [one for one in found if isinstance(one, AddressSpace)]
+        gone = frozenset(self._spaces_gone)
+        differing = await self._exports.follow(spaces, gone)
+        self._spaces_gone -= gone
+        self._beside -= beside
+        if differing:
+            self._owed |= differing
+            self._due.set()
 
     async def _take_in(self) -> set[Key]:
         """Give the compiler what is new in the store; return the keys of it."""
@@ -269,6 +373,8 @@ class Manager:
                 raise
             keys = {*self._looked_at, *(one.key for one in self._store.list())}
         self._taken_in = self._store.version
+        keys = set(keys)
+        self._beside |= {key for key in keys if key.kind in EXPORTED}
         changed: set[Key] = set()
         for some in _portions(keys):
             changed.update(key for key in some if self._look_at(key))
@@ -286,6 +392,8 @@ class Manager:
         if before is not None and before[0] is not None and (now is None or now[0] != before[0]):
             self._by_uid.pop(before[0], None)
             self._book.close(before[0])
+            if key.kind == "AddressSpace":
+                self._spaces_gone.add(before[0])
         if now is None:
             self._looked_at.pop(key, None)
         else:
@@ -336,7 +444,7 @@ class Manager:
             if isinstance(now, Address):
                 now = address.with_effective(now, outcomes[now.key])
             elif isinstance(now, AddressSpace):
-                now = self._told(now)
+                now = self._with_endpoints(self._told(now))
             decided.append(now)
         await self._store.put_status(decided)
         return ordered, decided

@@ -5,8 +5,8 @@ returns None, or the error that refuses the request.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Exhausted, Fault, Invalid
 from enmasse.control.index import (
@@ -40,6 +40,9 @@ class World:
 
     served: Sequence[str] = SERVED_TYPES
     """The types of address that can be served."""
+
+    hosts: Sequence[str] = ()
+    """The platform's own names, which no space can have."""
 
     def space_of(self, resource: Resource) -> AddressSpace | None:
         """Return the address space a resource belongs to, if it exists."""
@@ -107,7 +110,10 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
         owner = next((key for key in world.index.owners(name) if key != resource.key), None)
         if owner is None:
             continue
-        if resource.unique:
+        if isinstance(resource, AddressSpace):
+            where = f"would be the realm of its users and is that of {owner}; choose another name"
+            fault = Fault("metadata.name", f"{name[-1]!r} {where}")
+        elif resource.unique:
             where = f"already belongs to one in namespace {owner.namespace!r}"
             fault = Fault("metadata.name", f"{name[-1]!r} {where}; change that one, or delete it")
         else:
@@ -159,6 +165,28 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
 
 Changed = Sequence[tuple[Resource, Resource | None]]
 """What a request changes: each resource as it would be, and as it was."""
+
+
+def host_taken(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
+    """A host name of its endpoints is the platform's, or another space's."""
+    if not isinstance(resource, AddressSpace) or not resource.spec.hosts:
+        return None
+    if isinstance(before, AddressSpace) and before.spec.hosts == resource.spec.hosts:
+        return None
+    owners: dict[str, str] = dict.fromkeys(world.hosts, "the platform itself")
+    for key in world.index.spaces():
+        other = world.index.get(key)
+        if key != resource.key and isinstance(other, AddressSpace):
+            whose = f"address space {key.name} of namespace {key.namespace}"
+            owners |= dict.fromkeys((*other.spec.hosts, f"{key.name}.{key.namespace}"), whose)
+    for place, endpoint in enumerate(resource.spec.endpoints):
+        for host in endpoint.hosts:
+            if host in owners:
+                field = f"spec.endpoints[{place}].expose.routeHost"
+                fault = Fault(field, f"{host!r} already leads to {owners[host]}; choose another")
+                message = f"{resource.key}: {fault}"
+                return Conflict(Code.ADDRESS_TAKEN, message, faults=[fault])
+    return None
 
 
 def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
@@ -249,13 +277,25 @@ CHECKS: tuple[Check, ...] = (
     name_taken,
     reference_dangling,
     choice_unfit,
+    host_taken,
 )
 """What every created or changed resource must pass, in the order in which faults are told."""
 
 
-def space_exposed(world: World) -> EnMasseError | None:
-    """A space that lets everybody in could be reached from other machines."""
-    if not world.exposed or not (spaces := world.open_spaces()):
+def space_opened(world: World) -> EnMasseError | None:
+    """A space would let everybody in, and did not before. One that was declared so past admission
+    is served closed, and does not keep anything else from being changed."""
+    if not world.exposed:
+        return None
+    before = replace(world, index=world.index.unchanged())
+    return space_exposed(world, {space.key for space in before.open_spaces()})
+
+
+def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | None:
+    """A space that lets everybody in, other than `known`, could be reached from elsewhere."""
+    if not world.exposed:
+        return None
+    if not (spaces := [one for one in world.open_spaces() if one.key not in known]):
         return None
     names = ", ".join(space.metadata.name for space in spaces)
     return Invalid(
@@ -309,7 +349,7 @@ def first_fault(changed: Changed, world: World) -> EnMasseError | None:
         for check in CHECKS:
             if (error := check(resource, before, world)) is not None:
                 return error
-    return quota_exceeded(changed, world) or space_exposed(world)
+    return quota_exceeded(changed, world) or space_opened(world)
 
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:

@@ -4,6 +4,7 @@ import structlog
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
+from enmasse.control.interim import Interim
 from enmasse.control.manager import Manager
 from enmasse.engines import Engine
 
@@ -14,16 +15,19 @@ LOOK_S = 1.0
 is used up still comes in, as fast as the plan lets it."""
 
 SAVE_S = 60.0
-"""How often records that have changed are written; a process that is killed loses what came after
-the last time."""
+"""How often records that have changed are written into statuses. What is newer is in the interim
+file: a process that is killed loses what came after the last look."""
 
 
 class Recorder:
     """Counts for a manager what its engine carries."""
 
-    def __init__(self, manager: Manager, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self, manager: Manager, engine: Engine, clock: Clock, interim: Interim | None = None
+    ) -> None:
         """Count what `engine`, which is the manager's, has carried since it began."""
         self._manager = manager
+        self._interim = interim
         self._engine = engine
         self._clock = clock
 
@@ -37,13 +41,19 @@ class Recorder:
                     saved = self._clock.monotonic()
                     await self._look_at_rest()
                     await self._save()
+                self._keep()
                 await self._clock.sleep(LOOK_S)
         finally:
             await self._look()
             await self._save()
+            self._keep()
 
     async def _look(self) -> None:
         self._manager.note_usage(await self._engine.usage())
+
+    def _keep(self) -> None:
+        if self._interim is not None:
+            self._interim.write(self._manager.unsaved_usage())
 
     async def _look_at_rest(self) -> None:
         stored: dict[str, int] = {}

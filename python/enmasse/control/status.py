@@ -80,6 +80,12 @@ def plan_not_applied(_: Declared, seen: Seen) -> Finding | None:
     return Finding("Configuring", "PlanNotApplied", "waiting for the node to take the Plan")
 
 
+def not_served(resource: Declared, seen: Seen) -> Finding | None:
+    """The engine serves the Plan, but not this resource as it is there."""
+    failed = seen.proof and seen.proof.failed.get(resource.metadata.uid or "")
+    return Finding("Failed", failed.reason, failed.message) if failed else None
+
+
 def not_proven(resource: Declared, seen: Seen) -> Finding | None:
     """The engine serves the Plan and does not name the resource among what is active."""
     if seen.proof is not None and resource.metadata.uid in seen.proof.active:

@@ -4,8 +4,9 @@ A period is a day or a month of UTC, by the allowance of the space's plan; a mon
 none. The record is kept in the status of the space.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Container, Iterable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from enmasse.base.clock import rfc3339
@@ -13,8 +14,7 @@ from enmasse.engines import SpaceFigures
 from enmasse.resources import AddressSpace
 from enmasse.resources.address_space import PERIODS_KEPT, Usage
 from enmasse.resources.address_space_plan import Allowance
-from enmasse.resources.conditions import find
-from enmasse.resources.model import Condition
+from enmasse.resources.conditions import stated, without
 
 SENDING = "Sending"
 """The condition that says whether clients may send; only spaces with an allowance have it."""
@@ -31,8 +31,15 @@ class Period(NamedTuple):
 
 def period_of(now: datetime, allowance: Allowance | None) -> Period:
     """Return the period that a moment lies in."""
-    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if allowance is not None and allowance.period == "day":
+    is_daily = allowance is not None and allowance.period == "day"
+    return _period(now.astimezone(UTC).date(), is_daily=is_daily)
+
+
+@lru_cache(maxsize=4)
+def _period(day: date, *, is_daily: bool) -> Period:
+    """Every space asks for the same ones, every second."""
+    today = datetime.combine(day, time(), UTC)
+    if is_daily:
         return Period(today.strftime("%Y-%m-%d"), today + timedelta(days=1))
     # Every month is over 31 days after its first, and the next one is not.
     end = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
@@ -47,7 +54,25 @@ class _Meter:
         self.seen: SpaceFigures | None = None
 
     def of(self, period: Period) -> Usage:
+        if self.usage and self.usage[0].period == period.name:
+            return self.usage[0]
         return next((one for one in self.usage if one.period == period.name), _nothing(period))
+
+    @property
+    def unsaved(self) -> tuple[Usage, ...]:
+        """The periods that are not as they were written last."""
+        if self.usage is self.saved:
+            return ()
+        # A period that did not change is the very same object.
+        return tuple(one for one in self.usage if all(one is not old for old in self.saved))
+
+    def recover(self, known: Iterable[Usage]) -> None:
+        """Go on from what was known of some periods, where that is more than what was written."""
+        for one in sorted(known, key=lambda one: one.period):
+            record = next((now for now in self.usage if now.period == one.period), None)
+            now = _most(record, one) if record is not None else one
+            if now != record:
+                self.put(now)
 
     def put(self, now: Usage) -> None:
         others = [one for one in self.usage if one.period != now.period]
@@ -77,12 +102,19 @@ class Book:
 
     def __init__(self) -> None:
         self._meters: dict[str, _Meter] = {}
+        self._recovered: dict[str, tuple[Usage, ...]] = {}
+        """What was known of spaces that are not open yet."""
+
+    def recover(self, known: Mapping[str, tuple[Usage, ...]]) -> None:
+        """Note what was known by another process when it was killed, before spaces are opened."""
+        self._recovered = dict(known)
 
     def open(self, space: AddressSpace) -> None:
         """Go on with the record that a space has, if it is new here."""
         uid = space.metadata.uid
         if uid is not None and uid not in self._meters:
-            self._meters[uid] = _Meter(space.status.usage or ())
+            self._meters[uid] = meter = _Meter(space.status.usage or ())
+            meter.recover(self._recovered.pop(uid, ()))
 
     def close(self, uid: str) -> None:
         """Forget a space."""
@@ -93,12 +125,16 @@ class Book:
         figures: Iterable[SpaceFigures],
         allowance_of: Callable[[str], Allowance | None],
         now: datetime,
-    ) -> None:
-        """Add what the engine's counters have grown by to the period that is now."""
+    ) -> set[str]:
+        """Add what the engine's counters have grown by to the period that is now; return the
+        spaces of which they have."""
+        moved = set()
         for one in figures:
             meter = self._meters.get(one.uid)
             if meter is not None and meter.seen != one:
                 meter.count(one, period_of(now, allowance_of(one.uid)))
+                moved.add(one.uid)
+        return moved
 
     def note_stored(
         self,
@@ -114,12 +150,17 @@ class Book:
                     meter.put(record.model_copy(update={"stored_bytes": count}))
 
     def exhausted(
-        self, allowance_of: Callable[[str], Allowance | None], now: datetime
+        self,
+        allowance_of: Callable[[str], Allowance | None],
+        now: datetime,
+        among: Container[str] | None = None,
     ) -> dict[str, str]:
-        """Return the spaces that have sent all they may in this period, and what there is to say
-        of each."""
+        """Return the spaces (of those `among`) that have sent all they may in this period, and
+        what there is to say of each."""
         found = {}
         for uid, meter in self._meters.items():
+            if among is not None and uid not in among:
+                continue
             allowance = allowance_of(uid) if meter.usage else None
             if allowance is not None:
                 period = period_of(now, allowance)
@@ -135,6 +176,11 @@ class Book:
         meters = self._meters.items()
         return {uid: meter.usage for uid, meter in meters if meter.usage is not meter.saved}
 
+    def unsaved_periods(self) -> dict[str, tuple[Usage, ...]]:
+        """Return of those records the periods that differ."""
+        meters = self._meters.items()
+        return {uid: periods for uid, meter in meters if (periods := meter.unsaved)}
+
     def saved(self, records: Mapping[str, tuple[Usage, ...]]) -> None:
         """Note that these records were written."""
         for uid, usage in records.items():
@@ -149,24 +195,30 @@ class Book:
         if meter is None:
             return space
         status = space.status
-        conditions = tuple(one for one in status.conditions if one.type != SENDING)
+        conditions = without(status.conditions, SENDING)
         if allowance is not None:
-            before = find(status.conditions, SENDING)
-            truth = "False" if spent else "True"
-            since = before.last_transition_time if before and before.status == truth else None
-            sending = Condition(
-                type=SENDING,
-                status="False" if spent else "True",
+            conditions = stated(
+                status,
+                SENDING,
+                holds=not spent,
                 reason="AllowanceUsedUp" if spent else "WithinAllowance",
                 message=spent or "",
-                last_transition_time=since or rfc3339(now),
-                observed_generation=space.metadata.generation or 0,
+                generation=space.metadata.generation,
+                now=now,
             )
-            conditions = (*conditions, sending)
         update: dict[str, object] = {"conditions": conditions, "usage": meter.usage or None}
         if spent and spent not in status.messages:
             update["messages"] = (*status.messages, spent)
         return space.with_status(status.model_copy(update=update))
+
+
+def _most(one: Usage, other: Usage) -> Usage:
+    """Return what two records of a period say together. Each only ever grows, and the other is an
+    earlier or later state of it."""
+    names = (name for name in Usage.model_fields if name != "period")
+    return one.model_copy(
+        update={name: max(getattr(one, name), getattr(other, name)) for name in names}
+    )
 
 
 def _nothing(period: Period) -> Usage:

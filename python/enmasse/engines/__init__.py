@@ -1,9 +1,11 @@
 """What can run a Plan. One file for each engine; the rest of the platform knows `Engine` alone."""
 
 from enmasse.engines.protocol import (
+    JOURNAL_STOPPED,
     AddressFigures,
     Connection,
     Engine,
+    Failure,
     JournalFigures,
     Observed,
     Operation,
@@ -16,9 +18,11 @@ from enmasse.engines.protocol import (
 )
 
 __all__ = [
+    "JOURNAL_STOPPED",
     "AddressFigures",
     "Connection",
     "Engine",
+    "Failure",
     "JournalFigures",
     "Observed",
     "Operation",

@@ -1,17 +1,20 @@
 """Our own engine: the Rust node in this process."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import structlog
 from pydantic.alias_generators import to_camel
 
+from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.engines.protocol import (
     AddressFigures,
     Connection,
+    Failure,
     JournalFigures,
     Observed,
     Operation,
@@ -47,6 +50,10 @@ WARNINGS = frozenset(
 )
 """Events an operator should see at once; the rest is for following one connection."""
 
+WARNINGS_A_SECOND = 20
+"""Warnings of one kind that are logged in a second; the next one says how many were not. Else who
+is refused again and again has this process write logs for them, and others wait."""
+
 _ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}
 _WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
 _SPACE_MEMBERS = [to_camel(name) for name in SpaceFigures._fields]
@@ -68,13 +75,19 @@ class NativeEngine:
         self._clock = clock or SystemClock()
         self._before_apply = before_apply
         self._calling = asyncio.Lock()
+        self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
+        self._usage: tuple[str, Sequence[SpaceFigures]] = "", ()
+        """What the node said last of its spaces, and what that means."""
 
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
         if self._before_apply is not None:
             await self._before_apply(plan)
-        proof = await self._call(self._node.apply, plan)
-        return Proof(proof["version"], frozenset(proof["active"]))
+        return _proof(await self._call(self._node.apply, plan))
+
+    async def prove(self) -> Proof:
+        """Say what is served at this moment."""
+        return _proof(await self._call(self._node.proof))
 
     async def observe(self) -> Observed:
         """Return the figures of this moment."""
@@ -82,9 +95,13 @@ class NativeEngine:
 
     async def usage(self) -> Sequence[SpaceFigures]:
         """Return what spaces carry."""
-        return [
-            SpaceFigures(*(line[name] for name in _SPACE_MEMBERS)) for line in self._node.usage()
-        ]
+        text = self._node.usage()
+        if text != self._usage[0]:
+            # Most of the time most nodes rest: then nothing is read that was read before.
+            lines = json.loads(text)
+            figures = [SpaceFigures(*(line[name] for name in _SPACE_MEMBERS)) for line in lines]
+            self._usage = text, figures
+        return self._usage[1]
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""
@@ -131,11 +148,12 @@ class NativeEngine:
             " out those they have: mend the disk and start again"
         )
 
-    async def watch_journal(self) -> None:
-        """Say once in the log that the journal has stopped, when it has."""
+    async def watch_journal(self, stopped: Callable[[], None]) -> None:
+        """Say once in the log that the journal has stopped, when it has, and call `stopped`."""
         while (trouble := self.trouble()) is None:
             await self._clock.sleep(JOURNAL_CHECK_S)
         log.error("journal-stopped", reason=trouble)
+        stopped()
 
     async def answer_logins(self, answer: Answer) -> None:
         """Have logins decided that the Plan alone does not decide, until cancelled.
@@ -171,11 +189,22 @@ class NativeEngine:
                 await some.wait()
                 some.clear()
                 for event in self._node.events(EVENTS_PER_TURN):
-                    log_event(event)
+                    if (said := self._bounded(event)) is not None:
+                        log_event(said)
                     for one in told:
                         one(event)
         finally:
             loop.remove_reader(self._node.event_fd())
+
+    def _bounded(self, event: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what is logged of an event; None: there were too many of its kind."""
+        bound = self._bounds.get(event["event"])
+        if bound is None:
+            return event
+        if not bound.may_write():
+            return None
+        unwritten = bound.unwritten()
+        return event if unwritten is None else event | {"unwritten": unwritten}
 
     def _observe(self) -> Observed:
         stats = self._node.stats()
@@ -209,6 +238,11 @@ def log_event(event: dict[str, Any]) -> None:
         log.info(kind, **fields)
     else:
         log.debug(kind, **fields)
+
+
+def _proof(said: Mapping[str, Any]) -> Proof:
+    failed = {one["uid"]: Failure(one["reason"], one["message"]) for one in said["failed"]}
+    return Proof(said["version"], frozenset(said["active"]), failed)
 
 
 def _figures(line: dict[str, Any], now_ms: float) -> AddressFigures:

@@ -1,7 +1,7 @@
 """What every engine does, and what it tells."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
@@ -15,12 +15,38 @@ PEEK_BYTES_MAX = 65_536
 """Largest message that is shown; of a larger one only what is known without its body."""
 
 
+JOURNAL_STOPPED = "JournalStopped"
+"""Reason of a failure that only another start of the engine mends."""
+
+
+class Failure(NamedTuple):
+    """Why an address is not served: a reason for programs, a message for people."""
+
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an engine serves now: the Plan's version, and the uids of its addresses."""
+    """What an engine serves now: the Plan's version, the uids of the addresses that it serves as
+    the Plan says, and why it does not so serve others."""
 
     version: int
     active: frozenset[str]
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same Plan, applied again, would come to the same."""
+        return all(one.reason == JOURNAL_STOPPED for one in self.failed.values())
+
+    def differing(self, before: "Proof | None") -> set[str]:
+        """Return the uids of which the proof `before` said something else."""
+        active, failed = (before.active, before.failed) if before else (frozenset(), {})
+        uids = self.failed.keys() | failed.keys()
+        return set(self.active ^ active) | {
+            uid for uid in uids if self.failed.get(uid) != failed.get(uid)
+        }
 
 
 class AddressFigures(NamedTuple):
@@ -210,8 +236,13 @@ class Engine(Protocol):
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on, changing only what differs, and say what is served.
 
-        Raises: Invalid if the Plan cannot be served; what was served before goes on.
+        An address that cannot be served does not keep the rest from it.
+
+        Raises: Invalid if it is no Plan; what was served before goes on.
         """
+
+    async def prove(self) -> Proof:
+        """Say what is served at this moment."""
 
     async def observe(self) -> Observed:
         """Return the figures of this moment."""

@@ -37,6 +37,10 @@ class Standby:
         """Serve this Plan from now on. Raises: Unavailable while standing by."""
         return await self._leading().apply(plan)
 
+    async def prove(self) -> Proof:
+        """Say what is served. Raises: Unavailable while standing by."""
+        return await self._leading().prove()
+
     async def observe(self) -> Observed:
         """Return the figures of this moment: none while standing by."""
         return await self._engine.observe() if self._engine else Observed(0, ())

@@ -5,7 +5,7 @@ last batch of a query, so what is done is passed over and the rest is done.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from enmasse.base.errors import Invalid, Unavailable
+from enmasse.base.errors import Unavailable
 from enmasse.pipeline import bronze, detect, functions, gold, gold_table, reading, silver, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.forward import Forward
@@ -170,7 +170,7 @@ def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
 def whole_messages(records: pyarrow.Table) -> pyarrow.Table:
     """Return bronze's rows out of decoded records, of which the first has the body."""
     messages = records.filter(pc.equal(records["_index"], 0)).select(silver.ENVELOPE)
-    return messages.append_column("date", pc.cast(messages["enqueued_time"], pyarrow.date32()))
+    return messages.append_column("date", silver.days(messages["enqueued_time"].combine_chunks()))
 
 
 def _usage(messages: pyarrow.Table, rows: pyarrow.Table) -> list[dict[str, Any]]:
@@ -208,7 +208,7 @@ def options(source: Source, places: Places) -> dict[str, str]:
 
     Raises Invalid for a password file that cannot be read.
     """
-    chosen = dict(source.options) | {
+    chosen = _rooted(source.options, places) | {
         "url": source.url,
         "address": source.address,
         "decode": source.format,
@@ -247,18 +247,21 @@ def forwards(pipeline: Pipeline, source: Source, places: Places) -> list[Forward
 def _reached(sink: Sink, source: Source, places: Places) -> Writing:
     if sink.url is None:
         return server(source, places)
-    chosen = dict(sink.options) | {"url": sink.url}
+    chosen = _rooted(sink.options, places) | {"url": sink.url}
     return option_table.write(chosen | _password(f"sink {sink.name}", sink.password_file, places))
 
 
+def _rooted(given: Mapping[str, str], places: Places) -> dict[str, str]:
+    """Return options with the file of a token beside the document, where executors find it too."""
+    folder = places.document.resolve().parent
+    return {
+        name: str(folder / value) if name.lower() == "tokenfile" else value
+        for name, value in given.items()
+    }
+
+
 def _password(whose: str, named: str | None, places: Places) -> dict[str, str]:
-    if named is None:
-        return {}
-    file = places.document.resolve().parent / named
-    try:
-        return {"password": file.read_text(encoding="utf-8").rstrip("\r\n")}
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid("E1003", f"{whose}: passwordFile: cannot read {file}: {error}") from None
+    return {} if named is None else {"password": places.secret(whose, named)}
 
 
 def steps_of(pipeline: Pipeline, places: Places) -> list[Step]:

@@ -97,7 +97,11 @@ def follow_silence(
         if state.count and time_us - state.time_us > timeout_us:
             reason = f"nothing for more than {detector.heartbeat.timeout / 1000:g} s"
             due_us = state.time_us + timeout_us
-            state = _turned(detector, state, True, False, due_us, None, reason, changes)
+            if state.began_us != NEVER_US:
+                # silence that goes on when the cool-down ends is an incident from there on
+                due_us = max(due_us, state.began_us + detector.cooldown * US_A_MS)
+            if time_us > due_us:
+                state = _turned(detector, state, True, False, due_us, None, reason, changes)
         if is_arrival:
             state = _turned(detector, state, False, True, time_us, None, "", changes)
             state = replace(state, time_us=max(time_us, state.time_us), count=state.count + 1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from enmasse.base.errors import EnMasseError
+from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.native import Outbox
 from enmasse.pipeline.options import Writing
 from enmasse.resources.pipeline import Detector
@@ -25,6 +25,7 @@ log = logging.getLogger("enmasse.pipeline")
 
 SILENCE_MS = 5000
 """How long an address may take nothing before its alerts wait for the next time."""
+MISSING = "amqp:not-found"
 ACCEPTED = "accepted"
 """The outcome of an alert that an address has."""
 DEVICE = "{device}"
@@ -96,11 +97,17 @@ class Teller:
         while not done:
             done, causes, _ = outbox.send(first)
             # a rejected one counts as stored as soon as a later one is: it is written down first
-            refused = {first + row: f"{name}: {cause}" for row, name, cause in causes}
+            refused = {
+                first + row: f"{name}: {cause}" for row, name, cause in causes if name != MISSING
+            }
             for number, cause in refused.items():
                 log.warning("alert %d to %s is rejected: %s", number, address, cause)
                 outcomes.pop(number, None)
             self._live.told(source, address, refused)
+            missing = [f"{name}: {cause}" for _, name, cause in causes if name == MISSING]
+            if missing:
+                # somebody may declare it yet; what it has already is known by its number
+                raise Missing(Code.NOT_FOUND, missing[0])
         self._live.told(source, address, outcomes)
 
 

@@ -9,14 +9,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pyarrow
 import pyarrow.compute as pc
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.pipeline import detect, incidents
@@ -31,7 +32,6 @@ from enmasse.pipeline.live_tables import (
     SESSIONS,
     STATES,
     USAGE,
-    add,
     insert,
     lay_out,
     put,
@@ -43,6 +43,8 @@ KEYS_A_QUERY = 500
 """Devices that one query names."""
 ALERTS_A_TIME = 1000
 """Alerts that are handed out at once."""
+USED = ("messages", "bytes", "readings", "quarantined")
+"""What is counted of a tenant's day."""
 
 Row = sa.RowMapping
 _STATE_FIELDS = [column.name for column in STATES.c][3:]
@@ -97,13 +99,14 @@ class Alert:
 class Live:
     """The database of one pipeline; one process writes it, and any thread of that."""
 
-    def __init__(self, url: str, spec: PipelineSpec) -> None:
-        """Open it, making what is not there.
+    def __init__(self, url: str, spec: PipelineSpec, pipeline: str | None = None) -> None:
+        """Open it, making what is not there; with a name it is that pipeline's and no other's.
 
         Raises Unavailable if it cannot be opened, Invalid if its driver is missing, and what
         `lay_out` does if it is of another version.
         """
         self._spec = spec
+        self._has_retired = False
         # what is read in a transaction stays so until its end
         self._one = threading.RLock()
         if url.startswith("postgresql://"):
@@ -119,7 +122,7 @@ class Live:
             sa.event.listen(self._engine, "connect", _configure)
         try:
             with self._begin() as connection:
-                lay_out(connection, spec.tables.format, self._place())
+                lay_out(connection, spec.tables.format, self._place(), pipeline)
         except BaseException:
             self.close()
             raise
@@ -137,6 +140,7 @@ class Live:
         with self._begin() as connection:
             of = sa.select(PROGRESS.c.query_id).where(PROGRESS.c.source == source)
             known = connection.execute(of).scalars().all()
+            self._retire(connection)
             if query_id in known:
                 return
             if known:
@@ -150,6 +154,21 @@ class Live:
             fresh |= {"known_to_us": detect.NEVER_US, "lag_messages": None, "batch_ms": None}
             connection.execute(sa.insert(PROGRESS), fresh)
 
+    def _retire(self, connection: sa.Connection) -> None:
+        """End incidents of detectors that the document no longer has, where their source is."""
+        if self._has_retired:
+            return
+        detectors = [detector.name for detector in self._spec.detectors]
+        gone = ANOMALIES.c.ended_us.is_(None) & ANOMALIES.c.detector.not_in(detectors)
+        known_to_us = sa.select(sa.func.max(PROGRESS.c.known_to_us))
+        known_to_us = known_to_us.where(PROGRESS.c.source == ANOMALIES.c.source)
+        known_us = sa.func.coalesce(known_to_us.scalar_subquery(), ANOMALIES.c.began_us)
+        began_us = ANOMALIES.c.began_us
+        ended_us = sa.case((known_us > began_us, known_us), else_=began_us)
+        connection.execute(sa.update(ANOMALIES).where(gone).values(ended_us=ended_us))
+        connection.execute(sa.delete(STATES).where(STATES.c.detector.not_in(detectors)))
+        self._has_retired = True
+
     def commit(self, batch: Batch) -> bool:
         """Put a batch in, unless it is in already; return whether it was put in."""
         with self._begin() as connection:
@@ -157,10 +176,10 @@ class Live:
             row = connection.execute(sa.select(PROGRESS).where(of)).one()
             if row.batch_id >= batch.batch_id:
                 return False
-            self._add_readings(connection, batch)
+            # detectors ask what the last reading before the batch was
             self._detect(connection, batch)
-            for usage in batch.usage:
-                add(connection, USAGE, usage)
+            self._add_readings(connection, batch)
+            put(connection, USAGE, batch.usage, added=USED)
             readings = batch.readings
             known_to_us = max(row.known_to_us, batch.known_to_us)
             quarantined = sum(usage["quarantined"] for usage in batch.usage)
@@ -192,11 +211,12 @@ class Live:
             for space, address in {(space, address) for space, address, _ in days}:
                 mine = (USAGE.c.space == space) & (USAGE.c.address == address)
                 connection.execute(sa.update(USAGE).where(mine).values(readings=0, quarantined=0))
-            for day in days:
-                space, address, date = day
-                figures = {name: getattr(found, name)[day] for name in ("readings", "quarantined")}
-                key = {"space": space, "address": address, "date": date}
-                add(connection, USAGE, key | {"messages": 0, "bytes": 0} | figures)
+            counted = [
+                {"space": day[0], "address": day[1], "date": day[2], "messages": 0, "bytes": 0}
+                | {name: getattr(found, name)[day] for name in ("readings", "quarantined")}
+                for day in days
+            ]
+            put(connection, USAGE, counted, added=USED)
             connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
             if len(found.latest):
                 put(connection, LATEST, _latest(found.latest, source))
@@ -321,8 +341,7 @@ class Live:
                 }
             )
         put(connection, DEVICES, devices)
-        for session in sessions:
-            add(connection, SESSIONS, session, replaced=("last_us",))
+        put(connection, SESSIONS, sessions, added=("readings",))
 
     def _detect(self, connection: sa.Connection, batch: Batch) -> None:
         for detector in self._detectors(batch.source):
@@ -349,14 +368,22 @@ class Live:
         times = _times(rows["event_time"].take(order))
         values = rows["value"].take(order).to_pylist()
         states = self._states(connection, detector, batch.source, devices)
-        changed = {}
+        loud = {}
         for number, device in enumerate(devices):
             begin, end = int(bounds[number]), int(bounds[number + 1])
             series, state = values[begin:end], states.get(device)
-            if detect.is_quiet(detector, state, min(series), max(series)):
-                continue
-            pairs = zip(times[begin:end], series, strict=True)
-            changed[device] = detect.follow(detector, state or State(), pairs)
+            if not detect.is_quiet(detector, state, min(series), max(series)):
+                loud[device] = [*zip(times[begin:end], series, strict=True)]
+        # what was passed over as quiet is older than what follows all the same
+        mine = (LATEST.c.source == batch.source) & (LATEST.c.metric == detector.metric)
+        last = _by_device(connection, LATEST, mine, loud)
+        changed = {}
+        for device, pairs in loud.items():
+            state = states.get(device) or State()
+            if device in last:
+                newest_us = max(state.time_us, last[device]["event_time_us"])
+                state = replace(state, time_us=newest_us)
+            changed[device] = detect.follow(detector, state, pairs)
         self._keep(connection, detector, batch.source, changed)
 
     def _hear(self, connection: sa.Connection, detector: Detector, batch: Batch) -> None:
@@ -384,6 +411,7 @@ class Live:
             due_us = now_us - detector.heartbeat.timeout * US_A_MS
             silent = (STATES.c.detector == detector.name) & (STATES.c.source == source)
             silent &= (STATES.c.time_us < due_us) & ~STATES.c.is_open
+            silent &= STATES.c.began_us < now_us - detector.cooldown * US_A_MS
             found = connection.execute(sa.select(STATES).where(silent)).mappings().all()
             changed = {
                 row["device"]: detect.follow_silence(detector, _state(row), [], now_us)
@@ -461,7 +489,11 @@ class Live:
             yield
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
-            raise Unavailable(Code.DATA_UNUSABLE, f"live state {self._place()}: {cause}") from error
+            what = f"live state {self._place()}: {cause}"
+            # what the database does not take now it never does
+            if isinstance(error, (DataError, IntegrityError)):
+                raise Invalid(Code.FIELD_INVALID, what) from error
+            raise Unavailable(Code.DATA_UNUSABLE, what) from error
 
     def _place(self) -> str:
         return self._engine.url.render_as_string(hide_password=True)
@@ -470,6 +502,11 @@ class Live:
 def default_url(folder: Path) -> str:
     """Return the database beside the tables."""
     return f"sqlite:///{folder / 'live.db'}"
+
+
+def with_password(url: str, password: str) -> str:
+    """Return the URL of a database with the password of its user."""
+    return sa.make_url(url).set(password=password).render_as_string(hide_password=False)
 
 
 def arrivals(readings: pyarrow.Table, gap_us: int) -> dict[str, list[tuple[int, int, int]]]:
@@ -483,14 +520,15 @@ def arrivals(readings: pyarrow.Table, gap_us: int) -> dict[str, list[tuple[int, 
     order, bounds = in_order(readings, group, ("enqueued_time",))
     times = array(readings["enqueued_time"].cast(pyarrow.int64()))[order]
     devices = readings["device"].take(first).to_pylist()
-    found = {}
-    for number, device in enumerate(devices):
-        mine = times[bounds[number] : bounds[number + 1]]
-        cuts = [0, *((mine[1:] - mine[:-1] > gap_us).nonzero()[0] + 1), len(mine)]
-        found[device] = [
-            (int(mine[begin]), int(mine[end - 1]), int(end - begin))
-            for begin, end in zip(cuts, cuts[1:], strict=False)
-        ]
+    # a span begins with each device, and after each gap
+    after_gap = numpy.flatnonzero(numpy.diff(times) > gap_us) + 1
+    begins = numpy.union1d(bounds[:-1], after_gap)
+    ends = numpy.append(begins[1:], len(times))
+    whose = numpy.searchsorted(bounds, begins, side="right") - 1
+    spans = (whose, times[begins], times[ends - 1], ends - begins)
+    found: dict[str, list[tuple[int, int, int]]] = {device: [] for device in devices}
+    for number, begin, end, count in zip(*(part.tolist() for part in spans), strict=True):
+        found[devices[number]].append((begin, end, count))
     return found
 
 

@@ -2,6 +2,7 @@
 alike."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -112,10 +113,17 @@ LAYOUT = sa.Table(
 """One row: the layout, the version that made it, and the format of the tables."""
 
 
-def lay_out(connection: sa.Connection, table_format: str, place: str) -> None:
+OWNER = sa.Table("owner", METADATA, _key("number", sa.BigInteger), _kept("pipeline", sa.String))
+"""One row: the pipeline whose live state this is."""
+
+
+def lay_out(
+    connection: sa.Connection, table_format: str, place: str, pipeline: str | None = None
+) -> None:
     """Make what is not there; nothing if that is of another layout, for then it is refused.
 
-    Raises Conflict for an older layout or another format of tables, Invalid for a newer layout.
+    Raises Conflict for an older layout, another format of tables or another pipeline, Invalid for a
+    newer layout.
     """
     there = sa.inspect(connection).get_table_names()
     if LAYOUT.name in there:
@@ -126,6 +134,16 @@ def lay_out(connection: sa.Connection, table_format: str, place: str) -> None:
     METADATA.create_all(connection)
     new = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": table_format}
     connection.execute(insert(connection, LAYOUT).on_conflict_do_nothing(), new)
+    if pipeline is not None:
+        mine = {"number": 1, "pipeline": pipeline}
+        connection.execute(insert(connection, OWNER).on_conflict_do_nothing(), mine)
+        owner = connection.execute(sa.select(OWNER.c.pipeline)).scalar_one()
+        if owner != pipeline:
+            raise Conflict(
+                Code.STATE_CONFLICT,
+                f"live state {place} is of pipeline {owner}, and this one is {pipeline}; name"
+                " another live.url: a database has one pipeline",
+            )
 
 
 def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
@@ -176,10 +194,11 @@ def put(
     table: sa.Table,
     rows: Sequence[Mapping[str, Any]],
     newer: Sequence[str] = (),
+    added: Sequence[str] = (),
 ) -> None:
     """Insert rows or replace those of the same key, if the columns `newer` are greater.
 
-    No two of the rows have one key.
+    Columns `added` are added to what is there. No two of the rows have one key.
     """
     if not rows:
         return
@@ -190,13 +209,22 @@ def put(
         statement = statement.from_select(table.c.keys(), sa.select(staged))
     keys = [column.name for column in table.primary_key]
     excluded = statement.excluded
-    changed = {name: excluded[name] for name in table.c.keys() if name not in keys}
+    changed = {
+        name: excluded[name] + table.c[name] if name in added else excluded[name]
+        for name in table.c.keys()
+        if name not in keys
+    }
     here = sa.tuple_(*(table.c[name] for name in newer))
     there = sa.tuple_(*(excluded[name] for name in newer))
     where = there > here if newer else None
     upsert = statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
     if is_copied:
         connection.execute(upsert)
+    elif connection.dialect.name == "sqlite":
+        # by the driver itself: to look at each value of each row costs more than to store it
+        compiled: Any = upsert.compile(dialect=connection.dialect, column_keys=table.c.keys())
+        values = itemgetter(*compiled.positiontup)
+        connection.exec_driver_sql(str(compiled), [values(row) for row in rows])
     else:
         connection.execute(upsert, list(rows))
 
@@ -217,22 +245,3 @@ def _staged(
         for row in rows:
             copy.write_row([row[column] for column in names])
     return sa.table(name, *(sa.column(column) for column in names))
-
-
-def add(
-    connection: sa.Connection,
-    table: sa.Table,
-    row: Mapping[str, Any],
-    replaced: Sequence[str] = (),
-) -> None:
-    """Insert a row, or add its figures to the one of the same key."""
-    statement = insert(connection, table)
-    keys = [column.name for column in table.primary_key]
-    changed = {
-        name: statement.excluded[name] + (0 if name in replaced else table.c[name])
-        for name in table.c.keys()
-        if name not in keys
-    }
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=changed), dict(row)
-    )

@@ -2,9 +2,11 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -39,6 +41,13 @@ CONNECTION = [
     ),
     Option("user", None, "text", "instead of in `url`"),
     Option("password", None, "text", "instead of in `url`"),
+    Option("token", None, "text", "a bearer token, instead of a password"),
+    Option(
+        "tokenFile",
+        None,
+        "file",
+        "its text is the token; read anew for each connection, on executors too",
+    ),
     Option(
         "saslMechanisms",
         None,
@@ -179,6 +188,7 @@ class Options:
     space: str | None
     urls: list[str] = field(repr=False)
     client: dict[str, Any] = field(repr=False)
+    token_file: str | None
     selector: str | None
     columns: dict[str, Any]
     start: Start
@@ -193,10 +203,13 @@ class Options:
     id_window: int
 
     def stream(self) -> dict[str, Any]:
-        """What `enmasse.native.Stream` and `Intake` are made from."""
+        """What `enmasse.native.Stream` and `Intake` are made from, with the token of now.
+
+        Raises Invalid for a file of a token that cannot be read.
+        """
         return {
             "urls": self.urls,
-            "client": self.client,
+            "client": _with_token(self.client, self.token_file),
             "address": self.address,
             "space": self.space,
             "selector": self.selector,
@@ -212,6 +225,7 @@ class Writing:
     space: str | None
     urls: list[str] = field(repr=False)
     client: dict[str, Any] = field(repr=False)
+    token_file: str | None
     numbered: bool
     producer: str | None
     batch: int | None
@@ -220,10 +234,10 @@ class Writing:
     timeout_s: int
 
     def outbox(self, producer: str | None) -> dict[str, Any]:
-        """What `enmasse.native.Outbox` is made from."""
+        """What `enmasse.native.Outbox` is made from, as `Options.stream` says."""
         return {
             "urls": self.urls,
-            "client": self.client,
+            "client": _with_token(self.client, self.token_file),
             "address": self.address,
             "space": self.space,
             "producer": producer,
@@ -242,6 +256,7 @@ def read(given: Mapping[str, str]) -> Options:
         space=values["space"],
         urls=_urls(values),
         client=_client(values),
+        token_file=values["tokenFile"],
         selector=values["selector"],
         columns=_columns(values),
         start=_place("start", values),
@@ -275,6 +290,7 @@ def write(given: Mapping[str, str]) -> Writing:
         space=values["space"],
         urls=_urls(values),
         client=_client(values),
+        token_file=values["tokenFile"],
         numbered=_flag("numbered", values),
         producer=values["producer"],
         batch=None if batch is None else int(batch),
@@ -321,6 +337,9 @@ def _with_login(url: str, values: Values) -> str:
 
 
 def _client(values: Values) -> dict[str, Any]:
+    logins = [name for name in ("password", "token", "tokenFile") if values[name] is not None]
+    if len(logins) > 1:
+        raise Invalid("E1003", f"options {' and '.join(logins)}: one says who it is; keep one")
     mechanisms = values["saslMechanisms"]
     client = {
         "ca": values["tlsCa"],
@@ -329,8 +348,19 @@ def _client(values: Values) -> dict[str, Any]:
         "insecure": _flag("tlsInsecure", values),
         "saslMechanisms": [name.strip() for name in mechanisms.split(",")] if mechanisms else None,
         "hostname": values["space"],
+        "token": values["token"],
     }
     return {name: value for name, value in client.items() if value is not None}
+
+
+def _with_token(client: dict[str, Any], file: str | None) -> dict[str, Any]:
+    if file is None:
+        return client
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid("E1003", f"option tokenFile: cannot read {file}: {error}") from None
+    return client | {"token": token}
 
 
 def _columns(values: Values) -> dict[str, Any]:
@@ -341,10 +371,16 @@ def _columns(values: Values) -> dict[str, Any]:
         "csvHeader": _flag("csvHeader", values),
         "csvDelimiter": values["csvDelimiter"],
     }
-    if columns["decode"] and columns["columns"] and "_error" not in columns["columns"]:
+    if columns["decode"] and columns["columns"] and not _names_error(columns["columns"]):
         # what cannot be decoded always shows
         columns["columns"] += ", _error"
     return columns
+
+
+def _names_error(columns: str) -> bool:
+    """Whether `_error` is one of the names, quoted or not, and not only part of one."""
+    plain = re.sub(r"`((?:[^`]|``)*)`", lambda quoted: re.sub(r"\W", "-", quoted[1]), columns)
+    return re.search(r"(?:^|,)\s*_error\s*(?:\s|,|$)", plain) is not None
 
 
 def _flag(name: str, values: Values) -> bool:

@@ -26,10 +26,32 @@ class Places:
         self.tables = str(beside / path) if is_local else path.rstrip("/")
         # what is locked and written in place needs a file system of this machine
         self.state = Path(self.tables) if is_local else beside / f"{pipeline.metadata.name}.state"
-        self.live_url = pipeline.spec.live.url or live.default_url(self.state)
+        self._live = pipeline.spec.live
         self.lock = self.state / "run.lock"
         functions = pipeline.spec.functions
         self.functions = beside / functions if functions else None
+
+    @property
+    def live_url(self) -> str:
+        """Where live state is, with the password of its file.
+
+        Raises Invalid if the file cannot be read.
+        """
+        url, named = self._live.url, self._live.password_file
+        if url is None:
+            return live.default_url(self.state)
+        return live.with_password(url, self.secret("spec.live", named)) if named else url
+
+    def secret(self, whose: str, named: str) -> str:
+        """Return the text of a file beside the document that a field `passwordFile` names.
+
+        Raises Invalid if it cannot be read.
+        """
+        file = self.document.resolve().parent / named
+        try:
+            return file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid("E1003", f"{whose}: passwordFile: cannot read {file}: {error}") from None
 
     def table(self, name: str) -> str:
         """Return where a table lies."""
@@ -46,7 +68,8 @@ class Places:
         Raises Conflict if another process is.
         """
         try:
-            self.state.mkdir(parents=True, exist_ok=True)
+            # what devices send is for whoever runs the pipeline
+            self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise Unavailable(

@@ -110,11 +110,14 @@ def backlog(start: Offsets, state: State) -> dict[int, Partition]:
 def limited(start: Offsets, state: State, rows_max: int | None) -> Offsets:
     """The end of a batch of at most so many messages, None: all there are.
 
-    Each partition gives by its share of what waits; what small ones leave goes to the large.
+    Each partition gives by its share of what waits; what small ones leave goes to the large. One in
+    which something waits gives a message at least, though the batch is larger then: whoever knows
+    what came in a batch knows how far all partitions are.
     """
     parts = backlog(start, state)
     waiting = {number: part.next - part.first for number, part in parts.items()}
-    left = sum(waiting.values()) if rows_max is None else rows_max
+    least = sum(1 for count in waiting.values() if count)
+    left = sum(waiting.values()) if rows_max is None else max(rows_max, least)
     # smallest backlog first: what it cannot use is spread over those that follow
     ends = {}
     total = sum(waiting.values())

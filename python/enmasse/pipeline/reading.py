@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow
 
@@ -22,23 +22,31 @@ IDLE_MAX = 4
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
 """Between attempts to reach a server that is away."""
 
-_idle: dict[tuple[int, str], list[Stream]] = {}
+_idle: dict[tuple[int, str], tuple[object, list[Stream]]] = {}
+"""By process and server: the token of now, and connections."""
 
 
-def _key(options: Options) -> tuple[int, str]:
+def _kept(options: Options) -> tuple[dict[str, Any], list[Stream]]:
+    """Return what a connection is made from, and those that are kept: with another token, none."""
+    asked = options.stream()
+    client = dict(asked["client"])
+    token = client.pop("token", None)
     # a connection does not survive a fork: its thread stays behind
-    return os.getpid(), repr(sorted(options.stream().items(), key=str))
+    key = os.getpid(), repr(sorted((asked | {"client": client}).items(), key=str))
+    before, idle = _idle.get(key, (token, []))
+    _idle[key] = token, idle if before == token else []
+    return asked, _idle[key][1]
 
 
 def take(options: Options) -> Stream:
     """Return a connection, one of those that are kept where there is one."""
-    idle = _idle.get(_key(options))
-    return idle.pop() if idle else Stream(options.stream())
+    asked, idle = _kept(options)
+    return idle.pop() if idle else Stream(asked)
 
 
 def keep(options: Options, stream: Stream) -> None:
     """Keep a connection whose last read came to its end, for the next one."""
-    idle = _idle.setdefault(_key(options), [])
+    _, idle = _kept(options)
     if len(idle) < IDLE_MAX:
         idle.append(stream)
 

@@ -1,10 +1,8 @@
 """The run: one streaming query for each source, and what has to happen while nothing comes in."""
 
 import json
-import logging
-import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -12,22 +10,22 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import KINDS, EnMasseError, Unavailable
+from enmasse.base.errors import EnMasseError, Unavailable
 from enmasse.pipeline import batches, ranges, reading, replay
 from enmasse.pipeline.batches import Batches, Store
+from enmasse.pipeline.endings import Restarts
+from enmasse.pipeline.functions import Step
 from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
-
-log = logging.getLogger("enmasse.pipeline")
+from enmasse.resources.pipeline import Source
 
 LOOK_S = 1.0
 """How often queries are looked at, and silent devices looked for."""
 STOP_S, STOP_LOOK_S = 20.0, 0.05
 """How long a batch under way may take when the run is to end."""
 US_A_S = 1_000_000
-_OURS = re.compile(r"enmasse\.base\.errors\.(\w+): ([^\n]*)")
 
 Told = Callable[[dict[str, Any]], None]
 
@@ -46,6 +44,9 @@ class Run:
         self._clock = clock
         self._store = Store(pipeline, places)
         self._queries: dict[str, StreamingQuery] = {}
+        self._begins: dict[str, Callable[[], StreamingQuery]] = {}
+        names = [source.name for source in pipeline.spec.sources]
+        self._restarts = {name: Restarts(name, clock) for name in names}
         self._lags: dict[str, dict[int, int]] = {}
         self._teller: Teller | None = None
         # an address that takes nothing is not to keep the watch from its work
@@ -63,35 +64,62 @@ class Run:
         sources = self._pipeline.spec.sources
         servers = {source.name: batches.server(source, self._places) for source in sources}
         self._teller = Teller(self._pipeline.metadata.name, self._live, servers)
-        for source in self._pipeline.spec.sources:
-            options = batches.options(source, self._places)
-            forwards = batches.forwards(self._pipeline, source, self._places)
-            for forward in forwards:
-                forward.check(self._spark)
-            put = Batches(self._pipeline, source, self._store, self._live, steps, forwards, told)
-            try:
-                writer = batches.stream(self._spark, options.items()).writeStream
-                writer = writer.queryName(f"{self._pipeline.metadata.name}-{source.name}")
-                writer = writer.option("checkpointLocation", self._places.checkpoint(source.name))
-                if once:
-                    writer = writer.trigger(availableNow=True)
-                else:
-                    every = f"{self._pipeline.spec.trigger} milliseconds"
-                    writer = writer.trigger(processingTime=every)
-                self._queries[source.name] = writer.foreachBatch(put).start()
-            except EnMasseError:
-                raise
-            except Exception as error:
-                raise _said(source.name, error) from error
+        for source in sources:
+            self._begins[source.name] = self._prepared(source, steps, told, once=once)
+        for source in sources:
+            self._begin(source.name)
+
+    def _prepared(
+        self, source: Source, steps: Sequence[Step], told: Told, *, once: bool
+    ) -> Callable[[], StreamingQuery]:
+        """What starts the query of a source, as often as that is needed."""
+        options = batches.options(source, self._places)
+        forwards = batches.forwards(self._pipeline, source, self._places)
+        for forward in forwards:
+            forward.check(self._spark)
+        restarts = self._restarts[source.name]
+
+        def heard(batch: dict[str, Any]) -> None:
+            restarts.progressed()
+            told(batch)
+
+        put = Batches(self._pipeline, source, self._store, self._live, steps, forwards, heard)
+        every = f"{self._pipeline.spec.trigger} milliseconds"
+
+        def begin() -> StreamingQuery:
+            writer = batches.stream(self._spark, options.items()).writeStream
+            writer = writer.queryName(f"{self._pipeline.metadata.name}-{source.name}")
+            writer = writer.option("checkpointLocation", self._places.checkpoint(source.name))
+            if once:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=every)
+            return writer.foreachBatch(put).start()
+
+        return begin
+
+    def _begin(self, source: str) -> None:
+        """Start a query, or let it wait for its next start if a process of Spark died of it."""
+        try:
+            self._queries[source] = self._begins[source]()
+        except EnMasseError:
+            raise
+        except Exception as error:
+            self._restarts[source].ended(error)
+        else:
+            self._restarts[source].began()
 
     def lags(self) -> dict[str, dict[int, int]]:
         """Return how many messages wait, by source and partition, as far as that is known."""
         return dict(self._lags)
 
     def watch(self, stop: threading.Event) -> None:
-        """Return when all queries have ended, or `stop` is set; raises what ended one."""
+        """Return when all queries have ended, or `stop` is set; raises what ended one.
+
+        A query that ended by the death of a process of Spark begins again (`endings`).
+        """
         waits = reading.patience(batches.LIVE_TIMEOUT_S)
-        while any(query.isActive for query in self._queries.values()) and not stop.is_set():
+        while self._goes_on() and not stop.is_set():
             try:
                 self._look()
                 self._tell()
@@ -101,8 +129,16 @@ class Run:
                 # the database of live state is away
                 waits.wait(error)
             stop.wait(LOOK_S)
-        self._check()
+            for source, restarts in self._restarts.items():
+                if restarts.is_due and not stop.is_set():
+                    self._begin(source)
         self._look()
+
+    def _goes_on(self) -> bool:
+        """Whether a query is at work, or begins again; raises what ended one."""
+        is_active = any(query.isActive for query in self._queries.values())
+        self._check()
+        return is_active or any(one.waits for one in self._restarts.values())
 
     def stop(self) -> None:
         """End the queries, after the batch that is under way if that ends soon; one that is cut
@@ -129,10 +165,10 @@ class Run:
                 self._telling.result()
 
     def _check(self) -> None:
-        """Raise what ended a query."""
+        """Raise what ended a query, unless it begins again."""
         for source, query in self._queries.items():
-            if (error := query.exception()) is not None:
-                raise _said(source, error)
+            if not self._restarts[source].waits and (error := query.exception()) is not None:
+                self._restarts[source].ended(error)
 
     def _look(self) -> None:
         self._check()
@@ -164,13 +200,3 @@ def _lag(progress: dict[str, Any]) -> dict[int, int] | None:
         return None
     read = ranges.numbers(end)
     return {part: max(0, last - read.get(part, 0)) for part, last in ranges.numbers(latest).items()}
-
-
-def _said(source: str, error: Exception) -> EnMasseError:
-    """What ended a query, in our words where it was an error of ours."""
-    found = _OURS.search(str(error))
-    if found and found[1] in KINDS:
-        code = f"E{list(KINDS).index(found[1]) + 1}000"
-        return KINDS[found[1]](code, f"source {source}: {found[2]}")
-    first = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-    return Unavailable("E6000", f"source {source}: Spark ended the query: {first}")

@@ -5,10 +5,11 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ CONNECT = "sc://"
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
 _REMOTE_PORT = 15_002
+_PYSPARK = Path(pyspark.__file__).parent
 
 
 def is_local(master: str) -> bool:
@@ -68,7 +70,8 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with light_home(folder) if is_local(master) else nullcontext():
+            spark = builder.getOrCreate()
     except Exception as error:
         raise _not_started(master, error) from error
     try:
@@ -83,6 +86,33 @@ def session(
     finally:
         with suppress(Py4JError, ConnectionError):
             spark.stop()
+
+
+@contextmanager
+def light_home(folder: Path) -> Iterator[None]:
+    """Let a Spark that is started meanwhile start Python from the package that is installed.
+
+    Spark puts its own copy, a zip, first on the path of each Python process it starts, which then
+    compiles what it imports anew: nearly a second of processor time for each of the five or so of
+    a start. A home of links has all but that copy. Whoever names a home has it his way.
+    """
+    names = [name for name in ("bin", "conf", "jars") if (_PYSPARK / name).is_dir()]
+    if "SPARK_HOME" in os.environ or "jars" not in names:
+        yield
+        return
+    home = folder / "spark-home"
+    home.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        link, new = home / name, home / f"{name}.{os.getpid()}"
+        # another process may do the same, and another version may have been there
+        new.symlink_to(_PYSPARK / name, target_is_directory=True)
+        new.replace(link)
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        # another process of this one may have another Spark
+        del os.environ["SPARK_HOME"]
 
 
 def _placed(master: str, package: Path | None) -> dict[str, str]:

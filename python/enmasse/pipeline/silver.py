@@ -5,6 +5,7 @@ functions are pure: columns of the format `enmasse` in, columns of readings out.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 
 import pyarrow
 import pyarrow.compute as pc
@@ -27,6 +28,11 @@ TEXT_COLUMNS = (
 
 DEVICE_BYTES_MAX = 255
 """Longest name of a device or metric, in UTF-8; a longer one goes to quarantine."""
+
+VALUE_MAX = 1e300
+"""Largest magnitude of a value: the sum of a hundred million of them is a number still."""
+YEARS = (1000, 9999)
+"""First and last year of a time: tables lie by days that have four digits of a year."""
 
 TEXT, NUMBER, TIME = pyarrow.string(), pyarrow.float64(), pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema(
@@ -124,12 +130,25 @@ def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
     for metric, value, text, unit in records.measured():
         there = pc.and_(good, pc.or_(pc.is_valid(value), pc.is_valid(text)))
         found = pc.or_(found, there)
-        reason = _unfit(metric, value)
+        reason = _unfit(metric, value, text, unit)
         parts.append(records.rows(there, reason, metric, value, text, unit))
     nothing = pc.and_(good, pc.and_(pc.invert(found), pc.is_null(records.error)))
     reason = pyarrow.repeat(f"holds no reading: none of {_wanted(source)} is there", len(batch))
     parts.append(records.refused(reason, nothing))
     return pyarrow.concat_tables(parts).combine_chunks()
+
+
+def known(times: pyarrow.Array) -> pyarrow.Array:
+    """Return times with null for what is outside the years that tables have."""
+    first = pyarrow.scalar(datetime(YEARS[0], 1, 1, tzinfo=UTC), TIME)
+    last = pyarrow.scalar(datetime(YEARS[1], 12, 31, tzinfo=UTC), TIME)
+    within = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
+    return pc.if_else(pc.fill_null(within, False), times, None)
+
+
+def days(times: pyarrow.Array) -> pyarrow.Array:
+    """Return the day in UTC of each time that tables have."""
+    return pc.cast(known(times), pyarrow.date32())
 
 
 def parted(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
@@ -145,15 +164,15 @@ class _Records:
         self.batch = batch
         self.source = source
         self.error = batch["_error"].combine_chunks()
-        self.arrived = pc.cast(batch["enqueued_time"].combine_chunks(), TIME)
+        self.arrived = known(pc.cast(batch["enqueued_time"].combine_chunks(), TIME))
         self.names = self.text("n") if _is_senml(source) else None
         device = self._senml_name("device") if _is_senml(source) else self.first(source.device)
         said = self.first(("t",) if _is_senml(source) else source.time, TIME)
         # what no server says the arrival of came when it was measured
-        self.arrived = pc.coalesce(self.arrived, said)
+        self.arrived = pc.coalesce(self.arrived, known(said))
         latest = pc.add(self.arrived, _span(source.ahead))
         self.clamped = pc.fill_null(pc.greater(said, latest), False)
-        self.time = pc.coalesce(pc.if_else(self.clamped, latest, said), self.arrived)
+        self.time = pc.coalesce(pc.if_else(self.clamped, latest, known(said)), self.arrived)
         self.device = device
         self.fault = self._fault(said)
 
@@ -191,11 +210,18 @@ class _Records:
                 pc.greater(size, DEVICE_BYTES_MAX),
                 _joined("device has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
             ),
+            (_has_nul(self.device), pyarrow.repeat("device has a NUL", rows)),
             (pc.and_(pc.and_(pc.is_null(said), bad), pyarrow.scalar(asks_time)), self.error),
+            (
+                pc.and_(
+                    pc.and_(pc.is_valid(said), pc.is_null(known(said))), pc.invert(self.clamped)
+                ),
+                pyarrow.repeat(f"time is outside the years {YEARS[0]} to {YEARS[1]}", rows),
+            ),
             (pc.is_null(self.time), pyarrow.repeat("has no time, nor has its message", rows)),
             (
                 pc.less(said, oldest),
-                _joined("time ", pc.strftime(said, "%Y-%m-%dT%H:%M:%SZ"), _age(source)),
+                _joined("time ", pc.strftime(known(said), "%Y-%m-%dT%H:%M:%SZ"), _age(source)),
             ),
         ]
         fault = pyarrow.nulls(rows, TEXT)
@@ -236,9 +262,11 @@ class _Records:
     ) -> pyarrow.Table:
         """Rows as `SCHEMA` says of the records that are chosen."""
         batch, rows = self.batch, len(self.batch)
-        known = {name: batch[name] for name in ("space", "address", "partition", "offset")}
+        place = {name: batch[name] for name in ("space", "address", "partition", "offset")}
+        # what is refused lies by its arrival: what it says of its time may be anything
+        of = pc.if_else(pc.is_valid(reason), self.arrived, pc.coalesce(self.time, self.arrived))
         table = pyarrow.table(
-            known
+            place
             | {
                 "source": pyarrow.repeat(self.source.name, rows),
                 "index": batch["_index"],
@@ -250,7 +278,7 @@ class _Records:
                 "event_time": self.time,
                 "enqueued_time": self.arrived,
                 "clamped": self.clamped,
-                "date": pc.cast(pc.coalesce(self.time, self.arrived), pyarrow.date32()),
+                "date": days(of),
                 "reason": reason,
             }
         )
@@ -262,7 +290,9 @@ class _Records:
         return self.rows(chosen, reason, none, pyarrow.nulls(len(self.batch), NUMBER), none, none)
 
 
-def _unfit(metric: pyarrow.Array, value: pyarrow.Array) -> pyarrow.Array:
+def _unfit(
+    metric: pyarrow.Array, value: pyarrow.Array, text: pyarrow.Array, unit: pyarrow.Array
+) -> pyarrow.Array:
     """Why a reading is none; null where it is one."""
     size = pc.binary_length(metric)
     long = pc.if_else(
@@ -271,7 +301,22 @@ def _unfit(metric: pyarrow.Array, value: pyarrow.Array) -> pyarrow.Array:
         None,
     )
     endless = pc.fill_null(pc.invert(pc.is_finite(value)), False)
-    return pc.coalesce(long, pc.if_else(endless, _joined("", metric, " is not finite"), None))
+    large = pc.fill_null(pc.greater(pc.abs(value), VALUE_MAX), False)
+    beyond = _joined("", metric, f" is beyond {VALUE_MAX:g}")
+    return pc.coalesce(
+        long,
+        *(
+            pc.if_else(_has_nul(words), pyarrow.scalar(f"{name} has a NUL"), None)
+            for name, words in (("metric", metric), ("text", text), ("unit", unit))
+        ),
+        pc.if_else(endless, _joined("", metric, " is not finite"), None),
+        pc.if_else(large, beyond, None),
+    )
+
+
+def _has_nul(text: pyarrow.Array) -> pyarrow.Array:
+    """Whether texts hold what a database may not take."""
+    return pc.fill_null(pc.match_substring(text, "\0"), False)
 
 
 def _joined(before: str, middle: pyarrow.Array, after: str) -> pyarrow.Array:

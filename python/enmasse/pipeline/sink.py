@@ -26,9 +26,8 @@ from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Exhausted, Invalid, Misuse, Unavailable
 from enmasse.native import Outbox
-from enmasse.pipeline import reading, tables
+from enmasse.pipeline import reading
 from enmasse.pipeline.options import Writing
-from enmasse.pipeline.tables import Table
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Under these names Spark tells a task what it is part of."""
@@ -167,6 +166,9 @@ def _rejected(
 
 def _pending(folder: str, producer: str, batch: int) -> tuple[Any, str]:
     """Where rejected rows of a batch lie until it is committed."""
+    # a task without such rows is spared what tables need: 20 MiB and a part of its start
+    from enmasse.pipeline import tables
+
     files, root = tables.place(folder)
     return files, f"{root}/{PENDING}/{quote(producer, safe='')}-{batch:010}"
 
@@ -193,6 +195,8 @@ def keep_rejected(options: Writing, messages: Sequence[Sent | None]) -> None:
     sent = [message for message in messages if message is not None]
     if not sent or options.dead_letter is None:
         return
+    from enmasse.pipeline import tables
+
     producer, batch = sent[0].producer, sent[0].batch
     rejected = [message.rejected for message in sent if message.rejected is not None]
     # without a name nobody can repeat the batch: it is another one each time
@@ -210,7 +214,7 @@ def keep_rejected(options: Writing, messages: Sequence[Sent | None]) -> None:
         rows = zip(table.column("task").to_pylist(), table.column("row").to_pylist(), strict=True)
         first = {row: place for place, row in reversed(list(enumerate(rows)))}
         table = table.take(sorted(first.values()))
-        tables.append_arrow(table, Table(options.dead_letter), f"rejected/{name}", batch)
+        tables.append_arrow(table, tables.Table(options.dead_letter), f"rejected/{name}", batch)
     if there:
         files.delete_dir(pending)
 

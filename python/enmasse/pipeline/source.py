@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.sql.datasource import (
@@ -31,9 +31,12 @@ from pyspark.sql.types import StructType
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline import options as option_table
-from enmasse.pipeline import queues, ranges, reading, sink
+from enmasse.pipeline import queues, ranges, reading
 from enmasse.pipeline.options import Options, Start
 from enmasse.pipeline.ranges import Offsets, Slice, State
+
+if TYPE_CHECKING:
+    from enmasse.pipeline import sink
 
 log = logging.getLogger("enmasse.pipeline")
 
@@ -83,16 +86,21 @@ class Source(DataSource):
         options = self._declared(schema)
         return StreamReader(options) if options.spool is None else queues.QueueReader(options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "sink.BatchWriter":
         """Return what writes rows once; raises Invalid for mode overwrite."""
+        # a process that only reads is spared what tables need: 20 MiB and a part of its start
+        from enmasse.pipeline import sink
+
         if overwrite:
             raise Invalid("E1003", "messages are not overwritten: use mode append")
         options = option_table.write(self.options)
         sink.check(options, schema)
         return sink.BatchWriter(options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "sink.StreamWriter":
         """Return what writes batch after batch."""
+        from enmasse.pipeline import sink
+
         options = option_table.write(self.options)
         sink.check(options, schema)
         return sink.StreamWriter(options)
@@ -206,18 +214,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reading.message_size(self._options, Slice(number, part.first, end, state.uid))
 
 
+class Noted:
+    """Takes note of filters that spare reading; Spark applies all of them again.
+
+    Spark refuses a reader whose class takes filters as long as
+    `spark.sql.python.filterPushdown.enabled` is not set. Ours is right without them, so it takes
+    them only where they come: the function that Spark looks for is the one of its own class.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self) -> None:
+        """There are no filters yet."""
+        self.filters: list[Filter] = []
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the filters of a query."""
+        self.filters = filters
+        return filters
+
+
 class BatchReader(DataSourceReader):
     """Reads from `start` to `end` once."""
 
     def __init__(self, options: Options) -> None:
         """Connect to nothing yet."""
         self._options = options
-        self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of filters that spare reading; Spark applies all of them again."""
-        self._filters = filters
-        return filters
+        self._noted = Noted()
+        self.pushFilters = self._noted  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
@@ -237,7 +261,7 @@ class BatchReader(DataSourceReader):
 
     def _narrowed(self, number: int, begin: int, end: int) -> tuple[int, int]:
         """What the filters leave of a partition."""
-        for each in self._filters:
+        for each in self._noted.filters:
             column: tuple[str, ...] = getattr(each, "attribute", ())
             value: Any = getattr(each, "value", None)
             if column == ("partition",):

@@ -7,6 +7,7 @@ remembered is not written again. The files lie by the values of their partition 
 """
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from deltalake import (
     Transaction,
     write_deltalake,
 )
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -39,6 +41,7 @@ STAGING, BATCHES = "_staging", "_batches"
 REMEMBERED_MAX = 100
 """Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
 HOURS_A_DAY = 24
+_MAKING = threading.Lock()
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -106,19 +109,38 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
     """Append rows that are in this process, as `append` does those of a frame, to a Delta table."""
     if not len(rows):
         return Appended(0, 0)
-    known = DeltaTable(table.path) if DeltaTable.is_deltatable(table.path) else None
-    version = known.transaction_version(app_id) if known else None
-    if version is not None and version >= batch_id:
-        return Appended(0, 0, again=True)
-    write_deltalake(
-        table.path,
-        rows,
-        mode="append",
-        schema_mode="merge",
-        partition_by=list(table.partition_by) or None,
-        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
-    )
-    return Appended(len(rows), 1)
+    while True:
+        opened = _opened(table, rows.schema)
+        known = opened.transaction_version(app_id)
+        if known is not None and known >= batch_id:
+            return Appended(0, 0, again=True)
+        try:
+            # the version that was looked at: a batch that came in since then is a conflict
+            write_deltalake(
+                opened,
+                rows,
+                mode="append",
+                schema_mode="merge",
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(app_id, batch_id)]
+                ),
+            )
+        except CommitFailedError:
+            now = DeltaTable(table.path).transaction_version(app_id)
+            if now == known:
+                raise
+            continue
+        return Appended(len(rows), 1)
+
+
+def _opened(table: Table, schema: pyarrow.Schema) -> DeltaTable:
+    """Return the table, made if it is not there."""
+    if not DeltaTable.is_deltatable(table.path):
+        by = list(table.partition_by)
+        # of several that make a table at once all but one would fail
+        with _MAKING:
+            DeltaTable.create(table.path, schema, mode="ignore", partition_by=by)
+    return DeltaTable(table.path)
 
 
 def replace_arrow(
@@ -128,12 +150,10 @@ def replace_arrow(
 
     It holds for each of them, and is SQL. The table remembers these batches of these queries.
     """
-    if not DeltaTable.is_deltatable(table.path):
-        partition_by = list(table.partition_by)
-        DeltaTable.create(table.path, rows.schema, mode="ignore", partition_by=partition_by)
+    opened = _opened(table, rows.schema)
     found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
     write_deltalake(
-        table.path,
+        opened,
         rows,
         mode="overwrite",
         predicate=where,

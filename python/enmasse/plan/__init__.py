@@ -8,7 +8,7 @@ read.
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
 from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
-from enmasse.plan.model import Plan, PlannedAddress
+from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
 from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
 from enmasse.plan.space import LeftOut, Outcome
@@ -25,6 +25,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "PlannedAddress",
+    "PlannedSpace",
     "Problem",
     "compile",
     "dangling",

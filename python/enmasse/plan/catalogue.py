@@ -22,6 +22,7 @@ from enmasse.resources import (
     Resource,
     StandardInfraConfig,
 )
+from enmasse.resources.address import AppliedPlan, PlanResources
 from enmasse.resources.address_space import ADDRESS_TYPES, BUILT_IN, Authentication
 from enmasse.resources.address_space_plan import Allowance, SpaceLimits
 from enmasse.resources.infra_config import (
@@ -96,7 +97,7 @@ class Catalogue:
     @cached_property
     def authentications(self) -> Mapping[str, Authentication]:
         """What type the services are, by name."""
-        return BUILT_IN | {name: one.spec.type for name, one in self.services.items()}
+        return {name: one.spec.type for name, one in self.services.items()} | BUILT_IN
 
     def service_of(self, space: AddressSpace) -> AuthenticationService | None:
         """Return the service a space names, if one of that name is declared."""
@@ -125,6 +126,22 @@ class Catalogue:
         """Return the plan of an address, if there is one of that name and type."""
         found = self.address_plans.get(address.spec.plan or "")
         return found if found and found.spec.address_type == address.spec.type else None
+
+    def applied(self, address: Address) -> AppliedPlan | None:
+        """Return what the status of an address says of its plan, if there is that plan."""
+        plan = self.plan_of(address)
+        return self._applied[plan.metadata.name] if plan else None
+
+    @cached_property
+    def _applied(self) -> Mapping[str, AppliedPlan]:
+        return {
+            name: AppliedPlan(
+                name=name,
+                partitions=demand(plan).shares or 1,
+                resources=plan.spec.resources or PlanResources(),
+            )
+            for name, plan in self.address_plans.items()
+        }
 
     def demand(self, type_: str, name: str | None) -> Demand:
         """Return what an address of a type with a plan counts for."""

@@ -35,7 +35,9 @@ class Compiled:
 class Compiler:
     """What is declared, kept with what it comes to, so that a change costs what it touches."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exposed: bool = False) -> None:
+        """`exposed`: spaces that would let everybody in are served closed."""
+        self._exposed = exposed
         self._spaces: dict[_Home, SpaceState] = {}
         self._due: set[_Home] = set()
         self._chosen_from: dict[Key, Declared] = {}
@@ -59,8 +61,13 @@ class Compiler:
                 self._chosen_from[key] = resource
         elif key.kind in _MEMBERS:
             home = _home(key)
-            self._spaces.setdefault(home, SpaceState()).put(key, resource)
+            self._state(home).put(key, resource)
             self._due.add(home)
+
+    def _state(self, home: _Home) -> SpaceState:
+        if home not in self._spaces:
+            self._spaces[home] = SpaceState(exposed=self._exposed)
+        return self._spaces[home]
 
     def refresh(self) -> set[Key]:
         """Bring everything up to date; return the keys of which `outcome` says something else."""

@@ -159,7 +159,8 @@ class SpaceLimits(Model):
 
 
 class PlannedSpace(Model):
-    """One address space: `names` has the short name and, last, the full one."""
+    """One address space: `names` has the short name, host names of endpoints and, last, the full
+    name."""
 
     uid: str
     names: tuple[str, ...]

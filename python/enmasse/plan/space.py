@@ -33,7 +33,7 @@ from enmasse.resources import (
     Key,
     MessagingUser,
 )
-from enmasse.resources.address import AppliedPlan, PlanResources
+from enmasse.resources.address import AppliedPlan
 from enmasse.resources.conditions import READY, find
 
 STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -50,6 +50,11 @@ DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
 """What a service elsewhere can be asked about."""
 
 _Member = TypeVar("_Member", Address, MessagingUser)
+
+EXPOSED = (
+    "it would let everybody in, from other machines too, so it is closed; set"
+    " spec.authenticationService.type to standard, create a MessagingUser, or start with --insecure"
+)
 
 NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeNotOffered"})
 """Reasons of an address for not being in the Plan."""
@@ -90,7 +95,9 @@ def was_planned(address: Address) -> bool:
 class SpaceState:
     """What is declared in one address space, and what it comes to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exposed: bool = False) -> None:
+        """`exposed`: it is served closed where it would let everybody in."""
+        self._exposed = exposed
         self.outcomes: dict[Key, Outcome] = {}
         """What each resource of the space came to at the last `refresh`."""
 
@@ -186,8 +193,8 @@ class SpaceState:
             for key in affected
         }
         outcomes |= self._outcomes_of_users(whole)
-        if whole and self._space is not None:
-            outcomes[self._space.key] = _of_space(self._space, catalogue)
+        if self._space is not None and (whole or self._exposed):
+            outcomes[self._space.key] = self._outcome_of_space(self._space, catalogue)
         outcomes |= {key: None for key in self._changed if key not in outcomes}
         differing = {key for key, now in outcomes.items() if self._note(key, now)}
         if whole or differing or self._changed:
@@ -306,12 +313,7 @@ class SpaceState:
             missing=lambda name: self._of_type("deadletter", name) is None,
             link_capacity=bounds.link_capacity,
         )
-        applied = None
-        if (plan := catalogue.plan_of(address)) is not None:
-            credit = plan.spec.resources or PlanResources()
-            applied = AppliedPlan(
-                name=plan.metadata.name, partitions=demand(plan).shares or 1, resources=credit
-            )
+        applied = catalogue.applied(address)
         return Outcome(planned, applied, waiting=waiting or self._waits_for(address))
 
     def _waits_for(self, address: Address) -> LeftOut | None:
@@ -356,6 +358,9 @@ class SpaceState:
                     " delete one of the two"
                 )
                 outcomes[user.key] = Outcome(left_out=LeftOut("UserNameTaken", message))
+            elif (excess := user.excess()) is not None:
+                message = f"spec.authorization {excess}"
+                outcomes[user.key] = Outcome(left_out=LeftOut("TooManyAddresses", message))
             else:
                 outcomes[user.key] = NOTHING
         return outcomes
@@ -365,11 +370,13 @@ class SpaceState:
         if space is None:
             self.planned = None
             return
-        kind = space.authentication(has_users=bool(self._users), services=catalogue.authentications)
+        kind = self._kind_of_authentication(space, catalogue)
+        if kind == "none" and self._exposed:
+            kind = "standard"
         planned = [one.planned for one in self.outcomes.values() if one.planned is not None]
         now = PlannedSpace(
             uid=space.metadata.uid or "",
-            names=(space.metadata.name, f"{space.metadata.name}.{space.metadata.namespace}"),
+            names=names_of(space),
             authentication=_authentication(kind, space, catalogue.service_of(space)),
             users=self._planned_users() if kind != "none" else (),
             limits=SpaceLimits(
@@ -384,14 +391,33 @@ class SpaceState:
         if now != self.planned:
             self.planned = now
 
+    def _kind_of_authentication(self, space: AddressSpace, catalogue: Catalogue) -> str:
+        services = catalogue.authentications
+        return space.authentication(has_users=bool(self._users), services=services)
+
+    def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
+        if (problem := catalogue.problem_of_space(space)) is not None:
+            return Outcome(waiting=LeftOut(problem.reason, problem.message))
+        if self._exposed and self._kind_of_authentication(space, catalogue) == "none":
+            return Outcome(waiting=LeftOut("SpaceExposed", EXPOSED))
+        return NOTHING
+
     def _planned_users(self) -> tuple[PlannedUser, ...]:
         found = []
         for key, user in self._users.items():
-            if self.outcomes[key].left_out is None:
+            # What finalizers keep of a deleted user lets nobody in any more.
+            if self.outcomes[key].left_out is None and not user.is_terminating:
                 if key not in self._rights:
                     self._rights[key] = _user(user)
                 found.append(self._rights[key])
         return tuple(sorted(found, key=lambda one: one.name))
+
+
+def names_of(space: AddressSpace) -> tuple[str, ...]:
+    """Return what a space answers to: its short name, the host names of its endpoints, and, last,
+    its full name."""
+    full = f"{space.metadata.name}.{space.metadata.namespace}"
+    return (space.metadata.name, *(one for one in space.spec.hosts if one != full), full)
 
 
 def no_space(orphan: Declared) -> LeftOut:
@@ -401,11 +427,6 @@ def no_space(orphan: Declared) -> LeftOut:
         f"address space {orphan.space!r} does not exist in namespace"
         f" {orphan.metadata.namespace!r}; create it, or delete this",
     )
-
-
-def _of_space(space: AddressSpace, catalogue: Catalogue) -> Outcome:
-    problem = catalogue.problem_of_space(space)
-    return Outcome(waiting=LeftOut(problem.reason, problem.message)) if problem else NOTHING
 
 
 def _choice(address: Address) -> tuple[str, str | None]:

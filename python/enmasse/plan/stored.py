@@ -2,6 +2,7 @@
 topic. Pure."""
 
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import TypeVar
 
 from enmasse.plan.model import (
@@ -39,6 +40,9 @@ FROM_TOPIC = (
     "durability",
 )
 """What a subscription has from its topic, if it does not say it itself."""
+
+SHARED_MAX = 256
+"""Bounds that are kept to be shared: most addresses have those of their plan."""
 
 LIMITS_FROM_TOPIC = ("messages", "bytes", "on_full")
 
@@ -121,6 +125,7 @@ def _unless(missing: Callable[[str], bool], name: str | None) -> str | None:
     return None if name is None or missing(name) else name
 
 
+@lru_cache(maxsize=SHARED_MAX)
 def _limits(limits: Limits | None, link_capacity: int) -> AddressLimits:
     said = {name: getattr(limits, name) for name in Limits.model_fields} if limits else {}
     return AddressLimits(link_capacity=link_capacity, **said)

@@ -11,7 +11,7 @@ from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
 from enmasse.resources.address_space_plan import AddressSpacePlan
 from enmasse.resources.address_space_schema import AddressSpaceSchema
 from enmasse.resources.authentication_service import AuthenticationService
-from enmasse.resources.core import ConfigMap, Event, Namespace, Secret
+from enmasse.resources.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.resources.documents import KINDS, in_order, invalid, load, one_document, parse, pruned
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
@@ -52,6 +52,7 @@ __all__ = [
     "Pipeline",
     "Resource",
     "Secret",
+    "Service",
     "StandardInfraConfig",
     "Status",
     "Verifier",

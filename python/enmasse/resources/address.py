@@ -291,6 +291,11 @@ class Address(Declared):
     status: AddressStatus = AddressStatus()
 
     @property
+    def is_complete(self) -> bool:
+        """Whether it names a plan."""
+        return self.spec.plan is not None
+
+    @property
     def name(self) -> str:
         """What clients attach to: the address, or for a subscription `topic::address`."""
         if self.spec.type == "subscription":

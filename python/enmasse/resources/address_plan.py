@@ -1,5 +1,6 @@
 """AddressPlan: what an address of one type counts for in a quota, and bounds of its messages."""
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -100,9 +101,10 @@ class AddressPlan(Administered):
         )
 
     @property
-    def order(self) -> tuple[int, str]:
-        """Its place among plans."""
-        return self.spec.display_order or 0, self.metadata.name
+    def order(self) -> tuple[float, str]:
+        """Its place among plans; those that name none come last."""
+        shown = self.spec.display_order
+        return math.inf if shown is None else shown, self.metadata.name
 
     def faults(self) -> list[Fault]:
         """Return what an address of the type could not have."""

@@ -1,10 +1,17 @@
 """AddressSpace: a tenant's own set of addresses and users, which no other space can see."""
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from enmasse.base.errors import Fault
+from enmasse.resources import connectors, endpoints
+from enmasse.resources.connectors import Connector, ConnectorStatus
+from enmasse.resources.endpoints import ENDPOINTS_MAX, Endpoint, EndpointStatus
+from enmasse.resources.infra_config import NetworkPolicy
+from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, Status, label
 
 TYPES = ("standard", "brokered")
@@ -91,6 +98,20 @@ class AddressSpaceSpec(Model):
     authentication_service: AuthenticationServiceChoice | None = None
     """Who checks users. Left out: nobody while the space has no user, else `standard`."""
 
+    endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=ENDPOINTS_MAX)] = ()
+    """How clients reach it. `messaging` and `messaging-wss` are there without being declared."""
+
+    network_policy: NetworkPolicy | None = None
+    """Who may reach the pods, in the place of the infra config's. There are no pods here."""
+
+    connectors: Annotated[tuple[Connector, ...], Field(max_length=ENDPOINTS_MAX)] = ()
+    """Servers elsewhere whose addresses it is to show."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host names that its endpoints have, each once."""
+        return tuple(dict.fromkeys(host for one in self.endpoints for host in one.hosts))
+
 
 PERIODS_KEPT = 13
 """Periods of which a space keeps a record: the present one and those before it."""
@@ -124,6 +145,15 @@ class Usage(Model):
 class AddressSpaceStatus(Status):
     """What the control plane has found out about an address space."""
 
+    ca_cert: str | None = None
+    """Authorities to trust for the space, base64 of PEM; the present one first."""
+
+    endpoint_statuses: tuple[EndpointStatus, ...] | None = None
+    """Where its endpoints are."""
+
+    connectors: tuple[ConnectorStatus, ...] | None = None
+    """Whether its connectors work."""
+
     usage: tuple[Usage, ...] | None = None
     """What it has come to in the present period and the 12 before it in which it was used, the
     present one first. Written every minute."""
@@ -146,11 +176,21 @@ class AddressSpace(Declared):
         *("spec.type", "spec.plan", "status.phase", "status.isReady"),
     )
     immutable: ClassVar[tuple[str, ...]] = ("type",)
+    write_only: ClassVar[tuple[str, ...]] = (
+        "spec.endpoints[].cert.tlsKey",
+        "spec.connectors[].tls.clientKey.value",
+        "spec.connectors[].credentials.password.value",
+    )
 
     kind: Literal["AddressSpace"] = Field(default="AddressSpace")
     metadata: AddressSpaceMetadata
     spec: AddressSpaceSpec
     status: AddressSpaceStatus = AddressSpaceStatus()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it names a plan."""
+        return self.spec.plan is not None
 
     @property
     def service_name(self) -> str | None:
@@ -159,10 +199,43 @@ class AddressSpace(Declared):
         return service.name if service else None
 
     @property
+    def own_realm(self) -> str:
+        """Name of its set of users in a service elsewhere, as the original had it; no other space
+        has that name."""
+        return f"{self.metadata.namespace}-{self.metadata.name}"
+
+    @property
     def overrides(self) -> Overrides | None:
         """What of its authentication service is another for it."""
         service = self.spec.authentication_service
         return service.overrides if service else None
+
+    def faults(self) -> list[Fault]:
+        """Return what is wrong with endpoints and connectors together."""
+        return [
+            *endpoints.faults_of(self.spec.endpoints),
+            *connectors.faults_of(self.spec.connectors, self.spec.type),
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Return plain data; lists of endpoints and connectors that are empty are left out."""
+        data = super().document()
+        for name in ("endpoints", "connectors"):
+            if not data["spec"][name]:
+                del data["spec"][name]
+        return data
+
+    def public(self) -> Self:
+        """Return the space without private keys and passwords."""
+        spec = self.spec
+        shown = spec.model_copy(
+            update={
+                "endpoints": tuple(_without_key(one) for one in spec.endpoints),
+                "connectors": tuple(_without_values(one) for one in spec.connectors),
+            }
+        )
+        annotations = _without_secrets(self.metadata.annotations)
+        return self.model_copy(update={"spec": shown}).with_metadata(annotations=annotations)
 
     def authentication(
         self, *, has_users: bool, services: Mapping[str, Authentication] = BUILT_IN
@@ -177,3 +250,40 @@ class AddressSpace(Declared):
         if service.name:
             return services.get(service.name, "standard")
         return service.type or ("standard" if has_users else "none")
+
+
+def _without_key(endpoint: Endpoint) -> Endpoint:
+    if endpoint.cert is None or endpoint.cert.tls_key is None:
+        return endpoint
+    cert = endpoint.cert.model_copy(update={"tls_key": None})
+    return endpoint.model_copy(update={"cert": cert})
+
+
+def _without_values(connector: Connector) -> Connector:
+    """Return a connector without the key and the password that stand in it."""
+    update: dict[str, object] = {}
+    for part, name in (("tls", "client_key"), ("credentials", "password")):
+        own = getattr(connector, part)
+        value = getattr(own, name) if own else None
+        if value is not None and value.value is not None:
+            kept = value.model_copy(update={"value": None})
+            update[part] = own.model_copy(update={name: kept})
+    return connector.model_copy(update=update) if update else connector
+
+
+def _without_secrets(annotations: dict[str, str]) -> dict[str, str]:
+    """Return annotations with keys and passwords taken out of kubectl's copy; a copy that cannot be
+    read is left out."""
+    if LAST_APPLIED not in annotations:
+        return annotations
+    kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
+    try:
+        document = json.loads(annotations[LAST_APPLIED])
+        for endpoint in document["spec"].get("endpoints") or ():
+            (endpoint.get("cert") or {}).pop("tlsKey", None)
+        for connector in document["spec"].get("connectors") or ():
+            for part, name in (("tls", "clientKey"), ("credentials", "password")):
+                ((connector.get(part) or {}).get(name) or {}).pop("value", None)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return kept
+    return kept | {LAST_APPLIED: json.dumps(document, separators=(",", ":")) + "\n"}

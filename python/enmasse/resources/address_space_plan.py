@@ -1,5 +1,6 @@
 """AddressSpacePlan: what a tenant may have in one address space."""
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -118,9 +119,10 @@ class AddressSpacePlan(Administered):
         return moved | {"spec": moved["spec"] | ({"infraConfigRef": named} if named else {})}
 
     @property
-    def order(self) -> tuple[int, str]:
-        """Its place among plans."""
-        return self.spec.display_order or 0, self.metadata.name
+    def order(self) -> tuple[float, str]:
+        """Its place among plans; those that name none come last."""
+        shown = self.spec.display_order
+        return math.inf if shown is None else shown, self.metadata.name
 
     def faults(self) -> list[Fault]:
         """Return what the quota does not say."""

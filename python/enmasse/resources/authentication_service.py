@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.base.hosts import is_loopback
+from enmasse.resources.address_space import BUILT_IN
 from enmasse.resources.model import (
     ADMIN_VERSION,
     AGE,
@@ -262,4 +263,10 @@ class AuthenticationService(Administered):
             found.append(Fault("spec.external", "is required: host and port"))
         if spec.type == "keycloak" and spec.keycloak is None:
             found.append(Fault("spec.keycloak", "is required: url"))
+        name = self.metadata.name
+        if (meant := BUILT_IN.get(name, spec.type)) != spec.type:
+            message = (
+                f"spaces that name {name!r} mean a service of type {meant}; choose another name"
+            )
+            found.append(Fault("metadata.name", message))
         return found

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
+from typing import Literal
 
 from enmasse.base.clock import rfc3339
 from enmasse.resources.model import Condition, Phase, Status
 
 READY = "Ready"
 """The condition that stands for the whole: the node has proven that the resource is served."""
+
+SHARED_MAX = 256
+"""Conditions that are kept to be shared: thousands of resources become ready in one second, for one
+reason."""
 
 
 def ready_status(
@@ -25,20 +31,9 @@ def ready_status(
     stays, so that a status decided again is equal to the one before.
     """
     is_ready = phase == "Active"
-    truth = "True" if is_ready else "False"
-    before = find(previous.conditions, READY)
-    unchanged = before is not None and before.status == truth
-    condition = Condition(
-        type=READY,
-        status="True" if is_ready else "False",
-        reason=reason,
-        message=message,
-        last_transition_time=(
-            before.last_transition_time if before and unchanged else rfc3339(now)
-        ),
-        observed_generation=generation,
-    )
-    others = tuple(other for other in previous.conditions if other.type != READY)
+    said = (is_ready, reason, message, generation, now)
+    condition = _condition(previous.conditions, READY, *said)
+    others = without(previous.conditions, READY)
     return previous.model_copy(
         update={
             "is_ready": is_ready,
@@ -48,6 +43,64 @@ def ready_status(
             "observed_generation": generation,
         }
     )
+
+
+def stated(
+    status: Status,
+    kind: str,
+    *,
+    holds: bool,
+    reason: str,
+    message: str = "",
+    generation: int | None,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """Return the conditions of a status, the last of them this one instead of that of its type.
+
+    Its time of change stays while its truth does.
+    """
+    said = (holds, reason, message, generation or 0, now)
+    condition = _condition(status.conditions, kind, *said)
+    return (*without(status.conditions, kind), condition)
+
+
+def _condition(
+    previous: Iterable[Condition],
+    kind: str,
+    holds: bool,
+    reason: str,
+    message: str,
+    generation: int,
+    now: datetime,
+) -> Condition:
+    before = find(previous, kind)
+    truth: Literal["True", "False"] = "True" if holds else "False"
+    since = before.last_transition_time if before and before.status == truth else rfc3339(now)
+    return _shared(kind, truth, reason, message, since, generation)
+
+
+@lru_cache(maxsize=SHARED_MAX)
+def _shared(
+    kind: str,
+    truth: Literal["True", "False"],
+    reason: str,
+    message: str,
+    since: str,
+    generation: int,
+) -> Condition:
+    return Condition(
+        type=kind,
+        status=truth,
+        reason=reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+
+
+def without(conditions: Iterable[Condition], kind: str) -> tuple[Condition, ...]:
+    """Return the conditions that are not of a type."""
+    return tuple(one for one in conditions if one.type != kind)
 
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:

@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes' own that clients count on: Namespace, ConfigMap, Secret, Event.
+"""The kinds of Kubernetes' own that clients count on: Namespace, ConfigMap, Secret, Service, Event.
 
 They have no controller: what is declared is all there is to them.
 """
@@ -154,6 +154,25 @@ class Secret(Resource):
         if self.type != before.type:
             found.append(Fault("type", f"cannot change (it is {before.type!r})"))
         return found
+
+
+class Service(Resource):
+    """A name for where something is, as endpoints are exported. Nothing is routed by it."""
+
+    plural: ClassVar[str] = "services"
+    short_names: ClassVar[tuple[str, ...]] = ("svc",)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("Type", "spec.type"),
+        Column("External-Name", "spec.externalName"),
+        AGE,
+    )
+    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
+
+    api_version: str = CORE_VERSION
+    kind: Literal["Service"] = Field(default="Service")
+    metadata: NamedMetadata
+    spec: dict[str, Any] = Field(default_factory=dict)
+    """As Kubernetes has it: `type: ExternalName`, `externalName`, `ports`."""
 
 
 class ObjectReference(Model):

@@ -16,7 +16,7 @@ from enmasse.resources.address_plan import AddressPlan
 from enmasse.resources.address_space import AddressSpace
 from enmasse.resources.address_space_plan import AddressSpacePlan
 from enmasse.resources.authentication_service import AuthenticationService
-from enmasse.resources.core import ConfigMap, Namespace, Secret
+from enmasse.resources.core import ConfigMap, Namespace, Secret, Service
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
@@ -25,7 +25,7 @@ from enmasse.resources.pipeline import Pipeline
 KINDS: dict[str, type[Resource]] = {
     model.__name__: model
     for model in (
-        *(Namespace, Secret, ConfigMap),
+        *(Namespace, Secret, ConfigMap, Service),
         *(StandardInfraConfig, BrokeredInfraConfig, AddressPlan, AddressSpacePlan),
         *(AuthenticationService, AddressSpace, Address, MessagingUser, Pipeline),
     )
@@ -39,6 +39,12 @@ _SERVER_METADATA = (
     "deletionGracePeriodSeconds",
 )
 """Metadata that a request may carry and does not say."""
+
+NESTING_MAX = 100
+"""Levels of a YAML text; what a pod template nests to is below twenty."""
+
+VALUES_MAX = 1_000_000
+"""Values of a YAML text, names of fields among them."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -175,6 +181,7 @@ def _documents(text: str, source: str) -> Iterator[object]:
                 yield json.loads(text)
                 return
             # YAML in flow style begins alike; its parser says what is wrong.
+        _check_shape(text, source)
         for document in yaml.load_all(text, Loader=_StrictLoader):
             if document is not None:
                 yield document
@@ -186,6 +193,36 @@ def _documents(text: str, source: str) -> Iterator[object]:
         raise _unreadable(source, str(error)) from None
     except RecursionError:
         raise _unreadable(source, "it is nested too deeply") from None
+
+
+def _check_shape(text: str, source: str) -> None:
+    """See that building what a YAML text stands for takes bounded stack and memory.
+
+    The parser is asked for events, which nest nowhere; libyaml's composer recurses for each level,
+    and an alias is a few bytes that stand for any number of values.
+
+    Raises: Invalid beyond NESTING_MAX or VALUES_MAX; yaml.YAMLError if it is not YAML.
+    """
+    values = 0
+    sizes: dict[str, int] = {}
+    above: list[tuple[str | None, int]] = []
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor or "", 0)
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            above.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = above.pop()
+            if anchor is not None:
+                sizes[anchor] = values - before
+        if len(above) > NESTING_MAX:
+            raise _unreadable(source, f"it is nested more than {NESTING_MAX} levels deep")
+        if values > VALUES_MAX:
+            problem = f"it has more than {VALUES_MAX:,} values, those of aliases counted each time"
+            raise _unreadable(source, problem)
 
 
 def _unreadable(where: str, problem: str | None) -> Invalid:

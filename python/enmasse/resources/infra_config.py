@@ -1,7 +1,7 @@
 """StandardInfraConfig and BrokeredInfraConfig: what the messaging below an address space is like.
 
 What is about pods (resources, templates, replicas, disruption, network policy) is kept as it is and
-counts on a cluster only. Of the rest, `InfraLimits` says what a node goes by.
+counts on a cluster only. Of the rest, `Catalogue.bounds` says what a node goes by.
 """
 
 import re
@@ -55,8 +55,8 @@ def _size(text: str) -> str:
 class NetworkPolicy(Model):
     """Who may reach the pods, and whom they may reach."""
 
-    ingress: tuple[Anything, ...] = ()
-    egress: tuple[Anything, ...] = ()
+    ingress: tuple[Anything, ...] | None = None
+    egress: tuple[Anything, ...] | None = None
 
 
 class PodResources(Model):

@@ -32,6 +32,13 @@ PASSWORD_BYTES_MAX = 1024
 PATTERN_LEVELS_MAX = 64
 """Most levels of a pattern; the node matches in time proportional to them."""
 
+PATTERNS_MAX = 1000
+"""Most addresses and patterns of one user, over all authorizations."""
+
+WILDCARDS_MAX = 100
+"""Most of them with wildcards: the node tries each with the name of a link, and with that of a
+message to the anonymous terminus."""
+
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation in which kubectl keeps a copy of the document, password included."""
 
@@ -89,6 +96,12 @@ def pattern_of(value: str) -> str:
             " the pattern (`orders*` is every name that begins so)"
         )
     return value
+
+
+def has_wildcard(pattern: str) -> bool:
+    """Whether a pattern stands for more than one name."""
+    levels = pattern.split("/")
+    return levels[-1].endswith("*") or any(level in ("+", "*", "#") for level in levels)
 
 
 class Verifier(Model):
@@ -154,6 +167,20 @@ class MessagingUserSpec(Model):
     """What the user may do. None: nothing."""
 
 
+def without_readable_password(document: dict[str, Any]) -> dict[str, Any]:
+    """Return plain data of a user without the password, wherever it stands; the same if it has
+    none."""
+    authentication = document.get("spec", {}).get("authentication", {})
+    metadata = document["metadata"]
+    annotations = metadata.get("annotations") or {}
+    kept = _without_password(annotations)
+    if "password" not in authentication and kept == annotations:
+        return document
+    rest = {name: one for name, one in authentication.items() if name != "password"}
+    spec = document["spec"] | {"authentication": rest}
+    return document | {"spec": spec, "metadata": metadata | {"annotations": kept}}
+
+
 def _without_password(annotations: dict[str, str]) -> dict[str, str]:
     """Return annotations with the password taken out of kubectl's copy; a copy that cannot be read
     is left out."""
@@ -162,8 +189,11 @@ def _without_password(annotations: dict[str, str]) -> dict[str, str]:
     kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
     try:
         document = json.loads(annotations[LAST_APPLIED])
-        document["spec"]["authentication"].pop("password", None)
-        document["spec"]["authentication"].pop("verifiers", None)
+        authentication = document["spec"]["authentication"]
+        if not authentication.keys() & {"password", "verifiers"}:
+            return annotations
+        authentication.pop("password", None)
+        authentication.pop("verifiers", None)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return kept
     return kept | {LAST_APPLIED: json.dumps(document, separators=(",", ":")) + "\n"}
@@ -191,6 +221,13 @@ class MessagingUser(Declared):
     metadata: MessagingUserMetadata
     spec: MessagingUserSpec
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has verifiers if it needs some, and no password."""
+        authentication = self.spec.authentication
+        needs_none = authentication.type != "password" or bool(authentication.verifiers)
+        return authentication.password is None and needs_none
+
     def with_verifiers(self, verifiers: tuple[Verifier, ...]) -> Self:
         """Return the user as it may be stored: the password gone, from kubectl's copy too."""
         authentication = self.spec.authentication.model_copy(
@@ -205,12 +242,27 @@ class MessagingUser(Declared):
         return self.with_verifiers(())
 
     def faults(self) -> list[Fault]:
-        """Return a password that nobody can log in with."""
+        """Return a password that nobody can log in with, and more addresses than are served."""
+        found: list[Fault] = []
         authentication = self.spec.authentication
-        if authentication.type == "password" or authentication.password is None:
-            return []
-        message = f"is for type password, not {authentication.type}; leave it out"
-        return [Fault("spec.authentication.password", message)]
+        if authentication.type != "password" and authentication.password is not None:
+            message = f"is for type password, not {authentication.type}; leave it out"
+            found.append(Fault("spec.authentication.password", message))
+        if (excess := self.excess()) is not None:
+            found.append(Fault("spec.authorization", excess))
+        return found
+
+    def excess(self) -> str | None:
+        """Return what there is to say of more addresses than a user can have; None: it is fine."""
+        named = [one.addresses or ("#",) for one in self.spec.authorization]
+        patterns = [pattern for addresses in named for pattern in addresses]
+        wildcards = sum(map(has_wildcard, patterns))
+        mend = "say what is common to them by one pattern, or make several users"
+        if len(patterns) > PATTERNS_MAX:
+            return f"has {len(patterns)} addresses; {PATTERNS_MAX} are allowed: {mend}"
+        if wildcards > WILDCARDS_MAX:
+            return f"has {wildcards} patterns with wildcards; {WILDCARDS_MAX} are allowed: {mend}"
+        return None
 
     def document(self) -> dict[str, Any]:
         """Return plain data; no verifiers are left out rather than shown as none."""

@@ -5,6 +5,7 @@ a new one, made with `model_copy`. An unknown field is refused.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -35,6 +36,10 @@ class Key(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
+_NOT_KEPT: set[str] = set()
+"""What every piece has in the place of the names of the fields it was given."""
+
+
 class Model(BaseModel):
     """A frozen piece of a document."""
 
@@ -45,6 +50,23 @@ class Model(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
     )
+
+    def model_post_init(self, _context: object) -> None:
+        """Forget which fields were given: nobody asks, and to keep a set of names for each piece
+        would be a third of the memory of ten thousand resources."""
+        object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return the piece with some fields replaced, which are not validated. What stays is
+        shared, being frozen; `deep` copies that too."""
+        if deep:
+            return super().model_copy(update=update, deep=True)
+        copied = type(self).__new__(type(self))
+        object.__setattr__(copied, "__dict__", {**self.__dict__, **(update or {})})
+        object.__setattr__(copied, "__pydantic_fields_set__", _NOT_KEPT)
+        object.__setattr__(copied, "__pydantic_extra__", None)
+        object.__setattr__(copied, "__pydantic_private__", None)
+        return copied
 
     def document(self) -> dict[str, Any]:
         """Return the piece as plain data with its camelCase names; unset fields are left out."""
@@ -298,6 +320,11 @@ class Resource(Model):
     def needs_others(self) -> int:
         """How late it comes among resources of its kind: after those it refers to."""
         return 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has all that admission fills in, and nothing that admission takes out."""
+        return True
 
     @property
     def is_terminating(self) -> bool:

@@ -7,6 +7,7 @@ platform keeps a Pipeline like any resource and does nothing with it: who runs i
 import re
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -48,6 +49,9 @@ def _live_url(value: str) -> str:
         raise ValueError(
             "names no database: write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         )
+    authority = value.partition("://")[2].partition("/")[0]
+    if ":" in authority.rpartition("@")[0] or re.search(r"[?&]password=", value):
+        raise ValueError("must carry no password: name its file in `passwordFile`")
     return value
 
 
@@ -64,6 +68,8 @@ def _options(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if name.lower() == "password":
             raise ValueError("password is not kept in documents: name its file in `passwordFile`")
+        if name.lower() == "token":
+            raise ValueError("token is not kept in documents: name its file in `tokenFile`")
         if name.lower() in own:
             raise ValueError(f"{name} is said by the source itself, outside of options")
     return value
@@ -74,6 +80,18 @@ def _name(value: str) -> str:
         raise ValueError(f"must have 1 to {NAME_LENGTH_MAX} characters")
     if "`" in value or any(ord(letter) < 32 for letter in value):
         raise ValueError(f"{value!r} must have neither backticks nor control characters")
+    return value
+
+
+def _start(value: str) -> str:
+    if value not in ("earliest", "latest"):
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(
+                f"{value!r} is no place: write earliest, latest, or a time such as"
+                " 2026-01-31T08:00:00Z"
+            ) from None
     return value
 
 
@@ -195,7 +213,7 @@ class Source(Model):
     late: Duration = 7 * DAY_MS
     """How old a reading may be when it comes; an older one goes to quarantine."""
 
-    start: str = "earliest"
+    start: Annotated[str, AfterValidator(_start)] = "earliest"
     """Where the first run begins to read a stream: earliest, latest or a time (RFC 3339)."""
 
     max_rows: Count = 100_000
@@ -229,6 +247,9 @@ class Live(Model):
 
     url: Annotated[str, AfterValidator(_live_url)] | None = Field(default=None, repr=False)
     """sqlite:///FILE or postgresql://..; by default `live.db` beside the tables."""
+
+    password_file: str | None = None
+    """A file that holds the password of the user that `url` names."""
 
     offline_after: Duration = 300_000
     """A device is offline, and its session over, when nothing has come from it for so long."""

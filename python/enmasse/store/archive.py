@@ -20,7 +20,7 @@ import re
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -84,7 +84,7 @@ class _Mark(NamedTuple):
     """None, unless a change just now would not show: then it is another one each time."""
 
 
-def write(contents: Contents, clock: Clock) -> Iterator[bytes]:
+def write(contents: Contents, clock: Clock) -> Generator[bytes, None, None]:
     """Yield the bytes of a backup. What it reads it reads as it goes; run it in a thread.
 
     Raises: Unavailable if the journal changes too fast to be copied; OSError.

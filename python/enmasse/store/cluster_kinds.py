@@ -7,13 +7,13 @@ from urllib.parse import quote
 from enmasse.base.errors import Code, Invalid
 from enmasse.resources import KINDS, Declared, Key, Resource, invalid, parse
 from enmasse.resources.conditions import READY
-from enmasse.resources.core import ConfigMap, Namespace, Secret
+from enmasse.resources.core import ConfigMap, Namespace, Secret, Service
 from enmasse.resources.crd import home
 from enmasse.resources.model import Metadata
 from enmasse.store.cluster_api import MANAGER
 
 MARK, MARKED = "app", "enmasse"
-"""Label of the Secrets and ConfigMaps that are ours; no others are looked at."""
+"""Label of the Secrets, ConfigMaps and Services that are ours; no others are looked at."""
 
 REFUSED = "Refused"
 """Reason of a resource that was written past admission and is not allowed."""
@@ -32,7 +32,7 @@ class ClusterKind:
         self.progress = 0
         """Version up to which all changes of the kind are known."""
 
-        self.is_marked = issubclass(model, Secret | ConfigMap)
+        self.is_marked = issubclass(model, Secret | ConfigMap | Service)
         self.selection = {"labelSelector": f"{MARK}={MARKED}"} if self.is_marked else {}
         self._version = home(model)
         self._base = ("/apis/" if "/" in self._version else "/api/") + self._version

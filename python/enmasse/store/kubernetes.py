@@ -3,7 +3,8 @@
 All resources are also in memory, as in the other stores: listed once, then kept up to date by a
 watch of each kind. Versions are the server's, which grow but leave numbers out; uid, generation and
 times are the server's too. Others may write there as well, with kubectl for example: what they
-write is taken in if admission would let it in by itself, else its status says what is wrong.
+write is taken in if admission would let it in by itself, and gets what admission would have filled
+in; else its status says what is wrong.
 
 Kubernetes has no transactions. Who writes through EnMasse has the turn, a lease of all processes;
 several resources are tried as a whole first (dry run) and then written one by one. A crash in
@@ -13,7 +14,7 @@ between leaves those that were written; to repeat the request writes the rest.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -21,15 +22,15 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.resources import Declared, Key, Namespace, Resource
-from enmasse.resources.conditions import ready_status
 from enmasse.resources.crd import definitions
 from enmasse.store.cluster import Cluster
 from enmasse.store.cluster_api import APPLY, JSON_PATCH, ClusterApi
-from enmasse.store.cluster_kinds import REFUSED, ClusterKind, is_refused, kinds, version_of
+from enmasse.store.cluster_kinds import ClusterKind, kinds, version_of
 from enmasse.store.cluster_lease import ClusterLeading, WritersTurn
+from enmasse.store.cluster_unadmitted import Unadmitted
 from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore, MemoryTurn
-from enmasse.store.protocol import Event, EventType, Turn
+from enmasse.store.protocol import Completing, Event, EventType, Turn
 
 log = structlog.get_logger(__name__)
 
@@ -54,13 +55,6 @@ _NAMESPACES = "/api/v1/namespaces"
 Document = dict[str, Any]
 
 
-class _Refused(NamedTuple):
-    """A resource that was written past admission and is not allowed."""
-
-    document: Document
-    message: str
-
-
 class KubernetesStore(MemoryStore):
     """A `Store` in a Kubernetes API server. Open it with `open`, and run `follow` beside it."""
 
@@ -75,7 +69,7 @@ class KubernetesStore(MemoryStore):
         self._gone: dict[Key, int] = {}
         """Versions of deletions that a watch may still show something from before of."""
 
-        self._refused: dict[Key, _Refused] = {}
+        self._unadmitted = Unadmitted(api, self._leading, clock, self._kinds, self._take)
         self._following = False
         self._moved = asyncio.Event()
 
@@ -99,9 +93,19 @@ class KubernetesStore(MemoryStore):
         return store
 
     @property
+    def is_guarded(self) -> bool:
+        """Whoever has the rights writes to the cluster itself."""
+        return False
+
+    @property
     def leadership(self) -> ClusterLeading:
         """The lease that one process of the cluster has."""
         return self._leading
+
+    @property
+    def writes_together(self) -> bool:
+        """Every resource is a request, tried before it is made if there are others."""
+        return False
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
         """Write the status of resources, if this process leads.
@@ -129,9 +133,13 @@ class KubernetesStore(MemoryStore):
             async with asyncio.TaskGroup() as tasks:
                 for kind in self._kinds.values():
                     tasks.create_task(self._follow(kind), name=f"watch {kind.name}")
-                tasks.create_task(self._tell_refused(), name="refused")
+                tasks.create_task(self._unadmitted.tell(lambda: self._moved), name="refused")
         finally:
             self._following = False
+
+    async def complete(self, completed: Completing) -> None:
+        """Bring in order what is written past EnMasse, until cancelled."""
+        await self._unadmitted.complete(lambda: self._moved, completed)
 
     async def close(self) -> None:
         """Wait for the writer, and leave the cluster."""
@@ -172,13 +180,12 @@ class KubernetesStore(MemoryStore):
 
         Raises: Unavailable if one cannot.
         """
-        for key, one in self._refused.items():
-            if (one.document.get("status") or {}).get("planStatus"):
-                raise Unavailable(
-                    Code.STORE_UNUSABLE,
-                    f"{self._api.name}: {one.message}; it has been served and may hold messages:"
-                    f" mend {key} in namespace {key.namespace}, or delete it",
-                )
+        for key, why in self._unadmitted.may_hold_messages():
+            raise Unavailable(
+                Code.STORE_UNUSABLE,
+                f"{self._api.name}: {why}; it has been served and may hold messages:"
+                f" mend {key} in namespace {key.namespace}, or delete it",
+            )
 
     def _new_turn(self) -> Turn:
         return _ClusterTurn(self)
@@ -255,7 +262,9 @@ class KubernetesStore(MemoryStore):
             self._take(kind, item)
             if number % STEP == 0:
                 await asyncio.sleep(0)
-        known = {key for key in (*self._resources, *self._refused) if key.kind == kind.name}
+        known = {
+            key for key in (*self._resources, *self._unadmitted.keys()) if key.kind == kind.name
+        }
         for key in known - there:
             if self._known(key) <= version:
                 self._take_gone(key, version)
@@ -283,15 +292,15 @@ class KubernetesStore(MemoryStore):
 
     def _known(self, key: Key) -> int:
         """Return the newest version of a resource that has been seen."""
-        refused, current = self._refused.get(key), self._resources.get(key)
+        current = self._resources.get(key)
         return max(
             self._gone.get(key, 0),
-            version_of(refused.document) if refused else 0,
+            self._unadmitted.version(key),
             int(current.metadata.resource_version or 0) if current else 0,
         )
 
     def _take(self, kind: ClusterKind, document: Document) -> Resource | None:
-        """Take in a resource as the server has it; return it unless it is not allowed."""
+        """Take in a resource as the server has it; return it unless it is not served so."""
         key, version = kind.key(document), version_of(document)
         if version <= self._known(key):
             return self._resources.get(key)
@@ -300,13 +309,9 @@ class KubernetesStore(MemoryStore):
             # Gone and made again, and nobody told us in between.
             self._show(EventType.DELETED, before, version, before)
             before = None
-        try:
-            resource = kind.admitted(document, before)
-        except EnMasseError as error:
-            self._refused[key] = _Refused(document, error.message)
-            log.warning("not allowed, and passed over", resource=str(key), reason=error.message)
+        resource = self._unadmitted.seen(kind, document, before)
+        if resource is None:
             return None
-        self._refused.pop(key, None)
         type_ = EventType.ADDED if before is None else EventType.MODIFIED
         self._show(type_, resource, version, before)
         return resource
@@ -314,7 +319,7 @@ class KubernetesStore(MemoryStore):
     def _take_gone(self, key: Key, version: int) -> None:
         if version <= self._gone.get(key, 0):
             return
-        self._refused.pop(key, None)
+        self._unadmitted.forget(key)
         if (before := self._resources.get(key)) is not None:
             if version < int(before.metadata.resource_version or 0):
                 return  # of an earlier life
@@ -452,37 +457,6 @@ class KubernetesStore(MemoryStore):
                 if (await self._api.get(path))["metadata"]["uid"] == uid:
                     raise
             return None
-
-    async def _tell_refused(self) -> None:
-        """Let the status of what is not allowed say so, while this process leads."""
-        while True:
-            moved = self._moved
-            untold = [one for one in self._refused.values() if not is_refused(one.document)]
-            try:
-                for one in untold if self._leading.leads else ():
-                    await self._leading.check()
-                    await self._tell(one)
-            except EnMasseError as error:
-                log.info("cannot be told", reason=error.message)
-            await moved.wait()
-
-    async def _tell(self, refused: _Refused) -> None:
-        kind = self._kinds[refused.document["kind"]]
-        metadata = refused.document["metadata"]
-        model = kind.model.model_fields["status"].annotation
-        before = refused.document.get("status") or {}
-        status = ready_status(
-            model.model_validate(before, by_alias=True),  # type: ignore[union-attr]
-            phase="Failed",
-            reason=REFUSED,
-            message=refused.message,
-            generation=metadata.get("generation", 0),
-            now=self._clock.now(),
-        )
-        body = refused.document | {"status": status.document()}
-        path = kind.one(kind.key(refused.document)) + "/status"
-        with suppress(Conflict, Missing):
-            self._take(kind, await self._api.write("PUT", path, body, strict=False))
 
     async def _all(self, several: Iterable[Any]) -> list[Any]:
         """Do several requests, a few at a time; raise what the first one raises, after all."""

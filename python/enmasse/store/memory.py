@@ -11,7 +11,7 @@ from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.errors import Code, Misuse
 from enmasse.resources import Declared, Key, Resource
 from enmasse.store.history import History
-from enmasse.store.protocol import Event, EventType, Leadership, Turn
+from enmasse.store.protocol import Completing, Event, EventType, Leadership, Turn
 from enmasse.store.rules import Change
 
 
@@ -31,9 +31,19 @@ class MemoryStore:
         return self._version
 
     @property
+    def is_guarded(self) -> bool:
+        """Nobody else writes."""
+        return True
+
+    @property
     def leadership(self) -> Leadership | None:
         """Nobody else could lead."""
         return None
+
+    @property
+    def writes_together(self) -> bool:
+        """Several resources are one write."""
+        return True
 
     def get(self, key: Key) -> Resource | None:
         """Return the resource of that key, if there is one."""
@@ -85,6 +95,9 @@ class MemoryStore:
 
     async def follow(self) -> None:
         """Nobody else writes: there is nothing to follow."""
+
+    async def complete(self, completed: Completing) -> None:
+        """Nobody writes past admission: there is nothing to bring in order."""
 
     async def close(self) -> None:
         """Wait for the writer."""

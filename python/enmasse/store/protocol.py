@@ -1,6 +1,6 @@
 """What every store does."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +10,11 @@ from enmasse.resources import Declared, Key, Resource
 
 MUST_NOT_EXIST = "0"
 """As a resource's version in `put`: there must be no resource of that key yet."""
+
+
+Completing = Callable[[Resource, Resource | None], Awaitable[Resource]]
+"""Returns a resource, of which a second one says how it was before, as admission would have let it
+in. Raises: Invalid if it would not have."""
 
 
 class EventType(StrEnum):
@@ -81,8 +86,16 @@ class Store(Protocol):
         """The number of the last change."""
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether nothing can be written past admission."""
+
+    @property
     def leadership(self) -> Leadership | None:
         """Who leads among the processes of the store; None if there can be only this one."""
+
+    @property
+    def writes_together(self) -> bool:
+        """Whether several resources are one transaction, and cost little more than one."""
 
     def get(self, key: Key) -> Resource | None:
         """Return the resource of that key, if there is one."""
@@ -154,6 +167,13 @@ class Store(Protocol):
         """Take in what other processes write, as they do; run it beside whatever watches.
 
         Returns at once if no other process can write.
+        """
+
+    async def complete(self, completed: Completing) -> None:
+        """Bring in order what is written past admission, as it comes, until cancelled: what leads
+        runs it.
+
+        Returns at once if nothing is.
         """
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ class Change:
         written = []
         for resource in resources:
             current = self._resources.get(resource.key)
-            _check_demands(resource, current)
+            check_demands(resource, current)
             if current is None:
                 written.append(self._add(EventType.ADDED, _new(resource, self._now)))
             elif (replaced := _replaced(resource, current)) is None:
@@ -82,7 +82,11 @@ class Change:
         return stamped
 
 
-def _check_demands(resource: Resource, current: Resource | None) -> None:
+def check_demands(resource: Resource, current: Resource | None) -> None:
+    """See that a resource to be written meets what it demands: its version and its uid.
+
+    Raises: Conflict if it does not.
+    """
     wanted = resource.metadata.resource_version
     if wanted == MUST_NOT_EXIST and current is not None:
         raise Conflict(Code.ALREADY_EXISTS, f"{resource.key} exists already")

@@ -14,6 +14,8 @@ const MESSAGE_SIZE_MAX: u64 = 64 << 20;
 const SELECTOR: (&str, u64) = (SELECTOR_FILTER, 0x0000_468c_0000_0004);
 /// Name of the selector filter.
 pub(crate) const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
+/// Names under which a reader says where in a stream it begins; a server that takes it answers with one of them.
+pub(crate) const OFFSET_FILTERS: [&str; 2] = ["rabbitmq:stream-offset-spec", "stream-offset-spec"];
 
 /// Property of a link whose messages are numbered.
 const PRODUCER: Symbol = Symbol::constant("enmasse:producer");
@@ -268,7 +270,7 @@ fn selector(text: &str) -> (Symbol, Value) {
 /// Filters of a reader of a stream. The offset comes twice: newer servers know it by its descriptor, whatever its name,
 /// and those before RabbitMQ 4 by its name, if it is not described.
 fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<> {
-    const OFFSET: Symbol = Symbol::constant("rabbitmq:stream-offset-spec");
+    const OFFSET: Symbol = Symbol::constant(OFFSET_FILTERS[0]);
     const PARTITION: Symbol = Symbol::constant("enmasse:stream-partition");
     let described = |name, value| Value::Described(Box::new((Value::Symbol(name), value)));
     let offset = match filter.offset {
@@ -279,7 +281,7 @@ fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<
         StreamOffset::Time(millis) => Value::Timestamp(millis),
     };
     let partition = filter.partition.map(|number| (PARTITION, described(PARTITION, Value::Uint(number))));
-    let both = [(OFFSET, offset.clone()), (Symbol::constant("stream-offset-spec"), described(OFFSET, offset))];
+    let both = [(OFFSET, offset.clone()), (Symbol::constant(OFFSET_FILTERS[1]), described(OFFSET, offset))];
     both.into_iter().chain(partition)
 }
 

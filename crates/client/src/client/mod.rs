@@ -23,7 +23,7 @@ use enmasse_amqp::types::Symbol;
 
 pub use event::{Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset, StreamState};
 pub(crate) use event::{member, unsigned};
-pub(crate) use links::SELECTOR_FILTER;
+pub(crate) use links::{OFFSET_FILTERS, SELECTOR_FILTER};
 
 use crate::error::Error;
 use crate::login::Credentials;

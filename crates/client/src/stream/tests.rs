@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as Happening, LinkId, Outgoing, SaslPolicy};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
-    Attach, Body, Error as AmqpError, Fields, Message, Open, SenderSettleMode, Symbol, Value, condition,
+    Attach, Body, Error as AmqpError, Fields, Message, Open, Outcome, SenderSettleMode, Symbol, Value, condition,
 };
 
 use super::{Range, Stream, offset};
@@ -36,12 +36,17 @@ struct Log {
     life: u64,
     /// messages have their offset
     numbered: bool,
+    /// the answer to an attach names the filters
+    echoes: bool,
+    /// what is said of messages that are not settled
+    outcomes: Arc<Mutex<Vec<Outcome>>>,
 }
 
 impl Default for Log {
     fn default() -> Self {
         let (uid, first, next, block, gap) = (Some("u1"), 0, 1000, 1, 0..0);
-        Self { uid, first, next, block, gap, settled: true, selects: Some(1), life: u64::MAX, numbered: true }
+        let (settled, selects, life, numbered, echoes) = (true, Some(1), u64::MAX, true, true);
+        Self { uid, first, next, block, gap, settled, selects, life, numbered, echoes, outcomes: Arc::default() }
     }
 }
 
@@ -128,10 +133,13 @@ impl Served {
         match event {
             Happening::Open(_) => self.machine.open(Open { container_id: "log".to_owned(), ..Open::default() }),
             Happening::Attach { link, attach, .. } => self.attach(link, *attach),
-            Happening::Credit { link, drain, .. } => self.send(link, drain),
+            Happening::Credit { link, drain, .. } => {
+                assert!(self.log.echoes, "credit for what takes no offset");
+                self.send(link, drain);
+            }
             Happening::Disposition { session, first, last, settled, outcome } => {
                 self.machine.take_settled(session, first, last, settled, |_, _| {});
-                assert_eq!(outcome, enmasse_amqp::types::Outcome::Accepted);
+                self.log.outcomes.lock().unwrap().push(outcome);
             }
             Happening::Detach { link, .. } => self.links.retain(|(known, ..)| *known != link),
             _ => {}
@@ -146,6 +154,9 @@ impl Served {
         let mut source = attach.source.unwrap();
         if self.log.selects.is_none() {
             source.filter.retain(|(name, _)| name.as_str() != crate::client::SELECTOR_FILTER);
+        }
+        if !self.log.echoes {
+            source.filter.clear();
         }
         let selects = source.filter.iter().any(|(name, _)| name.as_str() == crate::client::SELECTOR_FILTER);
         self.links.push((link, start, selects));
@@ -225,10 +236,14 @@ fn read(stream: &mut Stream, range: Range) -> Result<(Vec<u64>, u64), crate::err
 #[test]
 fn a_range_has_its_messages_each_time() {
     for settled in [true, false] {
-        let mut stream = connect(Log { next: 30_000, settled, ..Log::default() });
+        let log = Log { next: 30_000, settled, ..Log::default() };
+        let mut stream = connect(log.clone());
         for (from, to) in [(0, 30_000), (17, 18), (5, 5), (29_000, 30_000), (17, 18)] {
             assert_eq!(read(&mut stream, range(from, to)).unwrap(), ((from..to).collect(), 0));
         }
+        let outcomes = log.outcomes.lock().unwrap();
+        assert!(settled || !outcomes.is_empty());
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Accepted));
     }
 }
 
@@ -301,11 +316,39 @@ fn a_selector_leaves_messages_out_and_the_range_ends_all_the_same() {
     assert!(read(&mut stream, range(0, 10)).unwrap_err().message.contains("does not apply it"));
 }
 
+/// Tries to read what is no stream; the server has handled all of it afterwards.
+fn refused(log: &Log) {
+    let options = serve(log.clone());
+    let mut stream = Stream::connect(options.clone()).unwrap();
+    for error in [
+        stream.state().err(),
+        stream.offset_at(0, 0).err(),
+        read(&mut stream, range(0, 10)).err(),
+        read(&mut stream, Range { tolerant: true, ..range(0, 10) }).err(),
+    ] {
+        let error = error.unwrap();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.message.contains("readings is no stream"), "{error}");
+    }
+    drop(stream);
+    // connections are served one after the other
+    drop(Stream::connect(options).unwrap());
+}
+
 #[test]
-fn an_address_whose_messages_have_no_offset_is_no_stream() {
-    let mut stream = connect(Log { uid: None, numbered: false, ..Log::default() });
-    assert!(stream.state().unwrap_err().message.contains("readings is no stream"));
-    assert!(read(&mut stream, range(0, 10)).unwrap_err().message.contains("readings is no stream"));
+fn an_address_whose_messages_have_no_offset_is_no_stream_and_keeps_them() {
+    let log = Log { uid: None, numbered: false, settled: false, ..Log::default() };
+    refused(&log);
+    let outcomes = log.outcomes.lock().unwrap();
+    assert!(!outcomes.is_empty());
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Released), "{outcomes:?}");
+}
+
+#[test]
+fn what_takes_no_offset_is_asked_for_no_message() {
+    for next in [0, 1000] {
+        refused(&Log { uid: None, numbered: false, settled: false, echoes: false, next, ..Log::default() });
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::mailbox::Mailbox;
 use crate::threads;
 use crate::worker::Command;
 
-pub(crate) use shelves::Shelves;
+pub(crate) use shelves::{Changes, Openings, Shelves};
 
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";

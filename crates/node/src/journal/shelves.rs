@@ -1,6 +1,6 @@
 //! Which stored addresses live where, and under which number the log knows them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
@@ -21,6 +21,10 @@ pub(crate) struct Shelves {
     streams: HashMap<AddressKey, u32>,
 }
 
+/// Addresses that need a new place in the log, by uid, and how many partitions each has without it; 0: it has none at
+/// all.
+pub(crate) type Openings = BTreeMap<String, u32>;
+
 /// What follows from a Plan for stored addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -30,6 +34,8 @@ pub(crate) struct Changes {
     pub(crate) shelvings: Vec<Vec<Shelving>>,
     /// partitions of each stream, for [`Shelves::settle`]
     pub(crate) streams: Vec<(AddressKey, u32)>,
+    /// what is not there if the log does not take `batch`
+    pub(crate) openings: Openings,
 }
 
 /// A durable subscription that clients have made, as the log knows it.
@@ -174,13 +180,15 @@ impl Shelves {
         changes: &mut Changes,
     ) -> Option<u32> {
         let uid = partition_uid(&entry.uid, number);
-        storage.on_disk.then(|| self.declare(&uid, &entry.name, changes))
+        storage.on_disk.then(|| self.declare(&uid, entry, number, changes))
     }
 
-    /// The next number in the log, for what it knows by this uid.
-    fn declare(&self, uid: &[u8; 16], name: &str, changes: &mut Changes) -> u32 {
+    /// The next number in the log, for what it knows by this uid: an address, or the partition of one that has as many
+    /// `before` it.
+    fn declare(&self, uid: &[u8; 16], entry: &AddressEntry, before: u32, changes: &mut Changes) -> u32 {
         let number = self.numbers.take();
-        changes.batch.declare(number, uid, name);
+        changes.batch.declare(number, uid, &entry.name);
+        changes.openings.entry(entry.uid.to_string()).or_insert(before);
         number
     }
 
@@ -192,7 +200,7 @@ impl Shelves {
         let uid = uid_bytes(&entry.uid);
         match self.known.get(&uid) {
             Some(known) => Shelf::restored(name, settings, known),
-            None => Shelf::new(name, settings, Some(self.declare(&uid, &entry.name, changes))),
+            None => Shelf::new(name, settings, Some(self.declare(&uid, entry, 0, changes))),
         }
     }
 }

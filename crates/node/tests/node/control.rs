@@ -29,8 +29,8 @@ fn a_new_plan_closes_links_at_deleted_addresses_and_others_notice_nothing() {
     plan["version"] = json!(3);
     let gone = plan["spaces"][0]["addresses"].as_array_mut().unwrap().pop().unwrap();
     let applied = apply(&site, &plan);
-    assert_eq!((applied.version, applied.added, applied.removed, applied.changed), (3, 0, 1, 0));
-    assert_eq!(applied.active, ["address-1"]);
+    assert_eq!((applied.proof.version, applied.added, applied.removed, applied.changed), (3, 0, 1, 0));
+    assert_eq!(applied.proof.active, ["address-1"]);
     for client in &mut doomed {
         assert_eq!(client.detached().unwrap().condition, condition::RESOURCE_DELETED);
     }

@@ -56,6 +56,7 @@ impl Shard {
                 }
                 let rights = found.rights(&conn.guest);
                 if conn.pacing.follow(found) {
+                    self.fabric.stop_waiting(id.key);
                     self.fabric.mark(id.key);
                 }
                 let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };

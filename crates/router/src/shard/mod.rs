@@ -451,6 +451,7 @@ impl Shard {
         if !self.knows(id) {
             return None;
         }
+        self.fabric.stop_waiting(id.key);
         let conn = self.fabric.conns.remove(id.key());
         self.forget(id);
         Some(Moved(conn))
@@ -461,7 +462,6 @@ impl Shard {
         let Moved(mut conn) = moved;
         conn.dirty = false;
         conn.settled_here = true;
-        conn.pacing.arrive();
         let waiting = conn.moving.take();
         let id = self.insert(conn);
         // A table may have come into force here while it was under way.

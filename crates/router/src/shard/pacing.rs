@@ -46,14 +46,8 @@ impl Pacing {
         };
         if !same {
             self.pace = space.pace().cloned();
-            self.waits = None;
         }
         !same
-    }
-
-    /// The connection is on another shard now, which does not know that it waits.
-    pub(super) fn arrive(&mut self) {
-        self.waits = None;
     }
 
     /// Deliveries that each of its links may be granted at a time.
@@ -108,6 +102,7 @@ impl Shard {
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             conn.pacing.settle(now);
         }
+        self.fabric.stop_waiting(id.key);
     }
 }
 
@@ -118,11 +113,19 @@ impl Fabric {
             && due <= now
         {
             self.paced.pop_first();
-            let Some(state) = self.conns.get_mut(conn as usize) else { continue };
-            // Else it is that of another one, which had its place before, or of bounds that are no more.
-            if state.pacing.waits.take_if(|waits| *waits == due).is_some() {
-                self.keep_pace(now, conn);
+            if let Some(state) = self.conns.get_mut(conn as usize) {
+                state.pacing.waits = None;
             }
+            self.keep_pace(now, conn);
+        }
+    }
+
+    /// A connection does not wait for a share any more: it goes, or has other bounds.
+    pub(super) fn stop_waiting(&mut self, conn: u32) {
+        if let Some(state) = self.conns.get_mut(conn as usize)
+            && let Some(due) = state.pacing.waits.take()
+        {
+            self.paced.remove(&(due, conn));
         }
     }
 

@@ -11,7 +11,7 @@ use enmasse_amqp::sasl::{Mechanism, Verifier};
 use super::decoy::Decoy;
 use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
-use super::rights::{Right, Rights};
+use super::rights::Rights;
 use super::space::{Authentication, Space, User};
 use super::storage::{MESSAGE_BYTES_MAX, Storage};
 use super::usage::Usage;
@@ -349,12 +349,12 @@ fn compile_rights(rights: &[plan::Right], path: &str) -> Checked<Rights> {
     Ok(Rights::listed(rights.collect::<Checked<Vec<_>>>()?))
 }
 
-fn compile_right(right: &plan::Right, path: &str) -> Checked<Right> {
+fn compile_right(right: &plan::Right, path: &str) -> Checked<(Pattern, plan::Right)> {
     if right.operations.is_empty() {
         return wrong(format!("{path}.operations"), "is empty; leave the whole right out");
     }
     match Pattern::right(&right.pattern) {
-        Ok(pattern) => Ok(Right { pattern, operations: right.operations.clone() }),
+        Ok(pattern) => Ok((pattern, right.clone())),
         Err(error) => wrong(format!("{path}.pattern"), format!("{:?}: {error}", right.pattern)),
     }
 }

@@ -4,9 +4,11 @@
 //! for zero or more, anywhere. Rights know two forms more, kept from the original EnMasse: `*` alone is every name,
 //! and `*` at the end of the last level (`ord*`) is every name that begins so, further levels included.
 //!
-//! A pattern is run as an automaton over the levels: the set of places it may be in is one integer, so a match
-//! costs levels x tokens at worst and cannot blow up.
+//! A pattern is run as an automaton over the levels: the set of places it may be in is one integer, and so is the set
+//! of places that a level lets go on. A level costs a few operations on them and a search among the pattern's own
+//! levels; a match cannot blow up.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most levels of a pattern; the places of its automaton then fit in 128 bits.
@@ -18,10 +20,22 @@ pub fn is_wildcard(name: &str) -> bool {
     name.split('/').any(|level| matches!(level, "+" | "*" | "#"))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Times that a name was run through a pattern on this thread.
+    pub(super) static RUNS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A compiled pattern.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pattern {
     tokens: Box<[Token]>,
+    /// places of `#`
+    any: u128,
+    /// places of `+`
+    one: u128,
+    /// places of each level that stands for itself, in the order of the levels
+    levels: Box<[(Box<str>, u128)]>,
 }
 
 /// Why a text is no pattern.
@@ -100,7 +114,24 @@ impl Pattern {
         if text.split('/').count() > LEVELS_MAX {
             return Err(PatternError::TooDeep);
         }
-        Ok(Self { tokens: in_order(tokens) })
+        let tokens = in_order(tokens);
+        let (mut any, mut one, mut levels) = (0, 0, BTreeMap::<&str, u128>::new());
+        for (place, token) in tokens.iter().enumerate() {
+            match token {
+                Token::Level(level) => *levels.entry(&**level).or_default() |= 1 << place,
+                Token::Prefix(_) => {}
+                Token::One => one |= 1 << place,
+                Token::Any => any |= 1 << place,
+            }
+        }
+        let levels = levels.into_iter().map(|(level, places)| (level.into(), places)).collect();
+        Ok(Self { tokens, any, one, levels })
+    }
+
+    /// Whether the pattern stands for one name only, the text that it was made of.
+    #[must_use]
+    pub(super) fn is_name(&self) -> bool {
+        self.tokens.iter().all(|token| matches!(token, Token::Level(_)))
     }
 
     /// Whether the pattern stands for this name.
@@ -131,6 +162,8 @@ impl Pattern {
 
     /// The places after all levels of a name; 0 as soon as there is no way on.
     fn run(&self, name: &str) -> u128 {
+        #[cfg(test)]
+        RUNS.set(RUNS.get() + 1);
         let mut places = self.start();
         for level in name.split('/') {
             places = self.step(places, &Step::Level(level));
@@ -151,33 +184,31 @@ impl Pattern {
 
     /// The places after one more level: place `i` is "the next level has to please token `i`".
     fn step(&self, places: u128, step: &Step<'_>) -> u128 {
-        let mut next = 0;
-        for (place, token) in self.tokens.iter().enumerate().filter(|(place, _)| places & (1 << place) != 0) {
-            let moves = match (token, step) {
-                (Token::Any, _) => {
-                    next |= 1 << place;
-                    false
-                }
-                (Token::One, Step::Level(_) | Step::One) => true,
-                (Token::Level(mine), Step::Level(level)) => **mine == **level,
-                (Token::Prefix(prefix), Step::Level(level)) => level.starts_with(&**prefix),
-                _ => false,
-            };
-            if moves {
-                next |= 1 << (place + 1);
-            }
-        }
-        self.settle(next)
+        let moves = match step {
+            Step::Level(level) => self.one | self.places_of(level) | self.prefix_of(places, level),
+            Step::One => self.one,
+            Step::Any => 0,
+        };
+        self.settle((places & moves) << 1 | places & self.any)
     }
 
-    /// `#` may stand for nothing: whoever waits before it waits behind it as well.
-    fn settle(&self, mut places: u128) -> u128 {
-        for (place, token) in self.tokens.iter().enumerate() {
-            if *token == Token::Any && places & (1 << place) != 0 {
-                places |= 1 << (place + 1);
-            }
+    fn places_of(&self, level: &str) -> u128 {
+        self.levels.binary_search_by(|(mine, _)| (**mine).cmp(level)).map_or(0, |index| self.levels[index].1)
+    }
+
+    /// The place of the prefix, if the pattern is there and the level begins so. It stands before the last token.
+    fn prefix_of(&self, places: u128, level: &str) -> u128 {
+        let Some(place) = self.tokens.len().checked_sub(2) else { return 0 };
+        let here = 1 << place;
+        match &self.tokens[place] {
+            Token::Prefix(prefix) if places & here != 0 && level.starts_with(&**prefix) => here,
+            _ => 0,
         }
-        places
+    }
+
+    /// `#` may stand for nothing: whoever waits before it waits behind it as well. No two stand side by side.
+    const fn settle(&self, places: u128) -> u128 {
+        places | (places & self.any) << 1
     }
 }
 

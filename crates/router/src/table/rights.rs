@@ -1,9 +1,13 @@
 //! What a user may do.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::pattern::{Pattern, is_wildcard};
-use crate::plan::Operation;
+use crate::plan::{self, Operation};
+
+/// Longest name that a right with wildcards stands for, in bytes: no declared address has a longer one.
+const NAME_BYTES_MAX: usize = 1_024;
 
 /// The rights of one user, cheap to clone: a link keeps a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,30 +16,78 @@ pub struct Rights(Kind);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Everything,
-    Listed(Arc<[Right]>),
+    Listed(Arc<Listed>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Right {
-    pub(super) pattern: Pattern,
-    pub(super) operations: Vec<Operation>,
+/// Names are looked up, so that only rights with wildcards cost their number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Listed {
+    names: HashMap<Box<str>, Operations>,
+    patterns: Vec<(Pattern, Operations)>,
+    /// what is allowed on anything at all
+    all: Operations,
+}
+
+/// A set of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Operations(u8);
+
+impl Operations {
+    fn of(listed: &[Operation]) -> Self {
+        Self(listed.iter().fold(0, |set, one| set | 1 << *one as u8))
+    }
+
+    const fn contains(self, one: Operation) -> bool {
+        self.0 & (1 << one as u8) != 0
+    }
+
+    const fn insert(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+}
+
+impl Listed {
+    fn add_name(&mut self, name: Box<str>, operations: Operations) {
+        self.all.insert(operations);
+        self.names.entry(name).or_default().insert(operations);
+    }
+
+    fn add_pattern(&mut self, pattern: Pattern, operations: Operations) {
+        self.all.insert(operations);
+        self.patterns.push((pattern, operations));
+    }
+
+    fn patterns_for(&self, operation: Operation) -> impl Iterator<Item = &Pattern> {
+        self.patterns.iter().filter(move |(_, allowed)| allowed.contains(operation)).map(|(pattern, _)| pattern)
+    }
 }
 
 impl Rights {
     pub(super) const EVERYTHING: Self = Self(Kind::Everything);
 
-    pub(super) fn listed(rights: Vec<Right>) -> Self {
-        Self(Kind::Listed(rights.into()))
+    pub(super) fn listed(rights: impl IntoIterator<Item = (Pattern, plan::Right)>) -> Self {
+        let mut listed = Listed::default();
+        for (pattern, plan::Right { pattern: text, operations }) in rights {
+            let operations = Operations::of(&operations);
+            if pattern.is_name() {
+                listed.add_name(text.into(), operations);
+            } else {
+                listed.add_pattern(pattern, operations);
+            }
+        }
+        Self(Kind::Listed(Arc::new(listed)))
     }
 
     /// Everything that one of the two allows.
     pub(super) fn together(&self, other: &Self) -> Self {
-        match (&self.0, &other.0) {
-            (Kind::Listed(one), Kind::Listed(more)) if more.is_empty() => Self(Kind::Listed(Arc::clone(one))),
-            (Kind::Listed(one), Kind::Listed(more)) if one.is_empty() => Self(Kind::Listed(Arc::clone(more))),
-            (Kind::Listed(one), Kind::Listed(more)) => Self::listed(one.iter().chain(&**more).cloned().collect()),
-            _ => Self::EVERYTHING,
+        let (Kind::Listed(one), Kind::Listed(more)) = (&self.0, &other.0) else { return Self::EVERYTHING };
+        if more.all == Operations::default() {
+            return self.clone();
         }
+        let mut both = Listed::clone(one);
+        more.names.iter().for_each(|(name, operations)| both.add_name(name.clone(), *operations));
+        more.patterns.iter().for_each(|(pattern, operations)| both.add_pattern(pattern.clone(), *operations));
+        Self(Kind::Listed(Arc::new(both)))
     }
 
     /// Whether nothing is out of reach.
@@ -47,21 +99,27 @@ impl Rights {
     /// May do nothing at all.
     #[must_use]
     pub fn nothing() -> Self {
-        Self::listed(Vec::new())
+        Self(Kind::Listed(Arc::default()))
     }
 
     /// Whether the user may do `operation` on `name`. For `Recv` the name may be a filter with wildcards: then one
     /// single right has to cover everything the filter stands for. For `View` and `Manage` the name plays no part.
+    ///
+    /// Costs a look-up, and one run over the levels of the name for each right with wildcards.
     #[must_use]
     pub fn may(&self, operation: Operation, name: &str) -> bool {
-        let Kind::Listed(rights) = &self.0 else { return true };
-        let mut given = rights.iter().filter(|right| right.operations.contains(&operation));
+        let Kind::Listed(listed) = &self.0 else { return true };
         match operation {
-            Operation::View | Operation::Manage => given.next().is_some(),
-            Operation::Recv if is_wildcard(name) => {
-                Pattern::filter(name).is_ok_and(|filter| given.any(|right| right.pattern.covers(&filter)))
+            _ if !listed.all.contains(operation) => false,
+            Operation::View | Operation::Manage => true,
+            // No name covers a filter.
+            Operation::Recv if is_wildcard(name) => Pattern::filter(name)
+                .is_ok_and(|filter| listed.patterns_for(operation).any(|pattern| pattern.covers(&filter))),
+            Operation::Send | Operation::Recv => {
+                listed.names.get(name).is_some_and(|allowed| allowed.contains(operation))
+                    || name.len() <= NAME_BYTES_MAX
+                        && listed.patterns_for(operation).any(|pattern| pattern.matches(name))
             }
-            Operation::Send | Operation::Recv => given.any(|right| right.pattern.matches(name)),
         }
     }
 }

@@ -236,6 +236,8 @@ fn to_connect_anew_brings_no_credit() {
         net.cut(sender);
     }
     assert!((10..=12).contains(&sent), "{sent}");
+    net.cut(receiver);
+    assert_eq!(net.shards[0].next_share(), None, "nothing is left of those that waited");
 }
 
 #[test]

@@ -31,8 +31,8 @@ def doctor(
 ) -> None:
     """Explain why an address is not ready, or why no messages pass, and say what mends it.
 
-    It looks at its space, name, plan, quota, references, the control loop, the node, room, and who
-    is there. The exit code is 1 if there is trouble.
+    It looks at its space, name, plan, quota, references, the control loop, the node, the
+    certificate, room, and who is there. The exit code is 1 if there is trouble.
 
     Example: enmasse doctor orders --space shop
     """
@@ -54,6 +54,7 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     from enmasse.cli import usage
     from enmasse.cli.diagnosis import Facts
     from enmasse.cli.names import find
+    from enmasse.cli.trust import handshake_problem
 
     addresses = api.list("addresses", namespace, statistics=True)["items"]
     document = find(addresses, "address", name, space)
@@ -67,16 +68,18 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
         health = api.health()
     except Unavailable as error:
         health = error.message
+    own_space = next((one for one in spaces if one["metadata"]["name"] == own), None)
     return Facts(
         document=document,
         resources=usage.read([*spaces, *beside, *listed]),
-        space=next((one for one in spaces if one["metadata"]["name"] == own), None),
+        space=own_space,
         users=[
             one
             for one in api.list("messagingusers", namespace)["items"]
             if one["metadata"]["name"].startswith(f"{own}.")
         ],
         health=health,
+        handshake=handshake_problem(own_space) if own_space else None,
     )
 
 

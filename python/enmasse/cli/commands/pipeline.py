@@ -108,7 +108,7 @@ def run(
     batches.steps_of(pipeline, places)
     clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
     name, spec = pipeline.metadata.name, pipeline.spec
-    with places.taken() as signs, closing(Live(places.live_url, spec)) as live:
+    with places.taken() as signs, closing(Live(places.live_url, spec, name)) as live:
         begun = clock.monotonic()
         tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
         with session(name, master, spec.memory, places.state, packed(master, package)) as spark:
@@ -323,7 +323,7 @@ def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, A
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
     if pipeline.spec.live.url or (places.state / "live.db").exists():
-        with closing(Live(places.live_url, pipeline.spec)) as live:
+        with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as live:
             found = live.status()
     runner = places.signed() or {"pid": None, "metrics": None}
     sources = of_sources(found, now_s)

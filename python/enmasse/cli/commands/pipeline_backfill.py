@@ -59,7 +59,9 @@ def backfill(
 
     with ExitStack() as stack:
         stack.enter_context(places.taken())
-        live = stack.enter_context(closing(Live(places.live_url, pipeline.spec)))
+        live = stack.enter_context(
+            closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name))
+        )
         work = Backfill(pipeline, places, live)
         sources = [one.name for one in pipeline.spec.sources] if source is None else [source]
         asked = [] if gold_only else [Part(name, start, end) for name in sources]

@@ -115,7 +115,10 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
     say("reading the series ..")
     series = demo_data.load()
     total = sum(len(one.times_us) for one in series)
-    with places.taken(), closing(Live(places.live_url, pipeline.spec)) as live:
+    with (
+        places.taken(),
+        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as live,
+    ):
         say("starting Spark, some seconds ..")
         with session("demo", LOCAL, pipeline.spec.memory, places.state) as spark:
             begun = clock.monotonic()

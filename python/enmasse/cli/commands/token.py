@@ -82,20 +82,27 @@ def list_(
 
     with Api.find(data, server, token_file) as api:
         found = api.list("secrets", TOKENS_NAMESPACE)["items"]
-    callers = [
-        caller_of(Secret.model_validate(one)) for one in found if one.get("type") == TOKEN_TYPE
-    ]
-    items: list[dict[str, Any]] = [
-        {
-            "name": one.name,
-            "roles": {role: sorted(where) for role, where in one.roles.items()},
-            "expires": rfc3339(one.expires) if one.expires else None,
-        }
-        for one in callers
-    ]
+    items: list[dict[str, Any]] = []
+    for secret in (Secret.model_validate(one) for one in found if one.get("type") == TOKEN_TYPE):
+        if faults := secret.faults():
+            # It was written to a cluster past admission, and lets nobody in.
+            problem = "; ".join(map(str, faults))
+            items.append({"name": secret.metadata.name, "roles": {}, "problem": problem})
+            continue
+        one = caller_of(secret)
+        items.append(
+            {
+                "name": one.name,
+                "roles": {role: sorted(where) for role, where in one.roles.items()},
+                "expires": rfc3339(one.expires) if one.expires else None,
+            }
+        )
 
     def text() -> str:
-        rows = [[one["name"], _shown(one["roles"]), one["expires"] or "never"] for one in items]
+        rows = [
+            [one["name"], one.get("problem") or _shown(one["roles"]), one.get("expires") or "never"]
+            for one in items
+        ]
         return columns(["NAME", "ROLES", "EXPIRES"], rows)
 
     show({"items": items}, output, text)

@@ -3,6 +3,7 @@
 use crate::plan::AddressType::Multicast;
 use crate::plan::Operation::{Manage, Recv, Send, View};
 use crate::plan::{Operation, Plan};
+use crate::table::pattern::RUNS;
 use crate::table::tests::{closed, plan, space, table, user};
 use crate::table::{Guest, Rights};
 
@@ -85,4 +86,27 @@ fn without_a_name_the_rights_of_the_user_anonymous_count() {
     let rights = of(&plan(1, [mixed]), None);
     assert!(rights.may(Recv, "public/a"));
     assert!(!rights.may(Recv, "private"));
+}
+
+#[test]
+fn names_are_looked_up_and_only_patterns_cost_their_number() {
+    let names: Vec<String> = (0..1_000).map(|number| format!("orders/{number}")).collect();
+    let mut listed: Vec<(&str, &[Operation])> = names.iter().map(|name| (&**name, &[Send][..])).collect();
+    listed.extend([("orders/1", &[Recv][..]), ("eu/#", &[Send]), ("+/us", &[Recv])]);
+    let rights = alice(&listed);
+    for (operation, name, allowed) in
+        [(Send, "orders/999", true), (Send, "orders/1000", false), (Recv, "orders/1", true), (Send, "eu/1", true)]
+    {
+        let before = RUNS.get();
+        assert_eq!(rights.may(operation, name), allowed, "{operation:?} {name}");
+        let runs = RUNS.get() - before;
+        assert!(runs <= 1, "{runs} patterns were run for {operation:?} {name}");
+    }
+}
+
+#[test]
+fn a_pattern_stands_for_no_name_that_is_longer_than_any_address() {
+    let rights = alice(&[("#", &[Send])]);
+    assert!(rights.may(Send, &"a/".repeat(512)));
+    assert!(!rights.may(Send, &"a/".repeat(513)));
 }

@@ -1,0 +1,307 @@
+//! A Plan put in force. What can be served is, whatever cannot: rights and removals always take effect, and an address
+//! that has no place in the journal is named with the reason.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use enmasse_journal::log::{Batch, Refused};
+use enmasse_router::plan::Plan;
+use enmasse_router::table::{AddressEntry, Diff, Table};
+use serde::Serialize;
+
+use crate::error::NodeError;
+use crate::journal::{Changes, Openings};
+use crate::node::{Node, declared, lock};
+use crate::worker::Command;
+
+/// What came of a Plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// addresses that were not there before
+    pub added: usize,
+    /// addresses that are gone
+    pub removed: usize,
+    /// addresses that are there with other settings
+    pub changed: usize,
+    /// what is served now
+    #[serde(flatten)]
+    pub proof: Proof,
+}
+
+/// What is served at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    /// version of the Plan in force
+    pub version: u64,
+    /// uids of the addresses that are served as the Plan says, in order
+    pub active: Vec<String>,
+    /// its other addresses, in the order of their uids
+    pub failed: Vec<Failed>,
+}
+
+/// An address that is not served as the Plan says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// which
+    pub uid: String,
+    /// what it is about
+    pub reason: Reason,
+    /// why, in words, and the mend
+    pub message: String,
+}
+
+/// Why an address is not served as the Plan says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Reason {
+    /// it has no place in the journal; the same Plan, applied again, may find one
+    NotOpened,
+    /// the journal takes nothing any more, until the node starts again
+    JournalStopped,
+}
+
+/// Why addresses were not opened.
+type Cause = (Reason, String);
+
+/// Addresses of the Plan in force that were not opened, by uid.
+pub(crate) type Unopened = BTreeMap<String, Cause>;
+
+impl Node {
+    /// Puts a Plan in force, on every worker, before it returns. What it does not change notices nothing. An address that
+    /// finds no place in the journal is as if it were not in the Plan; a stream that finds none for more partitions has
+    /// those it had.
+    ///
+    /// # Errors
+    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it again.
+    pub fn apply(&self, plan: &Plan) -> Result<Applied, NodeError> {
+        self.running()?;
+        let mut table = lock(&self.table);
+        let (next, difference, unopened) = self.shelve(plan, &table)?;
+        let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
+        // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
+        *table = Arc::clone(&next);
+        *lock(&self.unopened) = unopened;
+        self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
+        Ok(Applied {
+            added: difference.added.len(),
+            removed: difference.removed.len(),
+            changed: difference.changed.len(),
+            proof: self.prove(&next),
+        })
+    }
+
+    /// What is served now: as after the last `apply`, but for what has failed since.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub fn proof(&self) -> Result<Proof, NodeError> {
+        self.running()?;
+        let table = Arc::clone(&lock(&self.table));
+        Ok(self.prove(&table))
+    }
+
+    fn prove(&self, table: &Table) -> Proof {
+        let mut left = lock(&self.unopened).clone();
+        let stopped = self.journal().and_then(|journal| journal.stopped);
+        let stopped = stopped.map(|why| (Reason::JournalStopped, stopped_message(&why)));
+        let mut active = Vec::new();
+        for address in declared(table) {
+            match &stopped {
+                _ if left.contains_key(&*address.uid) => {}
+                Some(cause) if is_on_disk(address) => {
+                    left.insert(address.uid.to_string(), cause.clone());
+                }
+                _ => active.push(address.uid.to_string()),
+            }
+        }
+        active.sort_unstable();
+        let failed = left.into_iter().map(|(uid, (reason, message))| Failed { uid, reason, message }).collect();
+        Proof { version: table.version(), active, failed }
+    }
+
+    /// Stored addresses get their homes and their numbers in the log, before anyone can name them.
+    fn shelve(&self, plan: &Plan, table: &Table) -> Result<(Arc<Table>, Diff, Unopened), NodeError> {
+        let mut shelves = lock(&self.shelves);
+        let workers = self.shared.mailboxes.len() as u16;
+        let follow = |plan: &Plan| -> Result<(Arc<Table>, Diff, Changes), NodeError> {
+            let next = Arc::new(Table::compile(plan, table)?);
+            let difference = table.diff(&next);
+            let mut changes = shelves.follow(&difference, &next, workers);
+            if self.shared.journal.is_none() {
+                let on_disk = difference.added.iter().filter(|address| is_on_disk(address));
+                changes.openings.extend(on_disk.map(|address| (address.uid.to_string(), 0)));
+            }
+            Ok((next, difference, changes))
+        };
+        let (mut next, mut difference, mut changes) = follow(plan)?;
+        let mut unopened = Unopened::new();
+        if let Err(cause) = self.commit(&mut changes)
+            && !changes.openings.is_empty()
+        {
+            let openings = std::mem::take(&mut changes.openings);
+            (next, difference, changes) = follow(&without(plan, &openings))?;
+            // What was removed while the log takes nothing goes at the next start, which finds it in no Plan.
+            let _ = self.commit(&mut changes);
+            unopened = openings.into_keys().map(|uid| (uid, cause.clone())).collect();
+        }
+        shelves.settle(changes.streams);
+        for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
+            if !shelvings.is_empty() {
+                mailbox.post([Command::Shelve(shelvings)]);
+            }
+        }
+        Ok((next, difference, unopened))
+    }
+
+    fn commit(&self, changes: &mut Changes) -> Result<(), Cause> {
+        let Some(journal) = &self.shared.journal else {
+            let what = "the node has no journal: give it one, or the address durability memory";
+            return if changes.openings.is_empty() { Ok(()) } else { Err((Reason::NotOpened, what.to_owned())) };
+        };
+        let batch: Batch = std::mem::take(&mut changes.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        journal.commit(batch).map_err(|refused| match refused {
+            Refused::Stopped(why) | Refused::Unsure(why) => (Reason::JournalStopped, stopped_message(&why)),
+            refused => (Reason::NotOpened, format!("it finds no place in the journal: {refused}")),
+        })
+    }
+}
+
+fn is_on_disk(address: &AddressEntry) -> bool {
+    address.storage.as_ref().is_some_and(|storage| storage.on_disk)
+}
+
+fn stopped_message(why: &str) -> String {
+    format!(
+        "the journal has stopped: {why}; it takes no more messages and hands out those it has: mend the disk and start \
+         again"
+    )
+}
+
+/// The Plan without these addresses; of streams with the partitions that they have. What named one of them for dead
+/// letters gives none up, as where it is not declared.
+fn without(plan: &Plan, openings: &Openings) -> Plan {
+    let mut plan = plan.clone();
+    for space in &mut plan.spaces {
+        let mut gone = HashSet::new();
+        space.addresses.retain_mut(|address| match openings.get(&address.uid) {
+            None => true,
+            Some(0) => {
+                gone.insert(address.name.clone());
+                false
+            }
+            Some(partitions) => {
+                address.partitions = Some(*partitions);
+                true
+            }
+        });
+        for address in &mut space.addresses {
+            if address.deadletter.take_if(|name| gone.contains(name)).is_some()
+                && let Some(redelivery) = &mut address.redelivery
+            {
+                redelivery.attempts = None;
+            }
+            address.expiry.take_if(|name| gone.contains(name));
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::testing::Folder;
+
+    fn plan(version: u64, user: &str, addresses: &[Value]) -> Plan {
+        let users = json!([{"name": user, "rights": [{"pattern": "#", "operations": ["send"]}]}]);
+        let authentication = json!({"type": "standard", "anonymous": false, "mechanisms": ["PLAIN"]});
+        let space = json!({"uid": "s", "names": ["s", "s.test"], "authentication": authentication, "users": users,
+            "addresses": addresses});
+        serde_json::from_value(json!({"version": version, "spaces": [space]})).unwrap()
+    }
+
+    fn address(name: &str, kind: &str) -> Value {
+        json!({"uid": name, "name": name, "type": kind})
+    }
+
+    fn started(folder: &Folder) -> Node {
+        let config = NodeConfig { workers: 1, journal: Some(folder.path("journal")), ..NodeConfig::default() };
+        Node::start(&config).unwrap()
+    }
+
+    fn end_journal(node: &Node) {
+        node.shared.journal.as_ref().unwrap().stop();
+        for thread in std::mem::take(&mut *lock(&node.journal_threads)) {
+            thread.join().unwrap();
+        }
+    }
+
+    fn unopened(proof: &Proof) -> Vec<(&str, Reason)> {
+        proof.failed.iter().map(|failed| (&*failed.uid, failed.reason)).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named_and_all_else_takes_effect() {
+        let folder = Folder::new("apply");
+        let node = started(&folder);
+        let old = [address("kept", "queue"), address("goes", "anycast")];
+        assert_eq!(node.apply(&plan(1, "alice", &old)).unwrap().proof.failed, []);
+        end_journal(&node);
+        let (mut referring, mut memory) = (address("kept", "queue"), address("memory", "queue"));
+        referring["deadletter"] = json!("dead");
+        referring["redelivery"] = json!({"attempts": 3});
+        memory["durability"] = json!("memory");
+        let new =
+            [referring, address("dead", "deadletter"), address("disk", "queue"), memory, address("new", "anycast")];
+        let applied = node.apply(&plan(2, "bob", &new)).unwrap();
+        assert_eq!((applied.added, applied.removed), (2, 1));
+        assert_eq!(
+            (applied.proof.version, &*applied.proof.active),
+            (2, &["kept", "memory", "new"].map(String::from)[..])
+        );
+        assert_eq!(unopened(&applied.proof), [("dead", Reason::JournalStopped), ("disk", Reason::JournalStopped)]);
+        let table = Arc::clone(&lock(&node.table));
+        let kept = declared(&table).find(|address| &*address.uid == "kept").unwrap();
+        assert_eq!(kept.storage.as_ref().map(|storage| storage.settings.dead_letter), Some(false));
+        let guest = |name: &str| enmasse_router::table::Guest { user: Some(name.to_owned()), ..Default::default() };
+        let space = table.spaces().next().unwrap();
+        let may = |name| space.rights(&guest(name)).may(enmasse_router::plan::Operation::Send, "new");
+        assert!(may("bob") && !may("alice"));
+        assert_eq!(node.proof().unwrap(), applied.proof);
+    }
+
+    #[test]
+    fn the_same_plan_again_opens_what_found_no_place() {
+        let node = Node::start(&NodeConfig { workers: 1, ..NodeConfig::default() }).unwrap();
+        let mut queue = address("disk", "queue");
+        let proof = node.apply(&plan(1, "alice", std::slice::from_ref(&queue))).unwrap().proof;
+        assert_eq!((proof.active.len(), unopened(&proof)), (0, vec![("disk", Reason::NotOpened)]));
+        assert!(proof.failed[0].message.contains("no journal"), "{:?}", proof.failed);
+        queue["durability"] = json!("memory");
+        let proof = node.apply(&plan(1, "alice", &[queue])).unwrap().proof;
+        assert_eq!((proof.active, proof.failed), (vec!["disk".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn a_stream_without_room_for_more_partitions_keeps_those_it_has() {
+        let folder = Folder::new("apply");
+        let node = started(&folder);
+        let stream = |partitions: u32| {
+            let mut topic = address("events", "topic");
+            topic["retention"] = json!({"bytes": 1_000_000});
+            topic["partitions"] = json!(partitions);
+            topic
+        };
+        assert_eq!(node.apply(&plan(1, "alice", &[stream(2)])).unwrap().proof.active, ["events"]);
+        end_journal(&node);
+        let applied = node.apply(&plan(2, "alice", &[stream(4)])).unwrap();
+        assert_eq!((applied.removed, unopened(&applied.proof)), (0, vec![("events", Reason::JournalStopped)]));
+        let table = Arc::clone(&lock(&node.table));
+        let storage = declared(&table).next().unwrap().storage.as_ref().unwrap();
+        assert_eq!(storage.stream.as_ref().map(|stream| stream.partitions), Some(2));
+    }
+}

@@ -1,0 +1,181 @@
+"""An authority and the certificates it signs: ECDSA P-256, by X.509 (RFC 5280)."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CA_VALIDITY = timedelta(days=3650)
+VALIDITY = timedelta(days=397)
+"""Longest validity of a server's certificate that common clients accept."""
+
+RENEW_BEFORE = timedelta(days=90)
+"""A certificate with less than this left is made anew: a process may run for months."""
+
+_CLOCK_SKEW = timedelta(hours=1)
+
+Key = ec.EllipticCurvePrivateKey
+Certificate = x509.Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A key that signs, and its certificate, which it has signed itself."""
+
+    key: Key
+    certificate: Certificate
+
+    @property
+    def ends(self) -> datetime:
+        """When nothing that it has signed holds any more."""
+        return self.certificate.not_valid_after_utc
+
+
+def new_key() -> Key:
+    """Return a new private key."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def new_authority(name: str, now: datetime, *, signs_authorities: bool = False) -> Authority:
+    """Return a new authority, valid for ten years from now; `name` has at most 64 characters."""
+    key = new_key()
+    return renewed_authority(key, name, now, signs_authorities=signs_authorities)
+
+
+def renewed_authority(
+    key: Key, name: str, now: datetime, *, signs_authorities: bool = False
+) -> Authority:
+    """Return an authority with a key that there is, valid for ten years from now."""
+    subject = _name(name)
+    certificate = (
+        _builder(subject, subject, key.public_key(), now, now + CA_VALIDITY)
+        .add_extension(
+            x509.BasicConstraints(ca=True, path_length=1 if signs_authorities else 0),
+            critical=True,
+        )
+        .add_extension(_usage(certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(key, certificate)
+
+
+def signs_authorities(authority: Authority) -> bool:
+    """Whether what an authority signs may be an authority itself."""
+    found = authority.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    return bool(found.ca) and (found.path_length is None or found.path_length > 0)
+
+
+def issue(
+    authority: Authority, key: Key, subject: str, names: Sequence[str], now: datetime
+) -> Certificate:
+    """Return a server's certificate for `names` (host names and addresses), for 397 days at most,
+    and never longer than its authority."""
+    issuer = authority.certificate.subject
+    ends = min(now + VALIDITY, authority.ends)
+    return (
+        _builder(_name(subject), issuer, key.public_key(), now, ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([alternative(name) for name in names]), critical=False
+        )
+        .add_extension(_issuer_key(authority), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+
+
+def holds(certificate: Certificate, authority: Certificate, now: datetime) -> bool:
+    """Whether a certificate is signed by an authority and need not be made anew soon."""
+    if certificate.not_valid_after_utc - now < RENEW_BEFORE:
+        return False
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def names(certificate: Certificate) -> set[x509.GeneralName]:
+    """Return what a certificate is for; nothing if it does not say."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return set()
+    return set(found.value)
+
+
+def alternative(name: str) -> x509.GeneralName:
+    """Return a host name or an address as certificates have it."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def chain_pem(chain: Iterable[Certificate]) -> str:
+    """Return certificates as PEM, one behind the other."""
+    return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in chain)
+
+
+def key_pem(key: Key) -> str:
+    """Return a private key as PEM, not encrypted."""
+    form = serialization.PrivateFormat.PKCS8
+    encryption = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
+
+
+def read_key(pem: bytes) -> Key:
+    """Return the key of a PEM text. Raises: ValueError if it is none on an elliptic curve."""
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("not an elliptic curve key")
+    return key
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: object,
+    now: datetime,
+    ends: datetime,
+) -> x509.CertificateBuilder:
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(ends - _CLOCK_SKEW)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _issuer_key(authority: Authority) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+
+
+def _usage(*, certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not certificates,
+        key_cert_sign=certificates,
+        crl_sign=certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])

@@ -1,0 +1,259 @@
+"""What the status of an address space says of endpoints, certificate and connectors. Pure.
+
+What of its spec is not done here is said by conditions.
+"""
+
+import base64
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from enmasse.base.hosts import is_loopback
+from enmasse.resources import AddressSpace
+from enmasse.resources.address_space import AddressSpaceStatus
+from enmasse.resources.conditions import stated, without
+from enmasse.resources.connectors import Connector, ConnectorStatus, ConnectorTls, Value
+from enmasse.resources.endpoints import Endpoint, EndpointStatus, NamedPort
+
+CERTIFICATE, EXPOSED, EXPORTED = "CertificateProvided", "EndpointsExposed", "Exported"
+NETWORK_POLICY, CONNECTORS = "NetworkPolicyEnforced", "ConnectorsReady"
+
+PORTS = {"amqps": "amqps", "amqp": "amqp", "amqp-wss": "wss", "amqp-ws": "ws"}
+"""The ports of the service `messaging`, and the listener that each is."""
+
+_ROUTED = {"amqps": "amqps", "https": "wss"}
+"""What a route can lead to, and the listener that it is."""
+
+DEFAULTS = (
+    Endpoint(name="messaging", service="messaging"),
+    Endpoint(name="messaging-wss", service="messaging"),
+)
+"""Endpoints of every space that declares none of its own for AMQP or for WebSocket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the platform listens."""
+
+    host: str
+    """Name or address for clients."""
+
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Of the listeners that are on."""
+
+    authority: str = ""
+    """Authority of the certificate that is shown, PEM; empty: clients know it from elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The certificate of a space, as its status tells of it."""
+
+    trusted: str
+    """Authorities to trust; PEM. Empty: clients know them from elsewhere."""
+
+    problem: tuple[str, str] | None = None
+    """Why it is another one than was asked for: a reason for programs, a message for people."""
+
+
+class Said(NamedTuple):
+    """One condition."""
+
+    kind: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+def with_endpoints(
+    space: AddressSpace,
+    place: Place | None,
+    export_problem: str | None,
+    now: datetime,
+) -> AddressSpace:
+    """Return a space whose status says where it is and what of its spec is done."""
+    status = space.status
+    shown = _shown(space, place) if place else None
+    said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
+    for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
+        conditions = without(status.conditions, kind)
+        for one in said:
+            if one.kind == kind:
+                conditions = stated(
+                    status,
+                    kind,
+                    holds=one.holds,
+                    reason=one.reason,
+                    message=one.message,
+                    generation=space.metadata.generation,
+                    now=now,
+                )
+        status = status.model_copy(update={"conditions": conditions})
+    update: dict[str, object] = {
+        "connectors": tuple(map(_connector_status, space.spec.connectors)) or None,
+    }
+    if place is not None:
+        update["endpoint_statuses"] = endpoint_statuses(space, place)
+        update["ca_cert"] = _encoded(place.authority) if place.authority else None
+    status = status.model_copy(update=update)
+    assert isinstance(status, AddressSpaceStatus)
+    return space.with_status(status)
+
+
+def endpoints_of(space: AddressSpace) -> list[Endpoint]:
+    """Return the endpoints of a space that are messaging: those declared, and the default ones that
+    no declared one stands for."""
+    declared = [one for one in space.spec.endpoints if one.service == "messaging"]
+    by_socket = [one for one in declared if one.expose and _leads_to_socket(one)]
+    covered = {
+        "messaging": len(declared) > len(by_socket),
+        "messaging-wss": bool(by_socket),
+    }
+    names = {one.name for one in space.spec.endpoints}
+    added = [one for one in DEFAULTS if not covered[one.name] and one.name not in names]
+    return [*declared, *added]
+
+
+def _leads_to_socket(endpoint: Endpoint) -> bool:
+    expose = endpoint.expose
+    return expose is not None and (
+        expose.route_service_port == "https" or tuple(expose.load_balancer_ports) == ("amqp-wss",)
+    )
+
+
+def endpoint_statuses(space: AddressSpace, place: Place) -> tuple[EndpointStatus, ...]:
+    """Return where the endpoints of a space are."""
+    authority = _encoded(place.authority) if place.authority else None
+    service = tuple(
+        NamedPort(name=name, port=place.ports[kind])
+        for name, kind in PORTS.items()
+        if kind in place.ports
+    )
+    found = []
+    for endpoint in endpoints_of(space):
+        host, ports = _outside(endpoint, place)
+        found.append(
+            EndpointStatus(
+                name=endpoint.name,
+                cert=authority,
+                service_host=place.host,
+                service_ports=service,
+                external_host=host,
+                external_ports=ports,
+            )
+        )
+    return tuple(found)
+
+
+def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedPort, ...]]:
+    """Return by which host name and ports clients elsewhere come, if they can."""
+    expose = endpoint.expose
+    if expose is None:
+        return None, ()
+    if expose.type == "route":
+        name = expose.route_service_port or ""
+        kind = _ROUTED.get(name, "")
+        if expose.route_host is None or kind not in place.ports:
+            return None, ()
+        return expose.route_host, (NamedPort(name=name, port=place.ports[kind]),)
+    if is_loopback(place.host):
+        return None, ()
+    names = (name for name in expose.load_balancer_ports if PORTS.get(name) in place.ports)
+    ports = tuple(NamedPort(name=name, port=place.ports[PORTS[name]]) for name in names)
+    return (place.host, ports) if ports else (None, ())
+
+
+def is_host_name(host: str) -> bool:
+    """Whether a host is a name and no address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return False
+
+
+def _conditions(
+    space: AddressSpace, place: Place | None, shown: Shown | None, export_problem: str | None
+) -> Iterator[Said | None]:
+    yield _certificate_said(shown) if shown else None
+    yield _exposed_said(space, place) if place else None
+    if any(one.exports for one in space.spec.endpoints):
+        problem = export_problem
+        reason = "NotAllWritten" if problem else "Written"
+        yield Said(EXPORTED, not problem, reason, problem or "")
+    if space.spec.network_policy is not None:
+        yield Said(
+            NETWORK_POLICY,
+            False,
+            "NoPods",
+            "network policies are for pods, and there are none: whoever reaches the listeners"
+            " reaches the login of the space; let a firewall keep others out",
+        )
+    if space.spec.connectors:
+        message = "connectors are kept and not opened: no address of theirs is shown"
+        yield Said(CONNECTORS, False, "NotServed", message)
+
+
+def _certificate_said(shown: Shown) -> Said:
+    if shown.problem is not None:
+        return Said(CERTIFICATE, False, *shown.problem)
+    return Said(CERTIFICATE, True, "Served", "the node's, which names the space")
+
+
+def _shown(space: AddressSpace, place: Place) -> Shown:
+    wanted = [one.cert.provider for one in space.spec.endpoints if one.cert]
+    others = sorted({one for one in wanted if one in ("certBundle", "openshift")})
+    if not others:
+        return Shown(place.authority)
+    message = f"{', '.join(others)}: kept and not served; the node's certificate is shown instead"
+    return Shown(place.authority, ("NotServed", message))
+
+
+def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
+    undone = []
+    for endpoint in space.spec.endpoints:
+        if endpoint.service != "messaging":
+            undone.append(f"{endpoint.name}: the service {endpoint.service} is not there")
+            continue
+        expose = endpoint.expose
+        if expose is None:
+            continue
+        if expose.load_balancer_source_ranges:
+            undone.append(
+                f"{endpoint.name}: loadBalancerSourceRanges keep nobody out here; let a firewall"
+            )
+        if _outside(endpoint, place)[0] is not None:
+            continue
+        if expose.type == "route" and expose.route_host is None:
+            undone.append(f"{endpoint.name}: nobody makes up a host here; name one as routeHost")
+        else:
+            undone.append(f"{endpoint.name}: the platform does not listen there (--host, ports)")
+    if undone:
+        return Said(EXPOSED, False, "NotAllExposed", "; ".join(undone))
+    if any(one.expose for one in space.spec.endpoints):
+        message = "the node's own listeners; a name server has to lead the hosts here"
+        return Said(EXPOSED, True, "Exposed", message)
+    return None
+
+
+def _connector_status(connector: Connector) -> ConnectorStatus:
+    tls, credentials = connector.tls or ConnectorTls(), connector.credentials
+    wanted: dict[str, Value | None] = {
+        "caCert": tls.ca_cert,
+        "clientCert": tls.client_cert,
+        "clientKey": tls.client_key,
+        "username": credentials.username if credentials else None,
+        "password": credentials.password if credentials else None,
+    }
+    missing = tuple(
+        f"Unable to locate value or secret for {name}"
+        for name, one in wanted.items()
+        if one is not None and one.value is None and one.value_from_secret is None
+    )
+    return ConnectorStatus(name=connector.name, messages=("it is not opened here", *missing))
+
+
+def _encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()

@@ -1,0 +1,207 @@
+"""What endpoints of address spaces export: ConfigMaps, Secrets and Services beside the space.
+
+They say what a client must know (host, ports, the CA) and hold no private key. Each belongs to its
+space: it is kept as the space's status is, and goes with the space or with the export that asked
+for it. What somebody else has made under that name is left alone.
+"""
+
+import base64
+from collections.abc import Collection, Iterable, Iterator
+
+from enmasse.control.endpoints import is_host_name
+from enmasse.resources import AddressSpace, ConfigMap, Key, Resource, Secret, Service
+from enmasse.resources.core import NamedMetadata
+from enmasse.resources.endpoints import EndpointStatus, Export
+from enmasse.resources.model import OwnerReference
+from enmasse.store import Store
+
+KINDS = ("ConfigMap", "Secret", "Service")
+
+EXPORTED_BY = "enmasse.io/exported-by"
+"""Label: the uid of the space that an export is of."""
+
+
+class Exports:
+    """Writes what spaces export into a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._written: dict[Key, str] = {}
+        """What is there of exports, and the uids of their spaces."""
+
+        self._awaited: dict[Key, str] = {}
+        """What somebody else has under the name of an export, and the uids of the spaces."""
+
+        self._problems: dict[Key, str] = {}
+        self._known = False
+
+    def problem(self, space: Key) -> str | None:
+        """Return what of a space could not be written, and why."""
+        return self._problems.get(space)
+
+    def spaces_of(self, keys: Collection[Key]) -> set[str]:
+        """Return the uids of the spaces whose exports are among `keys`, or could not be."""
+        known = self._awaited | self._written
+        return {known[key] for key in keys if key in known}
+
+    async def follow(self, spaces: Iterable[AddressSpace], gone: Collection[str]) -> set[Key]:
+        """Make the exports of some spaces what their statuses say, and delete those of spaces that
+        have gone, by uid. Returns the spaces of which there is another problem than before.
+
+        With the first call come all spaces; what is left of others goes.
+        Raises: Unavailable if the store takes nothing.
+        """
+        spaces = list(spaces)
+        gone = set(gone)
+        if not self._known:
+            self._find()
+            gone |= set(self._written.values()) - {one.metadata.uid for one in spaces}
+            self._known = True
+        differing = set()
+        new: list[Resource] = []
+        unwanted = {key for key, uid in self._written.items() if uid in gone}
+        for space in spaces:
+            if space.metadata.uid in gone or space.is_terminating:
+                continue
+            self._awaited = {
+                key: uid for key, uid in self._awaited.items() if uid != space.metadata.uid
+            }
+            wanted, problems = self._wanted(space)
+            new += wanted
+            keys = {one.key for one in wanted}
+            unwanted |= {
+                key
+                for key, uid in self._written.items()
+                if uid == space.metadata.uid and key not in keys
+            }
+            if (problem := "; ".join(problems)) != self._problems.pop(space.key, ""):
+                differing.add(space.key)
+            if problem:
+                self._problems[space.key] = problem
+        await self._write(new)
+        await self._delete(unwanted)
+        return differing
+
+    def _find(self) -> None:
+        for kind in KINDS:
+            for one in self._store.list(kind):
+                if (uid := one.metadata.labels.get(EXPORTED_BY)) is not None:
+                    self._written[one.key] = uid
+
+    def _wanted(self, space: AddressSpace) -> tuple[list[Resource], list[str]]:
+        statuses = {one.name: one for one in space.status.endpoint_statuses or ()}
+        found: list[Resource] = []
+        problems = []
+        for endpoint in space.spec.endpoints:
+            for export in endpoint.exports:
+                status = statuses.get(endpoint.name)
+                if status is None:
+                    problems.append(f"{endpoint.name} is not served: {export.name} is not written")
+                    continue
+                wanted = exported(space, status, export)
+                if wanted is None:
+                    problems.append(
+                        f"Service {export.name}: {status.service_host} is no host name for it; name"
+                        " a routeHost, or listen on a host name (--host)"
+                    )
+                    continue
+                there = self._store.get(wanted.key)
+                if there is not None and not _is_of(there, space):
+                    self._awaited[wanted.key] = space.metadata.uid or ""
+                    problems.append(
+                        f"{export.kind} {export.name} is there already and not of this space;"
+                        " delete it, or choose another name"
+                    )
+                    continue
+                found.append(wanted)
+        return found, problems
+
+    async def _write(self, wanted: Collection[Resource]) -> None:
+        new = [one for one in wanted if not self._is_there(one)]
+        if new:
+            async with self._store.turn() as turn:
+                await turn.put(new)
+        for one in wanted:
+            self._written[one.key] = one.metadata.labels[EXPORTED_BY]
+
+    def _is_there(self, wanted: Resource) -> bool:
+        there = self._store.get(wanted.key)
+        if there is None or type(there) is not type(wanted):
+            return False
+        same = there.metadata.labels.get(EXPORTED_BY) == wanted.metadata.labels[EXPORTED_BY]
+        return same and _data(there, wanted) == _data(wanted, wanted)
+
+    async def _delete(self, keys: Collection[Key]) -> None:
+        async with self._store.turn() as turn:
+            there = [key for key in sorted(keys) if self._is_ours(key)]
+            if there:
+                await turn.delete(there)
+        for key in keys:
+            self._written.pop(key, None)
+
+    def _is_ours(self, key: Key) -> bool:
+        there = self._store.get(key)
+        return there is not None and there.metadata.labels.get(EXPORTED_BY) == self._written[key]
+
+
+def exported(space: AddressSpace, status: EndpointStatus, export: Export) -> Resource | None:
+    """Return what an export of an endpoint is to be; None if there can be no such Service."""
+    uid = space.metadata.uid or ""
+    metadata = NamedMetadata(
+        name=export.name,
+        namespace=space.metadata.namespace,
+        labels={EXPORTED_BY: uid},
+        owner_references=(
+            OwnerReference(
+                api_version=space.api_version,
+                kind=space.kind,
+                name=space.metadata.name,
+                uid=uid,
+                controller=True,
+                block_owner_deletion=False,
+            ),
+        ),
+    )
+    if export.kind == "Service":
+        host = status.service_host or ""
+        if not is_host_name(host):
+            host = status.external_host or ""
+        if not is_host_name(host) or not host:
+            return None
+        ports = [
+            {"name": one.name, "port": one.port, "protocol": "TCP", "targetPort": one.port}
+            for one in status.service_ports
+        ]
+        spec = {"type": "ExternalName", "externalName": host, "ports": ports}
+        return Service(metadata=metadata, spec=spec)
+    texts = dict(_texts(space, status))
+    if export.kind == "ConfigMap":
+        return ConfigMap(metadata=metadata, data=texts)
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    return Secret(metadata=metadata, data=data)
+
+
+def _texts(space: AddressSpace, status: EndpointStatus) -> Iterator[tuple[str, str]]:
+    """Yield what a client must know, by the names that the original has for it."""
+    yield "service.host", status.service_host or ""
+    for one in status.service_ports:
+        yield f"service.port.{one.name}", str(one.port)
+    if status.external_host:
+        yield "external.host", status.external_host
+    for one in status.external_ports:
+        yield f"external.port.{one.name}", str(one.port)
+    # Where several spaces are behind one host, TLS has to ask for the space by its name.
+    yield "service.name", f"{space.metadata.name}.{space.metadata.namespace}"
+    if space.status.ca_cert:
+        yield "ca.crt", base64.b64decode(space.status.ca_cert).decode()
+
+
+def _is_of(there: Resource, space: AddressSpace) -> bool:
+    return there.metadata.labels.get(EXPORTED_BY) == space.metadata.uid
+
+
+def _data(one: Resource, wanted: Resource) -> object:
+    """Return what counts of an export; of a Service a cluster may have filled in more."""
+    if isinstance(one, Service) and isinstance(wanted, Service):
+        return {name: one.spec.get(name) for name in wanted.spec}
+    return one.data if isinstance(one, ConfigMap | Secret) else None

@@ -1,0 +1,114 @@
+"""What ended a query: an error that stands, or the death of a process that Spark does not replace.
+
+Spark repeats the tasks of a worker that dies. It does not start the process anew that plans the
+batches of a query, nor one that does not answer within ten seconds ("failed to connect back"), as
+on a machine that has too much to do: the query ends. It can begin again where it was.
+"""
+
+import logging
+import re
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import KINDS, Code, EnMasseError, Unavailable
+
+log = logging.getLogger("enmasse.pipeline")
+
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
+"""Before a query begins again, each time without a batch since; then the run ends."""
+SOUND_S = 60.0
+"""A query that has gone on for so long is sound, whether anything came or not."""
+CAUSES_MAX = 16
+_OURS = re.compile(r"enmasse\.base\.errors\.(\w+): ([^\n]*)")
+_DEATH = re.compile(
+    r"Python worker (?:failed to connect back|exited unexpectedly)[^\n]*"
+    r"|java\.io\.EOFException[^\n]*"
+    r"|java\.net\.SocketException[^\n]*"
+    r"|java\.io\.IOException: (?:Broken pipe|Connection reset|Stream closed)[^\n]*"
+)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, and what its causes say: some of Java's say nothing but their names."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(texts) < CAUSES_MAX:
+        texts.append(f"{cause}\n{getattr(cause, '_stackTrace', None) or ''}")
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    return "\n".join(texts)
+
+
+def death(error: BaseException) -> str | None:
+    """Return how a process of Spark died, if it was that which ended a query."""
+    text = _told(error)
+    found = None if _OURS.search(text) else _DEATH.search(text)
+    return None if found is None else found[0]
+
+
+def said(source: str, error: BaseException) -> EnMasseError:
+    """Return what ended a query, in our words where it was an error of ours."""
+    found = _OURS.search(str(error))
+    if found and found[1] in KINDS:
+        code = f"E{list(KINDS).index(found[1]) + 1}000"
+        return KINDS[found[1]](code, f"source {source}: {found[2]}")
+    first = next((line for line in str(error).splitlines() if line.strip()), repr(error))
+    return Unavailable(Code.NOT_AVAILABLE, f"source {source}: Spark ended the query: {first}")
+
+
+class Restarts:
+    """When the query of a source begins again: at growing pauses, and so many times."""
+
+    def __init__(self, source: str, clock: Clock) -> None:
+        """Nothing has died yet."""
+        self._source = source
+        self._clock = clock
+        self._deaths = 0
+        self._began_s = clock.monotonic()
+        self._due_s: float | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the query is to begin again."""
+        return self._due_s is not None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to begin now."""
+        return self._due_s is not None and self._clock.monotonic() >= self._due_s
+
+    def began(self) -> None:
+        """Take note that the query goes on."""
+        self._began_s, self._due_s = self._clock.monotonic(), None
+
+    def progressed(self) -> None:
+        """Take note of a batch that is in."""
+        self._deaths = 0
+
+    def ended(self, error: BaseException) -> None:
+        """Let the query begin again after a pause.
+
+        Raises what ended it: an error that stands, or Unavailable for one death too many.
+        """
+        cause = death(error)
+        if cause is None:
+            raise said(self._source, error) from error
+        now_s = self._clock.monotonic()
+        if self._due_s is None and now_s - self._began_s >= SOUND_S:
+            self._deaths = 0
+        if self._deaths == len(PAUSES_S):
+            raise Unavailable(
+                Code.NOT_AVAILABLE,
+                f"source {self._source}: a process of Spark died {self._deaths + 1} times without"
+                f" a batch in between, the last time: {cause}; see whether this machine has"
+                " memory and processor time left, and start the run again",
+            ) from error
+        pause_s = PAUSES_S[self._deaths]
+        self._deaths += 1
+        self._due_s = now_s + pause_s
+        log.warning(
+            "source %s: a process of Spark died: %s; begins again in %.0f s, try %d of %d",
+            self._source,
+            cause,
+            pause_s,
+            self._deaths,
+            len(PAUSES_S),
+        )

@@ -1,0 +1,293 @@
+"""Endpoints and exports of address spaces, with an engine that obeys."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from doubles import FakeEngine, TestClock, document
+from enmasse.base.errors import Conflict, Invalid
+from enmasse.control import Admission, Manager
+from enmasse.control.endpoints import Place
+from enmasse.control.exports import EXPORTED_BY
+from enmasse.resources import AddressSpace, ConfigMap, Key, Secret, Service, parse
+from enmasse.resources.conditions import find
+from enmasse.resources.model import Condition
+from enmasse.store import MemoryStore
+
+AUTHORITY = "-----BEGIN CERTIFICATE-----\nthe node's\n-----END CERTIFICATE-----\n"
+PLACE = Place("mq.example.com", {"amqp": 5672, "amqps": 5671, "wss": 8443}, AUTHORITY)
+SHOP = Key("AddressSpace", "default", "shop")
+
+
+class Platform:
+    """A store with a manager that knows where the platform listens."""
+
+    def __init__(self) -> None:
+        self.clock = TestClock(datetime(2026, 11, 1, tzinfo=UTC))
+        self.store = MemoryStore(self.clock)
+        self.engine = FakeEngine()
+        self.admission = Admission(self.store, exposed=False, hosts=["mq.example.com"])
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew with the store as it is."""
+        self.manager = Manager(self.store, self.engine, self.clock, MemoryStore(self.clock))
+        self.manager.listens(PLACE)
+
+    async def apply(self, *documents: dict[str, Any]) -> None:
+        await self.admission.apply([parse(one) for one in documents])
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the manager has nothing more to write."""
+        version = -1
+        while version != self.store.version:
+            version = self.store.version
+            await self.manager.reached(version)
+
+    def space(self, key: Key = SHOP) -> AddressSpace:
+        found = self.store.get(key)
+        assert isinstance(found, AddressSpace)
+        return found
+
+    def condition(self, kind: str, key: Key = SHOP) -> Condition | None:
+        return find(self.space(key).status.conditions, kind)
+
+    def secret(self, name: str) -> Secret:
+        found = self.store.get(Key("Secret", "default", name))
+        assert isinstance(found, Secret)
+        return found
+
+
+@pytest.fixture
+async def platform() -> AsyncIterator[Platform]:
+    platform = Platform()
+    running = asyncio.ensure_future(platform.manager.run())
+    yield platform
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def space(name: str = "shop", **spec: Any) -> dict[str, Any]:
+    return document("AddressSpace", name, {"type": "standard"} | spec)
+
+
+def endpoint(name: str = "messaging", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "service": "messaging"} | fields
+
+
+def route(host: str | None = "shop.example.com") -> dict[str, Any]:
+    return {"type": "route", "routeServicePort": "amqps"} | ({"routeHost": host} if host else {})
+
+
+def text(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+def secret(name: str, chain: str, key: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": chain, "tls.key": key},
+    }
+
+
+async def test_a_space_says_where_it_is_and_whom_to_trust(platform: Platform) -> None:
+    await platform.apply(space(endpoints=[endpoint(expose=route())]), space("other"))
+    status = platform.space().status
+    assert base64.b64decode(status.ca_cert or "").decode() == AUTHORITY
+    ports = [
+        {"name": "amqps", "port": 5671},
+        {"name": "amqp", "port": 5672},
+        {"name": "amqp-wss", "port": 8443},
+    ]
+    place = {"cert": status.ca_cert, "serviceHost": "mq.example.com", "servicePorts": ports}
+    assert status.document()["endpointStatuses"] == [
+        place
+        | {
+            "name": "messaging",
+            "externalHost": "shop.example.com",
+            "externalPorts": [{"name": "amqps", "port": 5671}],
+        },
+        place | {"name": "messaging-wss", "externalPorts": []},
+    ]
+    [planned] = [one for one in platform.engine.plan.spaces if one.names[0] == "shop"]
+    assert planned.names == ("shop", "shop.example.com", "shop.default")
+    said = platform.condition("CertificateProvided")
+    assert said and said.status == "True"
+
+
+async def test_a_tenants_key_is_in_a_secret_only_and_what_is_not_served_is_said(
+    platform: Platform,
+) -> None:
+    cert = {"provider": "certBundle", "tlsCert": text("a chain"), "tlsKey": text("a key")}
+    manifest = space(endpoints=[endpoint(cert=cert)])
+    await platform.apply(manifest)
+    stored = platform.space().spec.endpoints[0].cert
+    assert stored and (stored.tls_key, stored.secret_name) == (None, "shop-messaging-cert")
+    kept = platform.secret("shop-messaging-cert")
+    assert (kept.type, kept.text("tls.key")) == ("kubernetes.io/tls", "a key")
+    said = platform.condition("CertificateProvided")
+    assert said and (said.status, said.reason) == ("False", "NotServed")
+    version = platform.store.version
+    await platform.apply(manifest)
+    assert platform.store.version == version, "applied twice, nothing changes"
+
+    # Whoever renews it writes the Secret; a space that says the old one once more changes nothing.
+    await platform.apply(secret("shop-messaging-cert", "another chain", "another key"))
+    await platform.admission.replace(platform.space().with_metadata(labels={"a": "b"}))
+    await platform.settle()
+    assert platform.secret("shop-messaging-cert").text("tls.crt") == "another chain"
+
+
+EXPORTS = [
+    {"kind": "ConfigMap", "name": "where"},
+    {"kind": "Secret", "name": "where"},
+    {"kind": "Service", "name": "where"},
+]
+
+
+async def test_exports_say_what_a_client_must_know_and_go_with_the_space(
+    platform: Platform,
+) -> None:
+    await platform.apply(space(endpoints=[endpoint(expose=route(), exports=EXPORTS)]))
+    exported = {
+        kind: platform.store.get(Key(kind, "default", "where"))
+        for kind in ("ConfigMap", "Secret", "Service")
+    }
+    config, kept, service = exported["ConfigMap"], exported["Secret"], exported["Service"]
+    assert isinstance(config, ConfigMap) and isinstance(kept, Secret)
+    assert isinstance(service, Service)
+    assert config.data == {
+        "service.host": "mq.example.com",
+        "service.port.amqps": "5671",
+        "service.port.amqp": "5672",
+        "service.port.amqp-wss": "8443",
+        "service.name": "shop.default",
+        "external.host": "shop.example.com",
+        "external.port.amqps": "5671",
+        "ca.crt": AUTHORITY,
+    }
+    assert {name: kept.text(name) for name in kept.data} == config.data
+    assert "PRIVATE" not in str(config) + str([kept.text(name) for name in kept.data])
+    assert service.spec["type"] == "ExternalName"
+    assert service.spec["externalName"] == "mq.example.com"
+    uid = platform.space().metadata.uid
+    assert [one.uid for one in config.metadata.owner_references] == [uid]
+    said = platform.condition("Exported")
+    assert said and said.status == "True"
+
+    # What somebody takes away or changes comes again.
+    await platform.admission.delete(Key("ConfigMap", "default", "where"))
+    await platform.admission.replace(
+        kept.model_copy(update={"data": {}}).with_metadata(resource_version=None)
+    )
+    await platform.settle()
+    again = platform.store.get(Key("ConfigMap", "default", "where"))
+    assert isinstance(again, ConfigMap) and again.data == config.data
+    assert platform.secret("where").data == kept.data
+
+    # One that is asked for no longer goes, and with the space all do, also if that went unseen.
+    await platform.apply(space(endpoints=[endpoint(expose=route(), exports=EXPORTS[:1])]))
+    assert platform.store.get(Key("Secret", "default", "where")) is None
+    assert "external.host" in config.data
+    await platform.admission.delete(SHOP)
+    platform.start()
+    await platform.manager.catch_up()
+    assert platform.store.get(Key("ConfigMap", "default", "where")) is None
+
+
+async def test_what_somebody_else_has_made_is_not_overwritten(platform: Platform) -> None:
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "where"}}
+    await platform.apply(theirs | {"data": {"a": "b"}})
+    await platform.apply(space(endpoints=[endpoint(exports=EXPORTS[:1])]))
+    kept = platform.store.get(Key("ConfigMap", "default", "where"))
+    assert isinstance(kept, ConfigMap) and kept.data == {"a": "b"}
+    said = platform.condition("Exported")
+    assert said and said.status == "False" and "not of this space" in said.message
+    await platform.admission.delete(kept.key)
+    await platform.settle()
+    ours = platform.store.get(kept.key)
+    assert ours is not None and ours.metadata.labels[EXPORTED_BY] == platform.space().metadata.uid
+    said = platform.condition("Exported")
+    assert said and said.status == "True"
+
+
+async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
+    platform: Platform,
+) -> None:
+    await platform.apply(
+        space(
+            endpoints=[
+                endpoint(expose=route(None)),
+                {"name": "mqtt", "service": "mqtt"},
+                endpoint(
+                    "balanced",
+                    expose={
+                        "type": "loadbalancer",
+                        "loadBalancerPorts": ["amqps"],
+                        "loadBalancerSourceRanges": ["10.0.0.0/8"],
+                    },
+                ),
+            ],
+            networkPolicy={"ingress": []},
+            connectors=[
+                {
+                    "name": "remote",
+                    "endpointHosts": [{"host": "a.example.com"}],
+                    "credentials": {"username": {"value": "alice"}, "password": {"value": "pst"}},
+                    "tls": {"caCert": {}},
+                }
+            ],
+        )
+    )
+    told = platform.space()
+    assert told.status.is_ready
+    for kind, words in (
+        ("EndpointsExposed", "name one as routeHost"),
+        ("EndpointsExposed", "service mqtt is not there"),
+        ("EndpointsExposed", "loadBalancerSourceRanges keep nobody out"),
+        ("NetworkPolicyEnforced", "firewall"),
+        ("ConnectorsReady", "not opened"),
+    ):
+        said = platform.condition(kind)
+        assert said and said.status == "False" and words in said.message
+    assert told.spec.network_policy is not None
+    [connector] = told.status.connectors or ()
+    assert (connector.name, connector.is_ready) == ("remote", False)
+    assert "Unable to locate value or secret for caCert" in connector.messages
+    # The password is in a Secret, and nowhere else.
+    assert platform.secret("shop-remote-connector").text("password") == "pst"
+    credentials = told.spec.connectors[0].credentials
+    assert credentials and credentials.password
+    assert credentials.password.document() == {
+        "valueFromSecret": {"name": "shop-remote-connector", "key": "password"}
+    }
+    balanced = {one.name: one for one in told.status.endpoint_statuses or ()}["balanced"]
+    assert balanced.external_host == "mq.example.com"
+
+
+@pytest.mark.parametrize("host", ["mq.example.com", "shop.example.com", "other.default"])
+async def test_a_host_is_one_spaces_only_and_never_the_platforms(
+    platform: Platform, host: str
+) -> None:
+    await platform.apply(space("other", endpoints=[endpoint(expose=route())]))
+    with pytest.raises(Conflict, match="already leads to") as refused:
+        await platform.apply(space(endpoints=[endpoint(expose=route(host))]))
+    assert refused.value.faults[0].field == "spec.endpoints[0].expose.routeHost"
+
+
+async def test_a_key_goes_into_no_secret_that_is_for_something_else(platform: Platform) -> None:
+    other = secret("own", "", "") | {"type": "example.com/other"}
+    cert = {"provider": "certBundle", "secretName": "own"}
+    cert |= {"tlsCert": text("a chain"), "tlsKey": text("a key")}
+    with pytest.raises(Invalid, match=r"cert.secretName: Secret 'own' is of type"):
+        await platform.apply(other)
+        await platform.apply(space(endpoints=[endpoint(cert=cert)]))
+    assert platform.store.get(SHOP) is None

@@ -1,0 +1,105 @@
+"""What ended a query, and whether it begins again."""
+
+import logging
+
+import pytest
+
+from doubles import TestClock
+from enmasse.base.errors import Conflict, EnMasseError, Unavailable
+from enmasse.pipeline import endings
+from enmasse.pipeline.endings import PAUSES_S, SOUND_S, Restarts
+
+DEAD = RuntimeError("Python worker failed to connect back.\n=== Streaming Query ===")
+OURS = "enmasse.base.errors.Conflict: the stream was made anew"
+
+
+class Captured(Exception):
+    """An error of Java as PySpark shows it: its cause is not that of Python."""
+
+    def __init__(self, text: str, cause: Exception | None = None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+
+DEATHS = [
+    DEAD,
+    Captured("[STREAM_FAILED] null", Captured("java.io.EOFException")),
+    Captured("null", Captured("java.net.SocketException: Connection reset")),
+    RuntimeError("Job aborted: Python worker exited unexpectedly (crashed): Fatal Python error"),
+    RuntimeError("An error occurred while calling o78.load.\n: java.io.IOException: Stream closed"),
+]
+
+
+@pytest.mark.parametrize("error", DEATHS)
+def test_a_death_is_known_by_what_java_says_somewhere(error: Exception) -> None:
+    found = endings.death(error)
+    assert found is not None and "\n" not in found
+
+
+def test_an_error_that_stands_is_no_death() -> None:
+    assert endings.death(RuntimeError("[UNRESOLVED_COLUMN] temperatur")) is None
+    # what a worker of ours says stands, whatever Java says beside it
+    assert endings.death(RuntimeError(f"{OURS}\njava.io.EOFException")) is None
+    ring = Captured("a")
+    ring._cause = ring
+    assert endings.death(ring) is None
+
+
+def test_an_error_is_said_in_our_words() -> None:
+    assert str(endings.said("s", RuntimeError(OURS))) == "source s: the stream was made anew"
+    assert isinstance(endings.said("s", RuntimeError(OURS)), Conflict)
+    # a name that is none of ours is Spark's affair
+    other = endings.said("s", RuntimeError("enmasse.base.errors.Other: x"))
+    assert isinstance(other, Unavailable)
+    with pytest.raises(Conflict, match="the stream was made anew"):
+        Restarts("s", TestClock()).ended(RuntimeError(OURS))
+
+
+def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    clock = TestClock()
+    restarts = Restarts("s", clock)
+    for number, pause_s in enumerate(PAUSES_S, 1):
+        with caplog.at_level(logging.WARNING):
+            restarts.ended(DEAD)
+        said = f"begins again in {pause_s:.0f} s, try {number} of {len(PAUSES_S)}"
+        assert said in caplog.messages[-1]
+        assert restarts.waits and not restarts.is_due
+        clock.advance(pause_s)
+        assert restarts.is_due
+        restarts.began()
+        assert not restarts.waits
+    assert list(PAUSES_S) == sorted(PAUSES_S)
+    with pytest.raises(Unavailable, match="s: a process of Spark died 9 times without a batch"):
+        restarts.ended(DEAD)
+
+
+def exhausted(restarts: Restarts, clock: TestClock) -> None:
+    """Let it die as often as it may."""
+    for pause_s in PAUSES_S:
+        restarts.ended(DEAD)
+        clock.advance(pause_s)
+        restarts.began()
+
+
+def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
+    clock = TestClock()
+    restarts = Restarts("s", clock)
+    exhausted(restarts, clock)
+    restarts.progressed()
+    exhausted(restarts, clock)
+    clock.advance(SOUND_S)
+    exhausted(restarts, clock)
+    clock.advance(SOUND_S - 1)
+    with pytest.raises(EnMasseError, match="died 9 times"):
+        restarts.ended(DEAD)
+
+
+def test_starts_that_fail_are_no_sound_minute() -> None:
+    clock = TestClock()
+    restarts = Restarts("s", clock)
+    for _ in PAUSES_S:
+        restarts.ended(DEAD)
+        # the start itself takes long and fails
+        clock.advance(SOUND_S)
+    with pytest.raises(Unavailable, match="died 9 times"):
+        restarts.ended(DEAD)

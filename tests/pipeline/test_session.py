@@ -1,0 +1,55 @@
+"""Where the Spark of a pipeline is found."""
+
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from enmasse.pipeline import session
+
+PACKAGE = Path(pyspark.__file__).parent
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment of its own, in which nobody says where Spark is."""
+    found = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    monkeypatch.setattr(os, "environ", found)
+    return found
+
+
+def test_a_home_has_all_but_the_copy_of_the_package(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    home = tmp_path / "spark-home"
+    home.mkdir()
+    # of a version that is gone
+    (home / "jars").symlink_to(tmp_path / "gone")
+    with session.light_home(tmp_path):
+        assert environment["SPARK_HOME"] == str(home)
+    assert "SPARK_HOME" not in environment
+    assert (home / "jars").resolve() == (PACKAGE / "jars").resolve()
+    assert (home / "bin" / "spark-submit").is_file()
+    assert not (home / "python").exists()
+    before = sorted(home.iterdir())
+    with session.light_home(tmp_path):
+        pass
+    assert sorted(home.iterdir()) == before
+
+
+def test_whoever_names_a_home_has_it(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["SPARK_HOME"] = "/opt/spark"
+    with session.light_home(tmp_path):
+        assert environment["SPARK_HOME"] == "/opt/spark"
+    assert environment["SPARK_HOME"] == "/opt/spark"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_without_jars_is_left_alone(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as that of Spark Connect is
+    monkeypatch.setattr(session, "_PYSPARK", tmp_path / "connect")
+    with session.light_home(tmp_path):
+        assert "SPARK_HOME" not in environment

@@ -1,0 +1,275 @@
+"""What kubectl writes to a cluster itself: completed as admission would have, or told why not."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import doubles
+from doubles import FakeEngine, TestClock
+from enmasse.auth.passwords import verify
+from enmasse.base.clock import SystemClock
+from enmasse.control import Admission, Manager
+from enmasse.control.shipped import shipped
+from enmasse.resources import Address, AddressSpace, Key, MessagingUser
+from enmasse.resources.messaging_user import LAST_APPLIED
+from enmasse.store import MemoryStore
+from enmasse.store.kubernetes import KubernetesStore
+from kube.built import BUILD_TIMEOUT_S
+from kube.server import KubeServer
+from replicas import opened
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+
+PATIENCE_S = 60
+ENMASSE = "/apis/enmasse.io/v1beta1/namespaces/default"
+ADDRESSES, SPACES = f"{ENMASSE}/addresses", f"{ENMASSE}/addressspaces"
+USERS = "/apis/user.enmasse.io/v1beta1/namespaces/default/messagingusers"
+ALICE = Key("MessagingUser", "default", "default.alice")
+MERGE = "application/merge-patch+json"
+SECRET = base64.b64encode(b"open sesame").decode()
+Document = dict[str, Any]
+
+
+@pytest.fixture
+async def store(cluster: KubeServer) -> AsyncIterator[KubernetesStore]:
+    """A store that leads, follows, and completes what admission has not seen."""
+    async with opened(cluster.url) as store:
+        assert isinstance(store, KubernetesStore)
+        admission = Admission(store, exposed=False)
+        await admission.ship(shipped())
+        assert await store.leadership.take()
+        completing = asyncio.ensure_future(store.complete(admission.completed))
+        yield store
+        completing.cancel()
+        await asyncio.gather(completing, return_exceptions=True)
+
+
+def user(**authentication: object) -> Document:
+    """A user as `kubectl apply` sends it, with its copy in an annotation."""
+    spec = {
+        "username": "alice",
+        "authentication": {"type": "password"} | authentication,
+        "authorization": [{"addresses": ["orders"], "operations": ["send"]}],
+    }
+    document: Document = doubles.document("MessagingUser", "default.alice", spec)
+    document["apiVersion"] = "user.enmasse.io/v1beta1"
+    document["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(document)}
+    return document
+
+
+async def until(look: Any) -> Any:
+    """Wait until a look finds something; each is a request to the server."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await asyncio.to_thread(look)):
+            pass
+    return found
+
+
+async def kept(cluster: KubeServer, generation: int = 1) -> Document:
+    """Wait until the server's user is not what kubectl sent; return it."""
+
+    def look() -> Document | None:
+        found = cluster.request("GET", f"{USERS}/default.alice")
+        return found if found["metadata"]["generation"] > generation else None
+
+    found: Document = await until(look)
+    return found
+
+
+async def status_of(cluster: KubeServer, path: str, generation: int) -> Document:
+    def look() -> Document | None:
+        status: Document = cluster.request("GET", path).get("status") or {}
+        return status if status.get("observedGeneration") == generation else None
+
+    found: Document = await until(look)
+    return found
+
+
+def served(store: KubernetesStore) -> MessagingUser:
+    found = store.get(ALICE)
+    assert isinstance(found, MessagingUser)
+    return found
+
+
+async def test_a_password_becomes_verifiers_and_is_gone(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    cluster.request("POST", USERS, user(password=SECRET))
+    found = await kept(cluster)
+    assert SECRET not in json.dumps(found)
+    authentication = found["spec"]["authentication"]
+    assert authentication["type"] == "password"
+    assert found["spec"]["authorization"] == user()["spec"]["authorization"]
+    verifiers = served(store).spec.authentication.verifiers
+    assert verify("open sesame", verifiers)
+    # kubectl applies the same file again: nothing becomes of it.
+    again = user(password=SECRET)
+    patch = {"metadata": again["metadata"], "spec": again["spec"]}
+    before = found["metadata"]["generation"]
+    cluster.request("PATCH", f"{USERS}/default.alice", patch, MERGE)
+    found = await kept(cluster, before + 1)
+    assert SECRET not in json.dumps(found)
+    assert served(store).spec.authentication.verifiers == verifiers
+    # And with another password.
+    patch["spec"]["authentication"]["password"] = base64.b64encode(b"other").decode()
+    cluster.request("PATCH", f"{USERS}/default.alice", patch, MERGE)
+    await kept(cluster, before + 3)
+    assert verify("other", served(store).spec.authentication.verifiers)
+
+
+async def test_a_user_replaced_without_a_password_keeps_it(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    cluster.request("POST", USERS, user(password=SECRET))
+    found = await kept(cluster)
+    without = user()
+    without["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+    cluster.request("PUT", f"{USERS}/default.alice", without)
+    await kept(cluster, found["metadata"]["generation"] + 1)
+    assert verify("open sesame", served(store).spec.authentication.verifiers)
+
+
+async def test_a_user_without_any_password_is_told(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    cluster.request("POST", USERS, user())
+    status = await status_of(cluster, f"{USERS}/default.alice", 1)
+    assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", "Refused")
+    assert "spec.authentication.password: is required for a new user" in status["messages"][0]
+    assert store.get(ALICE) is None
+    cluster.request(
+        "PATCH",
+        f"{USERS}/default.alice",
+        {"spec": {"authentication": {"password": SECRET}}},
+        MERGE,
+    )
+    assert SECRET not in json.dumps(await kept(cluster, 2))
+    assert verify("open sesame", served(store).spec.authentication.verifiers)
+
+
+@pytest.mark.parametrize(
+    ("authentication", "told"),
+    [
+        ({"password": "not base64 at all"}, "must be the base64"),
+        ({"type": "nothing", "password": SECRET}, "is not a type of authentication"),
+    ],
+)
+async def test_what_is_refused_keeps_no_password_either(
+    cluster: KubeServer, store: KubernetesStore, authentication: Document, told: str
+) -> None:
+    cluster.request("POST", USERS, user(**authentication))
+    found = await kept(cluster)
+    status = await status_of(cluster, f"{USERS}/default.alice", 2)
+    assert authentication["password"] not in json.dumps(found)
+    assert told in status["messages"][0] and "give it again" in status["messages"][0]
+    assert authentication["password"] not in json.dumps(status)
+    assert store.get(ALICE) is None
+
+
+async def test_a_password_that_is_for_nothing_is_dropped(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    cluster.request("POST", USERS, user(type="federated", password=SECRET))
+    assert SECRET not in json.dumps(await kept(cluster))
+    await until(lambda: store.get(ALICE))
+    assert not served(store).spec.authentication.verifiers
+
+
+async def test_a_password_is_shown_by_nobody_before_it_is_replaced(cluster: KubeServer) -> None:
+    cluster.request("POST", USERS, user(password=SECRET))
+    async with opened(cluster.url) as store:
+        assert ALICE not in [one.key for one in store.list()]
+
+
+async def test_a_plan_is_filled_in_once_there_is_one(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    address = doubles.document("Address", "default.orders", {"type": "queue", "address": "orders"})
+    made = cluster.request("POST", ADDRESSES, address)
+    # Its space comes later, as files are applied in whatever order.
+    space = {"type": "standard", "authenticationService": {"type": "standard"}}
+    cluster.request("POST", SPACES, doubles.document("AddressSpace", "default", space))
+    found = await until(
+        lambda: cluster.request("GET", f"{ADDRESSES}/default.orders")["spec"].get("plan")
+    )
+    assert found == "standard-small-queue"
+    assert cluster.request("GET", f"{SPACES}/default")["spec"]["plan"] == "standard-unlimited"
+    orders, home = (store.get(Key(kind, "default", name)) for kind, name in (
+        ("Address", "default.orders"), ("AddressSpace", "default")))  # fmt: skip
+    assert isinstance(orders, Address) and orders.spec.plan == found
+    assert orders.metadata.uid == made["metadata"]["uid"]
+    assert isinstance(home, AddressSpace) and home.spec.plan == "standard-unlimited"
+    # Applied without a plan later on, it keeps the one that it has.
+    patch = {"spec": {"plan": "standard-large-queue"}}
+    cluster.request("PATCH", f"{ADDRESSES}/default.orders", patch, MERGE)
+    await until(
+        lambda: (
+            isinstance(now := store.get(orders.key), Address)
+            and now.spec.plan == "standard-large-queue"
+        )
+    )
+    cluster.request("PATCH", f"{ADDRESSES}/default.orders", {"spec": {"plan": None}}, MERGE)
+    await until(
+        lambda: (
+            cluster.request("GET", f"{ADDRESSES}/default.orders")["spec"].get("plan")
+            == "standard-large-queue"
+        )
+    )
+
+
+async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_it(
+    cluster: KubeServer,
+) -> None:
+    open_space = {"type": "standard", "plan": "standard-small"}
+    document = doubles.document("AddressSpace", "open", open_space)
+    async with opened(cluster.url) as store:
+        admission = Admission(store, exposed=True)
+        await admission.ship(shipped())
+        assert store.leadership and await store.leadership.take()
+        cluster.request("POST", SPACES, document)
+        await until(lambda: store.get(Key("AddressSpace", "default", "open")))
+        await admission.check()  # it keeps no process from starting,
+        closed = doubles.space("closed", authentication="standard")
+        await admission.create(closed)  # and nobody from changing something else
+        engine, clock = FakeEngine(), TestClock()
+        manager = Manager(store, engine, clock, MemoryStore(clock), exposed=True)
+        await manager.catch_up()
+        assert {one.authentication.type for one in engine.plan.spaces} == {"standard"}
+        status = await status_of(cluster, f"{SPACES}/open", 1)
+    assert status["conditions"][0]["reason"] == "SpaceExposed"
+    assert "it would let everybody in" in status["messages"][0]
+
+
+async def test_what_has_no_status_does_not_stop_the_rest(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    # More finalizers than a resource of ours may have.
+    metadata = {
+        "name": "odd",
+        "labels": {"app": "enmasse"},
+        "finalizers": [f"example.com/f{number}" for number in range(40)],
+    }
+    path = "/api/v1/namespaces/default/secrets"
+    cluster.request("POST", path, {"metadata": metadata})
+    cluster.request("POST", USERS, user(password=SECRET))
+    await kept(cluster)
+    assert store.get(Key("Secret", "default", "odd")) is None
+    cluster.request("PATCH", f"{path}/odd", {"metadata": {"finalizers": None}}, MERGE)
+    await until(lambda: store.get(Key("Secret", "default", "odd")))
+    cluster.request("DELETE", f"{path}/odd")
+
+
+async def test_a_server_that_restarts_does_not_end_the_completing(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    await asyncio.to_thread(cluster.stop)
+    await asyncio.to_thread(cluster.start)
+    cluster.request("POST", USERS, user(password=SECRET))
+    assert SECRET not in json.dumps(await kept(cluster))
+    again = await KubernetesStore.open(cluster.url, SystemClock())
+    assert again.get(ALICE) == served(store)
+    await again.close()
