@@ -83,9 +83,11 @@ impl<T> Mailbox<T> {
 
     /// Takes everything, in order.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
-        if let Some(box_) = self.lock().as_mut() {
+        let mut guard = self.lock();
+        if let Some(box_) = guard.as_mut() {
             into.append(box_);
         }
+        // Before the lock is free: a letter that comes right after it must not count as taken.
         self.filled.store(false, Ordering::Relaxed);
     }
 
@@ -105,7 +107,8 @@ impl<T> Mailbox<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
+    use std::sync::atomic::AtomicU32;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -129,6 +132,39 @@ mod tests {
         }
         thread.join().unwrap();
         assert!(got.iter().copied().eq(0..LETTERS));
+    }
+
+    /// A taker and a poster race: a letter that comes while others are taken must not count as taken with them.
+    #[test]
+    fn a_letter_posted_while_the_owner_takes_is_seen() {
+        const ROUNDS: u32 = 50_000;
+        let poll = mio::Poll::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), Token(0)).unwrap());
+        let round = Arc::new(AtomicU32::new(0));
+        let (poster, turn) = (Arc::clone(&mailbox), Arc::clone(&round));
+        let thread = std::thread::spawn(move || {
+            for number in 1..=ROUNDS {
+                while turn.load(Ordering::Acquire) < number {
+                    std::thread::yield_now();
+                }
+                poster.post([number]);
+                poster.post([number]);
+            }
+        });
+        let mut got = Vec::new();
+        for number in 1..=ROUNDS {
+            got.clear();
+            round.store(number, Ordering::Release);
+            let start = Instant::now();
+            while got.len() < 2 {
+                if mailbox.is_filled() {
+                    mailbox.take(&mut got);
+                }
+                assert!(start.elapsed() < Duration::from_secs(10), "round {number}: only {got:?} was seen");
+            }
+            assert_eq!(got, [number, number]);
+        }
+        thread.join().unwrap();
     }
 
     #[test]
