@@ -110,7 +110,7 @@ READING = [
         "maxBytesPerTrigger",
         None,
         "bytes",
-        "the same in bytes, by the size of the messages where the batch begins",
+        "the same in bytes, by the size of messages at 16 places spread over the batch",
     ),
     Option(
         "rowsPerTask",

@@ -130,6 +130,14 @@ def limited(start: Offsets, state: State, rows_max: int | None) -> Offsets:
     return state.offsets(ends)
 
 
+def spread(start: Offsets, end: Offsets, count: int) -> list[Slice]:
+    """A batch in about so many parts of equal length: one at least of each partition that is in
+    it, at most `TASKS_MAX` or as many as there are partitions."""
+    uid = end.get("uid")
+    total = sum(stop - at(number, start, uid) for number, stop in numbers(end).items())
+    return slices(start, end, max(1, -(-total // count)))
+
+
 def slices(start: Offsets, end: Offsets, task_rows: int) -> list[Slice]:
     """The tasks of a batch, none without messages."""
     uid = end.get("uid")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("enmasse.pipeline")
 
-SAMPLE_ROWS = 256
-"""Messages by whose size a limit in bytes becomes one in messages."""
+SAMPLES, SAMPLE_ROWS = 16, 32
+"""Places of a batch at which the size of messages is looked at, and how many there."""
+ROUNDS_MAX = 8
+"""How often a batch that is too large is made smaller and looked at again."""
 MS = 1000
 
 
@@ -171,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._options.address,
                 missing,
             )
-        end = ranges.limited(start, state, self._rows_max(start, state, limit))
+        end = self._limited(start, state, limit)
         return end if ranges.slices(start, end, self._options.task_rows) else start
 
     def reportLatestOffset(self) -> Offsets | None:
@@ -194,24 +197,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = reading.state(self._options)
         return self._last
 
-    def _rows_max(self, start: Offsets, state: State, limit: ReadLimit) -> int | None:
+    def _limited(self, start: Offsets, state: State, limit: ReadLimit) -> Offsets:
+        """The end of a batch: its rows are bounded, its bytes by samples spread over all of it."""
         rows = None if isinstance(limit, ReadAllAvailable) else self._options.rows_max
         if isinstance(limit, ReadMaxRows):
             rows = limit.max_rows
         size_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
-        if size_max is None:
-            return rows
-        size = self._message_size(start, state)
-        by_size = max(1, int(size_max / size)) if size else None
-        return min((count for count in (rows, by_size) if count is not None), default=None)
+        end = ranges.limited(start, state, rows)
+        for _ in range(ROUNDS_MAX if size_max is not None else 0):
+            parts = ranges.spread(start, end, SAMPLES)
+            count = sum(part.end - part.start for part in parts)
+            size = sum(self._size(part) for part in parts)
+            if size_max is None or size <= size_max:
+                break
+            fewer = ranges.limited(start, state, max(1, int(count * size_max / size)))
+            if fewer == end:
+                break
+            end = fewer
+        return end
 
-    def _message_size(self, start: Offsets, state: State) -> float:
-        """The mean size of messages at the beginning of the largest backlog, in bytes."""
-        parts = ranges.backlog(start, state)
-        number = max(parts, key=lambda number: parts[number].next - parts[number].first)
-        part = parts[number]
-        end = min(part.next, part.first + SAMPLE_ROWS)
-        return reading.message_size(self._options, Slice(number, part.first, end, state.uid))
+    def _size(self, part: Slice) -> float:
+        """The size of a slice in bytes, by the messages where it begins."""
+        sample = replace(part, end=min(part.end, part.start + SAMPLE_ROWS))
+        return reading.message_size(self._options, sample) * (part.end - part.start)
 
 
 class Noted:

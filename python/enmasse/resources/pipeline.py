@@ -220,7 +220,7 @@ class Source(Model):
     """The most messages of one batch."""
 
     max_bytes: Size = 64 << 20
-    """The same in bytes, by the size of the messages where the batch begins."""
+    """The same in bytes, by the size of messages at 16 places spread over the batch."""
 
     fail_on_data_loss: bool = True
     """Messages no longer kept, or a stream made anew, end the run; else they are counted."""

@@ -1,0 +1,78 @@
+"""Where batches of a stream end, as its planner decides it without Spark."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline import options as option_table
+from enmasse.pipeline import ranges, reading
+from enmasse.pipeline.ranges import Slice
+from enmasse.pipeline.source import StreamReader
+from publishing import Log
+
+SMALL, LARGE = 100, 20_000
+COUNT = 300
+SIZE_MAX = 400_000
+
+
+def sized(*sizes: int) -> list[Message]:
+    """So many messages of each size, all of them in one partition."""
+    one = Properties(group_id="one")
+    return [
+        Message(body=Data([bytes(size)]), properties=one) for size in sizes for _ in range(COUNT)
+    ]
+
+
+def planned(log: Log, **chosen: str) -> list[list[Slice]]:
+    """What the batches of a query read that reads all there is."""
+    reader = StreamReader(option_table.read({"url": log.url, "address": log.address} | chosen))
+    start = reader.initialOffset()
+    found = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        found.append(ranges.slices(start, end, 1_000_000))
+        start = end
+    return found
+
+
+def count(end: ranges.Offsets) -> int:
+    return sum(ranges.numbers(end).values())
+
+
+def size_of(log: Log, parts: list[Slice]) -> float:
+    options = option_table.read({"url": log.url, "address": log.address})
+    return sum(
+        reading.message_size(options, replace(part, start=number, end=number + 1))
+        for part in parts
+        for number in range(part.start, part.end)
+    )
+
+
+@pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])
+def test_a_bound_in_bytes_holds_whatever_the_first_messages_are(
+    log: Log, sizes: tuple[int, ...]
+) -> None:
+    log.publish(sized(*sizes))
+    batches = planned(log, maxBytesPerTrigger=str(SIZE_MAX))
+    assert sum(part.end - part.start for (part,) in batches) == COUNT * len(sizes)
+    # what samples miss is less than what lies between two of them
+    assert all(size_of(log, batch) <= SIZE_MAX * 1.25 for batch in batches)
+    # and no batch is much smaller than it may be
+    assert len(batches) <= 2 + 2 * sum(sizes) * COUNT // SIZE_MAX
+
+
+def test_one_message_beyond_the_bound_is_a_batch(log: Log) -> None:
+    log.publish(sized(LARGE)[:3])
+    batches = planned(log, maxBytesPerTrigger="1000")
+    assert [(part.start, part.end) for (part,) in batches] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_a_limit_that_spark_asks_for_counts_instead_of_the_options(log: Log) -> None:
+    log.publish(sized(SMALL))
+    given = {"url": log.url, "address": log.address, "maxBytesPerTrigger": "1000000"}
+    reader = StreamReader(option_table.read(given))
+    start = reader.initialOffset()
+    assert count(reader.latestOffset(start, ReadMaxRows(7))) == 7
+    assert 0 < count(reader.latestOffset(start, ReadMaxBytes(2000))) < 20
+    assert count(reader.latestOffset(start, ReadAllAvailable())) == COUNT
