@@ -19,6 +19,7 @@ mod mailbox;
 mod manage;
 mod mesh;
 mod node;
+mod places;
 mod shared;
 mod stats;
 mod stream;

@@ -1,6 +1,6 @@
 //! Logins that only somebody outside the node can decide: questions go out, answers come back, no worker waits.
 //!
-//! A question waits for an answer as long as a handshake may take. At the bound, and once that time is over, the peer
+//! A question waits for an answer as long as a handshake may take. At the bound, which spaces share, and once that time is over, the peer
 //! is told to try again later; an answer that comes too late is for nobody.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NodeError;
+use crate::places::Places;
 
 /// Questions without an answer at one time, those that nobody has taken yet among them.
 const OPEN_MAX: usize = 1024;
@@ -87,13 +88,31 @@ struct Waiting {
     conn: ConnId,
     /// from then on nobody does
     until: Time,
+    /// where it would come in
+    space: String,
 }
 
-#[derive(Default)]
 struct State {
     next: u64,
     fresh: VecDeque<LoginQuestion>,
     waiting: BTreeMap<u64, Waiting>,
+    /// those that wait, by the full names of their spaces
+    places: Places<String>,
+}
+
+impl State {
+    /// Forgets the questions of those who wait no longer.
+    fn forget_old(&mut self, now: Time) {
+        let Self { fresh, waiting, places, .. } = self;
+        waiting.retain(|_, waiting| {
+            let waits = waiting.until > now;
+            if !waits {
+                places.give_back(&waiting.space);
+            }
+            waits
+        });
+        fresh.retain(|question| waiting.contains_key(&question.id));
+    }
 }
 
 /// The questions of one node.
@@ -111,24 +130,24 @@ impl std::fmt::Debug for Logins {
 impl Logins {
     pub(crate) fn new() -> io::Result<Self> {
         let readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { state: Mutex::default(), readable })
+        let state = State { next: 0, fresh: VecDeque::new(), waiting: BTreeMap::new(), places: Places::new(OPEN_MAX) };
+        Ok(Self { state: Mutex::new(state), readable })
     }
 
-    /// Leaves a question to be taken; `false` if too many have no answer. It is forgotten at `until`.
+    /// Leaves a question to be taken; `false` if too many have no answer, or too many of its space. It is forgotten at
+    /// `until`.
     pub(crate) fn ask(&self, worker: u16, conn: ConnId, question: Question, now: Time, until: Time) -> bool {
         let mut state = self.lock();
-        if state.waiting.len() >= OPEN_MAX {
-            state.waiting.retain(|_, waiting| waiting.until > now);
-            let State { fresh, waiting, .. } = &mut *state;
-            fresh.retain(|question| waiting.contains_key(&question.id));
+        if !state.places.has_room_for(&question.space) {
+            state.forget_old(now);
         }
-        if state.waiting.len() >= OPEN_MAX {
+        if !state.places.take(question.space.clone()) {
             return false;
         }
         let id = state.next;
         state.next += 1;
         let Question { space, service, claim } = question;
-        state.waiting.insert(id, Waiting { worker, conn, until });
+        state.waiting.insert(id, Waiting { worker, conn, until, space: space.clone() });
         state.fresh.push_back(LoginQuestion {
             id,
             space,
@@ -158,7 +177,10 @@ impl Logins {
 
     /// Who waits for the answer to a question, once.
     pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
-        self.lock().waiting.remove(&id).map(|waiting| (waiting.worker, waiting.conn))
+        let mut state = self.lock();
+        let waiting = state.waiting.remove(&id)?;
+        state.places.give_back(&waiting.space);
+        Some((waiting.worker, waiting.conn))
     }
 
     /// Readable while there are questions to take.
@@ -174,9 +196,41 @@ impl Logins {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use enmasse_amqp::sasl::{Claim, Mechanism, Secret};
+    use enmasse_router::core::QueueNumbers;
     use enmasse_router::plan::Operation;
+    use enmasse_router::shard::{Peer, Shard};
+    use enmasse_router::table::Table;
 
     use super::*;
+    use crate::config::NodeConfig;
+    use crate::node::common;
+
+    fn question(space: &str) -> Question {
+        let claim = Claim { mechanism: Mechanism::Plain, user: None, secret: Secret::new("token") };
+        Question { space: space.to_owned(), service: "auth".to_owned(), claim }
+    }
+
+    #[test]
+    fn one_space_leaves_room_for_the_questions_of_others() {
+        let common = Arc::new(common(&NodeConfig::default(), 1, QueueNumbers::new(1)));
+        let mut shard = Shard::new(0, common, Arc::new(Table::empty([7; 32])), Box::new(|bytes| bytes.fill(9)));
+        let conn = shard.connect(Time::ZERO, &Peer::default());
+        let logins = Logins::new().unwrap();
+        let (now, until) = (Time::ZERO, Time::from_micros(10));
+        let ask = |space, now| logins.ask(0, conn, question(space), now, until);
+        assert_eq!((0..2 * OPEN_MAX).filter(|_| ask("busy", now)).count(), OPEN_MAX / 2);
+        assert!(ask("quiet", now) && !ask("busy", now));
+        let taken = logins.take(usize::MAX);
+        assert!(!ask("busy", now), "taken is not answered");
+        assert!(logins.answered(taken[0].id).is_some() && logins.answered(taken[0].id).is_none());
+        assert!(ask("busy", now) && !ask("busy", now));
+        // Whose time is over waits no more, and neither do their questions.
+        assert!(logins.ask(0, conn, question("busy"), until, Time::from_micros(20)));
+        assert_eq!(logins.take(usize::MAX).len(), 1);
+    }
 
     fn answer(json: &str) -> Result<Judged, NodeError> {
         serde_json::from_str::<LoginAnswer>(json).unwrap().judged(Time::from_micros(5_000_000), 1_000)

@@ -61,7 +61,8 @@ impl Node {
         let seats = (0..count).map(|_| Seat::new()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
         let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
         let events = EventQueue::new().map_err(failed)?;
-        let checker = Checker::start().map_err(failed)?;
+        let clock = Clock::start();
+        let checker = Checker::start(clock).map_err(failed)?;
         let logins = Logins::new().map_err(failed)?;
         let opened = config.journal.as_deref().map(open_journal).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
@@ -72,7 +73,7 @@ impl Node {
             let (running, threads) = opened.start(&mailboxes).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
-        let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, logins, mailboxes, journal));
+        let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, journal));
         let common = Arc::new(common(config, count, shelves.numbers()));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;

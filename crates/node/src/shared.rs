@@ -41,6 +41,7 @@ impl Shared {
     pub(crate) fn new(
         limits: Limits,
         events: EventQueue,
+        clock: Clock,
         checker: Checker,
         logins: Logins,
         mailboxes: Vec<Arc<Mailbox<Command>>>,
@@ -55,7 +56,7 @@ impl Shared {
             checker,
             logins,
             mailboxes,
-            clock: Clock(Instant::now()),
+            clock,
             journal,
             next_id: AtomicU64::new(1),
         }
@@ -80,6 +81,11 @@ impl Shared {
 pub(crate) struct Clock(Instant);
 
 impl Clock {
+    /// A clock that begins now.
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
     pub(crate) fn now(self) -> Time {
         Time::from_micros(self.0.elapsed().as_micros() as u64)
     }

@@ -46,7 +46,9 @@ pub struct WorkerStats {
     pub bytes_out: u64,
     /// batches handed to other workers
     pub batches: u64,
-    /// password checks refused because too many waited
+    /// passwords checked
+    pub passwords_checked: u64,
+    /// logins refused because too many waited
     pub checks_refused: u64,
 }
 

@@ -13,6 +13,7 @@ use mio::Token;
 
 use super::Worker;
 use super::socket::{Newcomer, Phase, Socket};
+use crate::checks::Host;
 use crate::events::Happening;
 use crate::stats::{ConnectionLine, WorkerAnswer};
 
@@ -28,8 +29,8 @@ pub(crate) enum Command {
     Welcome(Newcomer),
     /// serve this connection, which began on another worker
     Adopt(Box<Socket>, Box<Moved>),
-    /// a password was right, or was not; `None`: too many waited to be checked
-    PasswordChecked(ConnId, Option<bool>),
+    /// a password was right, or was not
+    PasswordChecked(ConnId, bool),
     /// what somebody else says of a login
     LoginJudged(ConnId, Box<Judged>),
     /// this table is in force, without these addresses
@@ -72,7 +73,8 @@ impl Worker {
             Command::Welcome(newcomer) => self.take_in(now, newcomer),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
-                self.shard.plain_checked(conn, right);
+                self.stats.passwords_checked += 1;
+                self.shard.plain_checked(conn, Some(right));
                 if let Some(key) = self.socket_of(conn) {
                     self.feed_again(now, key);
                 }
@@ -149,10 +151,15 @@ impl Worker {
     pub(super) fn serve_requests(&mut self) {
         while let Some(request) = self.shard.poll_request() {
             match request {
-                Request::CheckPlain { conn, check } => {
+                Request::CheckPlain { conn, space, check } => {
                     let mailbox = Arc::clone(&self.mailbox);
-                    let job = move || mailbox.post([Command::PasswordChecked(conn, Some(check.verify()))]);
-                    if !self.shared.checker.offer(Box::new(job)) {
+                    let job = move || {
+                        let right = check.verify();
+                        mailbox.post([Command::PasswordChecked(conn, right)]);
+                        right
+                    };
+                    let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].about.peer);
+                    if !self.shared.checker.offer(space, Host::of(peer), Box::new(job)) {
                         self.stats.checks_refused += 1;
                         self.shard.plain_checked(conn, None);
                         self.again = true;

@@ -27,9 +27,10 @@ fn workers(count: u16) -> Vec<Worker> {
     let seats: Vec<Seat> = (0..count).map(|_| Seat::new().unwrap()).collect();
     let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
     let config = NodeConfig::default();
-    let (events, checker) = (EventQueue::new().unwrap(), Checker::start().unwrap());
+    let clock = Clock::start();
+    let (events, checker) = (EventQueue::new().unwrap(), Checker::start(clock).unwrap());
     let logins = Logins::new().unwrap();
-    let shared = Arc::new(Shared::new(config.limits.clone(), events, checker, logins, mailboxes, None));
+    let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(PLAN).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());

@@ -47,7 +47,12 @@ fn a_new_plan_closes_links_at_deleted_addresses_and_others_notice_nothing() {
 }
 
 fn guarded_plan() -> String {
-    let verifier = derive(Hash::Sha256, "secret", b"0123456789abcdef", 4096.try_into().unwrap()).unwrap();
+    guarded_plan_of(4096)
+}
+
+/// A closed space where a password costs so many rounds.
+pub(crate) fn guarded_plan_of(iterations: u32) -> String {
+    let verifier = derive(Hash::Sha256, "secret", b"0123456789abcdef", iterations.try_into().unwrap()).unwrap();
     let base64 = |bytes: &[u8]| base64(bytes);
     let plan = json!({"version": 1, "spaces": [{
         "uid": "s", "names": ["guarded"],

@@ -5,6 +5,7 @@ mod bounds;
 mod control;
 mod handshakes;
 mod harness;
+mod knocking;
 mod messages;
 mod pacing;
 mod resuming;

@@ -4,7 +4,7 @@
 use enmasse_amqp::sasl::PlainCheck;
 
 use super::ConnId;
-use crate::table::{Question, Refusal};
+use crate::table::{Question, Refusal, SpaceKey};
 
 /// A fact about a connection, for whoever watches the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum Request {
     CheckPlain {
         /// who waits
         conn: ConnId,
+        /// the space it would come into, if there is one
+        space: Option<SpaceKey>,
         /// the password to check
         check: PlainCheck,
     },

@@ -65,7 +65,10 @@ impl Shard {
         };
         match step(handshake) {
             Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
-            Step::CheckPlain(check) => self.requests.push_back(Request::CheckPlain { conn: id, check }),
+            Step::CheckPlain(check) => {
+                let space = handshake.space();
+                self.requests.push_back(Request::CheckPlain { conn: id, space, check });
+            }
             Step::Ask(claim) => match handshake.question(claim) {
                 Some(question) => self.requests.push_back(Request::Ask { conn: id, question }),
                 None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),

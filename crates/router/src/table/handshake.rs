@@ -274,6 +274,12 @@ impl Handshake {
         known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked)
     }
 
+    /// The space that the peer would come into, as far as it has said; `None`: there is none.
+    #[must_use]
+    pub fn space(&self) -> Option<SpaceKey> {
+        self.known().space(self.asked.borrow().as_deref()).ok().map(Space::key)
+    }
+
     /// The mechanism that the peer has chosen, if it is one that exists.
     #[must_use]
     pub fn mechanism(&self) -> Option<Mechanism> {

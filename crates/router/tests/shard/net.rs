@@ -490,7 +490,7 @@ impl Net {
             moved = true;
             match request {
                 Request::Fact { fact, .. } => self.facts.push(fact),
-                Request::CheckPlain { conn, check } => {
+                Request::CheckPlain { conn, check, .. } => {
                     let right = check.verify();
                     self.shards[shard].plain_checked(conn, Some(right));
                 }

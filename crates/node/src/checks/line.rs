@@ -1,0 +1,217 @@
+//! Whose password is checked next. Pure: time comes in as an argument.
+//!
+//! Spaces take turns, so a check waits for one of each space that waits, however many the others have. Within a space
+//! hosts that have shown no wrong password lately go first, then in the order of coming. So who guesses passwords
+//! waits behind who knows them.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use enmasse_amqp::time::Time;
+use enmasse_router::table::SpaceKey;
+
+use crate::places::Places;
+
+/// Checks that wait. At some milliseconds each the last waits a second: as long as a client would.
+pub(super) const WAITING_MAX: usize = 256;
+/// Hosts whose failures are remembered; one more takes the place of the one whose last failure is longest ago.
+const FAILURES_MAX: usize = 1024;
+/// How long a failure counts. A right password in between changes nothing: who guesses may well know one.
+const FAILURE_MS: u64 = 60_000;
+
+/// Where a peer is: what one party is likely to command as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Host(Option<IpAddr>);
+
+impl Host {
+    /// The address without the port; of IPv6 the network of 64 bits. `None`: in this process.
+    pub(crate) fn of(peer: Option<SocketAddr>) -> Self {
+        Self(peer.map(|peer| match peer.ip().to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+            v4 @ IpAddr::V4(_) => v4,
+        }))
+    }
+}
+
+/// The space that a login is for; `None`: there is none of that name.
+pub(crate) type Space = Option<SpaceKey>;
+
+/// Checks that wait, and what is known of hosts.
+pub(super) struct Line<T> {
+    of_space: HashMap<Space, VecDeque<(Host, T)>>,
+    /// spaces of which one waits; the first is next, one that comes anew or was served is last
+    order: VecDeque<Space>,
+    spaces: Places<Space>,
+    hosts: Places<Host>,
+    failures: HashMap<Host, Time>,
+}
+
+impl<T> Line<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            of_space: HashMap::new(),
+            order: VecDeque::new(),
+            spaces: Places::new(WAITING_MAX),
+            hosts: Places::new(WAITING_MAX),
+            failures: HashMap::new(),
+        }
+    }
+
+    /// Queues a check; `false`, and it is dropped, if its space or its host has its share of the places.
+    pub(super) fn push(&mut self, space: Space, host: Host, check: T) -> bool {
+        if !self.spaces.has_room_for(&space) || !self.hosts.take(host) {
+            return false;
+        }
+        self.spaces.take(space);
+        let waiting = self.of_space.entry(space).or_default();
+        if waiting.is_empty() {
+            self.order.push_back(space);
+        }
+        waiting.push_back((host, check));
+        true
+    }
+
+    /// Takes the next check, and the host to say of how it went.
+    pub(super) fn pop(&mut self, now: Time) -> Option<(Host, T)> {
+        let space = self.order.pop_front()?;
+        let waiting = self.of_space.get_mut(&space)?;
+        let failures = &self.failures;
+        let first = waiting.iter().position(|(host, _)| !has_failed(failures, *host, now)).unwrap_or(0);
+        let (host, check) = waiting.remove(first)?;
+        if waiting.is_empty() {
+            self.of_space.remove(&space);
+        } else {
+            self.order.push_back(space);
+        }
+        self.spaces.give_back(&space);
+        self.hosts.give_back(&host);
+        Some((host, check))
+    }
+
+    /// A password from that host was wrong.
+    pub(super) fn failed(&mut self, host: Host, now: Time) {
+        if self.failures.len() >= FAILURES_MAX
+            && !self.failures.contains_key(&host)
+            && let Some(oldest) = self.failures.iter().min_by_key(|(_, at)| **at).map(|(host, _)| *host)
+        {
+            self.failures.remove(&oldest);
+        }
+        self.failures.insert(host, now);
+    }
+}
+
+fn has_failed(failures: &HashMap<Host, Time>, host: Host, now: Time) -> bool {
+    failures.get(&host).is_some_and(|at| now < at.plus_millis(FAILURE_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Time = Time::ZERO;
+
+    fn space(number: u32) -> Space {
+        Some(SpaceKey(number))
+    }
+
+    fn host(number: u32) -> Host {
+        Host::of(Some(SocketAddr::new(IpAddr::V4((0x0a00_0000 + number).into()), 5000)))
+    }
+
+    fn drain(line: &mut Line<u32>, now: Time) -> Vec<u32> {
+        std::iter::from_fn(|| line.pop(now).map(|(_, check)| check)).collect()
+    }
+
+    #[test]
+    fn spaces_take_turns_and_within_one_the_first_comes_first() {
+        let mut line = Line::new();
+        for check in [10, 11, 12] {
+            assert!(line.push(space(1), host(1), check));
+        }
+        assert!(line.push(space(2), host(2), 20) && line.push(None, host(3), 30) && line.push(space(2), host(2), 21));
+        assert_eq!(drain(&mut line, NOW), [10, 20, 30, 11, 21, 12]);
+        assert!(line.of_space.is_empty() && line.order.is_empty());
+    }
+
+    #[test]
+    fn a_space_that_was_served_and_comes_back_waits_for_the_others() {
+        let mut line = Line::new();
+        (0..9).for_each(|check| assert!(line.push(space(1), host(1), check)));
+        let mut served = Vec::new();
+        // Who always has just one waiting gets every other turn, no more.
+        for _ in 0..4 {
+            assert!(line.push(space(2), host(2), 99));
+            served.extend([line.pop(NOW).unwrap().1, line.pop(NOW).unwrap().1]);
+        }
+        assert_eq!(served, [0, 99, 1, 99, 2, 99, 3, 99]);
+    }
+
+    #[test]
+    fn hosts_with_a_wrong_password_wait_behind_the_others_until_it_is_forgotten() {
+        let mut line = Line::new();
+        let fill = |line: &mut Line<u32>| {
+            for (who, check) in [(1, 10), (1, 11), (2, 20)] {
+                assert!(line.push(space(1), host(who), check));
+            }
+        };
+        line.failed(host(1), NOW);
+        fill(&mut line);
+        assert_eq!(drain(&mut line, NOW), [20, 10, 11]);
+        fill(&mut line);
+        assert_eq!(drain(&mut line, NOW.plus_millis(FAILURE_MS)), [10, 11, 20]);
+    }
+
+    #[test]
+    fn failures_are_remembered_of_so_many_hosts_and_the_oldest_goes() {
+        let mut line = Line::<()>::new();
+        for number in 0..=FAILURES_MAX as u32 {
+            line.failed(host(number), NOW.plus_millis(u64::from(number)));
+        }
+        line.failed(host(5), NOW.plus_millis(5000));
+        assert_eq!(line.failures.len(), FAILURES_MAX);
+        assert!(!has_failed(&line.failures, host(0), NOW) && has_failed(&line.failures, host(1), NOW));
+    }
+
+    #[test]
+    fn one_host_or_one_space_leaves_room_for_others() {
+        let mut line = Line::new();
+        let knock = |line: &mut Line<u32>, space, host| (0..1000).filter(|_| line.push(space, host, 0)).count();
+        assert_eq!(knock(&mut line, space(1), host(1)), WAITING_MAX / 2);
+        assert_eq!(knock(&mut line, space(1), host(2)), 0, "the space has its share");
+        assert_eq!(knock(&mut line, space(2), host(1)), 0, "the host has its share");
+        assert_eq!(knock(&mut line, space(2), host(2)), WAITING_MAX / 4);
+    }
+
+    #[test]
+    fn an_ipv6_host_is_its_network_and_a_mapped_address_is_what_it_maps() {
+        let host = |text: &str| Host::of(Some(text.parse().unwrap()));
+        assert_eq!(host("[2001:db8::1]:1"), host("[2001:db8::ffff:2]:2"));
+        assert_ne!(host("[2001:db8::1]:1"), host("[2001:db8:0:1::1]:1"));
+        assert_eq!(host("[::ffff:10.0.0.1]:1"), host("10.0.0.1:2"));
+        assert_ne!(host("10.0.0.1:1"), host("10.0.0.2:1"));
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_is_first_in_a_space_waits_for_one_of_each_other_space(
+            knocks in prop::collection::vec((0u32..8, 0u32..20), 1..400),
+            served in 0usize..200,
+        ) {
+            let mut line = Line::new();
+            let mut accepted = 0;
+            for (number, (of, from)) in knocks.iter().enumerate() {
+                accepted += usize::from(line.push(space(*of), host(*from), number));
+            }
+            prop_assert!(accepted <= WAITING_MAX);
+            let served = (0..served).filter(|_| line.pop(NOW).is_some()).count();
+            let others = line.order.len();
+            prop_assert!(line.push(space(100), host(100), usize::MAX));
+            let before = std::iter::from_fn(|| line.pop(NOW)).take_while(|(_, check)| *check != usize::MAX).count();
+            prop_assert_eq!(before, others);
+            let left = std::iter::from_fn(|| line.pop(NOW)).count();
+            prop_assert_eq!(served + before + left, accepted, "nothing is lost");
+        }
+    }
+}

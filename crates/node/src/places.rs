@@ -1,0 +1,93 @@
+//! A bounded number of places, shared fairly by whoever wants some.
+//!
+//! One may have as many as are free just then (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): alone half
+//! of them, two a third each, and somebody who has none finds room until as many have one as there are places. So no
+//! share has to be set beforehand, and nobody fills it all.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Who has how many of the places. No clock, no waiting: the caller turns away who finds none.
+#[derive(Debug)]
+pub(crate) struct Places<K> {
+    free: usize,
+    taken: HashMap<K, usize>,
+}
+
+impl<K: Eq + Hash> Places<K> {
+    /// As many places as `free`, all of them free. What is kept is bounded by that, too.
+    pub(crate) fn new(free: usize) -> Self {
+        Self { free, taken: HashMap::new() }
+    }
+
+    /// Whether `who` may have one more.
+    pub(crate) fn has_room_for(&self, who: &K) -> bool {
+        self.taken.get(who).copied().unwrap_or(0) < self.free
+    }
+
+    /// Takes one if there is room for `who`.
+    pub(crate) fn take(&mut self, who: K) -> bool {
+        let has_room = self.has_room_for(&who);
+        if has_room {
+            self.free -= 1;
+            *self.taken.entry(who).or_default() += 1;
+        }
+        has_room
+    }
+
+    /// Gives one back that `who` has taken.
+    pub(crate) fn give_back(&mut self, who: &K) {
+        let Some(count) = self.taken.get_mut(who) else { return };
+        *count -= 1;
+        self.free += 1;
+        if *count == 0 {
+            self.taken.remove(who);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_alone_has_half_and_two_have_a_third_each() {
+        let mut places = Places::new(12);
+        let fill = |places: &mut Places<char>, who| (0..100).filter(|_| places.take(who)).count();
+        assert_eq!(fill(&mut places, 'a'), 6);
+        assert_eq!(fill(&mut places, 'b'), 3, "what is free is shared with who was first");
+        (0..2).for_each(|_| places.give_back(&'a'));
+        assert_eq!((fill(&mut places, 'b'), fill(&mut places, 'a')), (1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_has_none_finds_room_while_a_place_is_free(steps in prop::collection::vec((0u8..6, any::<bool>()), 0..300)) {
+            const PLACES: usize = 16;
+            let mut places = Places::new(PLACES);
+            let mut model = [0usize; 6];
+            for (who, takes) in steps {
+                let held = &mut model[usize::from(who)];
+                if takes {
+                    *held += usize::from(places.take(who));
+                } else if *held > 0 {
+                    *held -= 1;
+                    places.give_back(&who);
+                }
+                let taken: usize = model.iter().sum();
+                prop_assert!(taken <= PLACES);
+                prop_assert_eq!(places.has_room_for(&99), taken < PLACES);
+                prop_assert_eq!(places.taken.len(), model.iter().filter(|held| **held > 0).count());
+            }
+        }
+
+        #[test]
+        fn nobody_alone_takes_more_than_half(places in 1usize..300) {
+            let mut all = Places::new(places);
+            let held = (0..2 * places).filter(|_| all.take(())).count();
+            prop_assert_eq!(held, places.div_ceil(2));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Peers that knock again and again, and what becomes of everybody else meanwhile.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use enmasse_amqp::types::SaslCode;
+use enmasse_node::ListenerKind::Amqp;
+use enmasse_node::WorkerStats;
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use crate::control::guarded_plan_of;
+use crate::harness::{Client, PATIENCE, Site, Stream, plain, workers};
+
+/// Rounds of a password: some milliseconds each, so that checks are what everybody waits for.
+const ROUNDS: u32 = 20_000;
+
+/// Two closed spaces, `guarded` and `other`, each with a user `alice`.
+fn two_spaces() -> Value {
+    let mut plan: Value = serde_json::from_str(&guarded_plan_of(ROUNDS)).unwrap();
+    let mut other = plan["spaces"][0].clone();
+    other["uid"] = json!("t");
+    other["names"] = json!(["other"]);
+    other["addresses"][0]["uid"] = json!("b");
+    plan["spaces"].as_array_mut().unwrap().push(other);
+    plan
+}
+
+/// A stream from another host than the other clients of these tests.
+fn from_elsewhere(site: &Site) -> Box<dyn Stream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)).into()).unwrap();
+    socket.connect(&SocketAddr::from((Ipv4Addr::LOCALHOST, site.port(Amqp))).into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Box::new(stream)
+}
+
+fn sum(site: &Site, of: impl Fn(&WorkerStats) -> u64) -> u64 {
+    site.stats().workers.iter().map(of).sum()
+}
+
+#[test]
+fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
+    let site = Site::new(&workers(2), &two_spaces().to_string());
+    let knock = || Client::bare(from_elsewhere(&site), Some(plain("mallory@other", "guess")));
+    let mut knocking: Vec<Client> = (0..1000).map(|_| knock()).collect();
+    knocking.iter_mut().for_each(Client::say);
+    let before = sum(&site, |worker| worker.passwords_checked);
+    let mut alice = Client::start(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
+    let checked = sum(&site, |worker| worker.passwords_checked) - before;
+    // One that was under way, one of the other space, her own, and what was done before she was heard.
+    assert!(checked <= 20, "{checked} passwords were checked until she was in");
+    let answered = before + checked + sum(&site, |worker| worker.checks_refused);
+    assert!(answered < 990, "of those who knock {answered} have an answer: nobody waited");
+    alice.receiver("orders", 1);
+    let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
+    assert!(codes.iter().all(|code| matches!(code, SaslCode::Auth | SaslCode::SysTemp)), "{codes:?}");
+}
