@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow
 
+from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Unavailable
 from enmasse.pipeline import batches, gold_table, live, ranges, reading, tables
 from enmasse.pipeline import options as option_table
@@ -119,7 +120,7 @@ def run(file: Path, kill: dict[str, Any] | None, opened: Any = None) -> None:
             opened.set()
         put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)
         servers = {source.name: batches.server(source, places)}
-        teller = Teller(pipeline.metadata.name, db, servers)
+        teller = Teller(pipeline.metadata.name, db, servers, SystemClock())
         number = 0
         while True:
             if not log.is_done(number):

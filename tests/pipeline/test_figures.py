@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from doubles import TestClock
-from enmasse.base.errors import Unavailable
+from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import figures
+from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import measured, us
@@ -48,7 +49,10 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     day = {"space": "sp", "address": "x", "date": "2026-01-31", "bytes": 9}
     usage = day | {"messages": 4, "readings": 3, "quarantined": 2}
     came_s = clock.now().timestamp() - us(0) / 1e6 - 3
-    db.commit(Batch("s", "q", 6, rows, [usage], us(came_s)))
+    written = {"bronze": 4, "silver": 3, "sinks/hot": 1}
+    db.commit(Batch("s", "q", 6, rows, [usage], us(came_s), written))
+    # a batch that is repeated has written nothing more
+    assert not db.commit(Batch("s", "q", 6, rows, [usage], us(came_s), written))
     db.measured("s", "q", 12, 250)
     of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, clock)
     with figures.served(of, 0) as url:
@@ -66,8 +70,30 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     assert found["incidents_total", "hot", "p"] == found["open_incidents", "p"] == 1
     assert (found["alerts", "waiting", "p"], found["alerts", "sent", "p"]) == (1, 0)
     assert (found["devices", "p"], found["state_rows", "p", "detector_states"]) == (3, 1)
+    assert [found["rows_written_total", "p", "s", to] for to in written] == [4, 3, 1]
+    # last values, devices, sessions and a day of usage
+    assert found["rows_written_total", "p", "s", "live"] == 3 + 3 + 3 + 1
+    assert (found["source_troubled", "p", "s"], found["refusing_addresses", "p"]) == (0, 0)
     with pytest.raises(OSError):
         scraped(url)
+
+
+def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
+    clock = TestClock()
+    trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
+    db.troubled("source", {"s": trouble, "new": trouble})
+    db.troubled("address", {"alerts": trouble})
+    with figures.served(figures.registry("p", db, dict, clock), 0) as url:
+        assert url is not None
+        found = scraped(url)
+    assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
+    assert found["refusing_addresses", "p"] == 1
+    told = {one["source"]: one["trouble"] for one in figures.of_sources(db.status(), 0.0)}
+    assert told["s"] == told["new"]
+    assert (told["s"]["error"], told["s"]["tries"]) == ("it was made anew", 2)
+    db.troubled("source", {})
+    assert [one["trouble"] for one in figures.of_sources(db.status(), 0.0)] == [None]
+    assert db.status()["troubles"]["address"]["alerts"]["tries"] == 2
 
 
 def test_what_is_not_known_is_left_out(db: Live) -> None:

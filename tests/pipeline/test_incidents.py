@@ -2,17 +2,22 @@
 
 import asyncio
 import json
+import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from doubles import TestClock
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Unavailable
 from enmasse.client import connect
 from enmasse.messaging import Data, Message
 from enmasse.pipeline import incidents, live
 from enmasse.pipeline import options as option_table
-from enmasse.pipeline.incidents import Teller
+from enmasse.pipeline.incidents import AT_ONCE, PAUSES_S, Teller
 from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import measured, us
@@ -67,8 +72,9 @@ def find(db: Live, query: object, batch: int, *devices: str) -> None:
     assert db.commit(Batch("s", str(query), batch, measured(*rows), [], us(batch * 10)))
 
 
-def teller(db: Live, platform: Platform) -> Teller:
-    return Teller("p", db, {"s": option_table.write({"url": platform.url(), "timeout": "5"})})
+def teller(db: Live, platform: Platform, clock: Clock | None = None) -> Teller:
+    servers = {"s": option_table.write({"url": platform.url(), "timeout": "5"})}
+    return Teller("p", db, servers, clock or TestClock())
 
 
 def drained(platform: Platform, name: str) -> list[Message]:
@@ -117,9 +123,11 @@ def test_a_device_is_sent_its_command_once_it_has_an_address(
     command = {"address": "to-{device}", "subject": "cool", "body": {"valve": "open"}}
     db = opened(HOT | {"command": command})
     find(db, tmp_path, 0, "a", "b", "c")
-    sends = teller(db, queues)
+    clock = TestClock()
+    sends = teller(db, queues, clock)
     for _ in range(2):
         sends.tell()
+        clock.advance(PAUSES_S[-1])
     # nobody has declared an address for c yet
     assert db.status()["alerts"] == {"waiting": 1, "sent": 2, "rejected": 0}
     assert [(place, name) for place, _, name in db.waiting()] == [("s", "to-c")]
@@ -140,14 +148,17 @@ def test_an_address_that_is_full_holds_up_its_own_alerts_only(
     monkeypatch.setattr(incidents, "SILENCE_MS", 300)
     db = opened(HOT | {"alertAddress": "full"}, ALERTED | {"name": "warm"})
     find(db, tmp_path, 0, "a", "b", "c")
-    sends = teller(db, queues)
+    clock = TestClock()
+    sends = teller(db, queues, clock)
     for _ in range(2):
         sends.tell()
+        clock.advance(PAUSES_S[-1])
     assert [row["address"] for row in db.rows(live.ALERTS) if not row["outcome"]] != []
     assert [place[2] for place in db.waiting()] == ["full"]
     assert len(drained(queues, "alerts")) == 3
     found = drained(queues, "full")
     while db.waiting():
+        clock.advance(PAUSES_S[-1])
         sends.tell()
         found += drained(queues, "full")
     assert sorted(message.properties.group_id or "" for message in found) == ["a", "b", "c"]
@@ -158,9 +169,54 @@ def test_an_address_that_knows_no_numbers_waits_and_says_so(
 ) -> None:
     db = opened(HOT | {"alertAddress": "direct"})
     find(db, tmp_path, 0, "a")
-    sends = teller(db, queues)
+    clock = TestClock()
+    sends = teller(db, queues, clock)
     for _ in range(2):
         sends.tell()
+        clock.advance(PAUSES_S[-1])
     assert db.status()["alerts"]["waiting"] + db.status()["alerts"]["rejected"] == 1
     said = [record.getMessage() for record in caplog.records if "direct" in record.getMessage()]
     assert len(said) == 1
+
+
+def test_addresses_that_take_nothing_leave_room_for_those_that_do(
+    queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, real, tried = threading.Event(), Teller._send, Counter[str]()
+
+    def send(self: Teller, source: str, query: str, name: str, *more: Any) -> None:
+        tried[name] += 1
+        if name == "alerts":
+            return real(self, source, query, name, *more)
+        # it waits for credit that does not come
+        assert held.wait(60)
+        raise Unavailable("E6000", f"{name} takes nothing")
+
+    monkeypatch.setattr(Teller, "_send", send)
+    mute = [HOT | {"name": f"m{n}", "alertAddress": f"mute{n}"} for n in range(AT_ONCE + 2)]
+    db, clock = opened(*mute, ALERTED), TestClock()
+    find(db, tmp_path, 0, "a")
+    sends = teller(db, queues, clock)
+    held.set()
+    sends.tell()
+    held.clear()
+    troubles = db.status()["troubles"]["address"]
+    assert sorted(troubles) == [f"mute{n}" for n in range(AT_ONCE + 2)]
+    assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
+    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["a"]
+    # before its pause is over nobody is tried again
+    tried.clear()
+    sends.tell()
+    assert not tried
+    # one that takes them does not wait for those that are tried again and hold on
+    clock.advance(PAUSES_S[0])
+    sends.begin()
+    find(db, tmp_path, 1, "b")
+    while ("s", str(tmp_path), "alerts") in db.waiting():
+        sends.begin()
+    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["b"]
+    assert sum(tried.values()) == AT_ONCE
+    held.set()
+    sends.tell()
+    assert db.status()["troubles"]["address"]["mute0"]["tries"] == 1
+    sends.close()

@@ -13,6 +13,7 @@ import yaml
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
 from enmasse.pipeline import live
+from enmasse.pipeline.endings import SOUND_S, TROUBLE_PAUSES_S
 from enmasse.pipeline.live import Batch, Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
@@ -48,15 +49,16 @@ class Query:
 
 
 class Watched:
-    """A run of one such query."""
+    """A run of such queries, of which `s` is the first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *others: str) -> None:
         source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+        sources = [source, *(source | {"name": name} for name in others)]
         document = {
             "apiVersion": "enmasse.io/v1beta1",
             "kind": "Pipeline",
             "metadata": {"name": "p"},
-            "spec": {"sources": [source], "detectors": [SILENT], "trigger": "1s"},
+            "spec": {"sources": sources, "detectors": [SILENT], "trigger": "1s"},
         }
         (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
         pipeline, places = read(folder / "pipeline.yaml")
@@ -118,16 +120,93 @@ def test_silence_is_judged_only_when_all_that_came_is_read(watched: Watched) -> 
     assert incident["began_us"] == us(came + 60)
 
 
-def test_what_ends_a_query_is_said_in_our_words(watched: Watched) -> None:
-    watched.query.error = RuntimeError(
-        "[STREAM_FAILED] Query ended\nTraceback\n  File x\n"
-        "enmasse.base.errors.Conflict: 3 messages are no longer kept\n at org.apache"
-    )
-    with pytest.raises(Conflict, match="^source s: 3 messages are no longer kept$"):
+OURS = RuntimeError(
+    "[STREAM_FAILED] Query ended\nTraceback\n  File x\n"
+    "enmasse.base.errors.Conflict: 3 messages are no longer kept\n at org.apache"
+)
+OTHER = RuntimeError("\nout of memory\n at org.apache")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (OURS, Conflict, "source s: 3 messages are no longer kept"),
+        (OTHER, Unavailable, "source s: Spark ended the query: out of memory"),
+    ],
+)
+def test_what_ends_the_only_query_ends_the_run_in_our_words(
+    watched: Watched, error: Exception, kind: type[Exception], said: str
+) -> None:
+    watched.query.error = error
+    with pytest.raises(kind, match=f"^{said}$"):
         watched.run.watch(threading.Event())
-    watched.query.error = RuntimeError("\nout of memory\n at org.apache")
-    with pytest.raises(Unavailable, match="^source s: Spark ended the query: out of memory$"):
+    with pytest.raises(kind):
         watched.look()
+    assert watched.db.status()["troubles"]["source"]["s"]["error"] == said
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Watched]:
+    made = Watched(tmp_path, "other")
+    made.run._queries["other"] = cast(Any, Query())
+    made.query.error, made.query.isActive = OURS, False
+    yield made
+    made.db.close()
+
+
+def test_a_source_that_ends_leaves_the_others_and_is_tried_again(
+    two: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop, begun, told = Passing(two.clock), [], []
+    last = Query()
+
+    def begin() -> Query:
+        begun.append(two.clock.elapsed_s)
+        if len(begun) < len(TROUBLE_PAUSES_S):
+            raise OURS
+        return last
+
+    two.run._begins["s"] = cast(Any, begin)
+    stop.then = {4.0: lambda: told.append(two.db.status()["troubles"]["source"])}
+    stop.then[sum(TROUBLE_PAUSES_S) + 2 + SOUND_S] = stop.set
+    two.run.watch(stop)
+    pauses = [later - earlier for earlier, later in zip([1.0, *begun], begun, strict=False)]
+    # it is looked at once a second
+    assert pauses == pytest.approx(TROUBLE_PAUSES_S, abs=1.0)
+    assert told[0]["s"]["error"] == "source s: 3 messages are no longer kept"
+    assert [one for one in caplog.messages if one.endswith("the other sources go on")]
+    # it has gone on for so long that nothing is wrong any more
+    assert two.db.status()["troubles"]["source"] == {}
+    assert cast(Any, two.run._queries["s"]) is last
+
+
+def test_the_run_ends_with_the_last_source(two: Watched) -> None:
+    other = cast(Any, two.run._queries["other"])
+    stop = Passing(two.clock)
+
+    def end() -> None:
+        other.error, other.isActive = OTHER, False
+
+    stop.then = {3.0: end}
+    with pytest.raises(Conflict, match="^source s: 3 messages"):
+        two.run.watch(stop)
+    assert two.clock.elapsed_s == pytest.approx(3.0, abs=1.0)
+    assert sorted(two.db.status()["troubles"]["source"]) == ["other", "s"]
+
+
+def test_a_run_that_ends_by_itself_says_what_was_left_out(two: Watched) -> None:
+    other = cast(Any, two.run._queries["other"])
+    stop = Passing(two.clock)
+
+    def end() -> None:
+        other.isActive = False
+
+    two.run._once = True
+    two.run._begins["s"] = cast(Any, None)
+    stop.then = {30.0: end}
+    with pytest.raises(Conflict, match="^source s: 3 messages"):
+        two.run.watch(stop)
+    assert two.clock.elapsed_s >= 30
 
 
 class Passing(threading.Event):

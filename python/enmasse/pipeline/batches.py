@@ -130,12 +130,15 @@ class Batches:
         with store.one:
             parts = gold.partials(readings, self._pipeline.spec.windows)
             store.gold.merge(parts, name, batch_id)
+        of_tables = {"silver": readings, "quarantine": refused}
+        written = {"bronze": len(messages), "gold": len(parts)}
+        written |= {table: len(new) for table, new in of_tables.items()}
         if spark is not None:
             for forward in self._forwards:
-                forward(spark, {"silver": readings, "quarantine": refused}, name, batch_id)
+                written[f"sinks/{forward.name}"] = forward(spark, of_tables, name, batch_id)
         usage = _usage(messages, rows)
         known_to_us = _known_to(messages)
-        batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us)
+        batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us, written)
         is_new = self._committed(batch)
         self._told(
             {

@@ -7,6 +7,8 @@ on a machine that has too much to do: the query ends. It can begin again where i
 
 import logging
 import re
+from dataclasses import dataclass
+from datetime import datetime
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import KINDS, Code, EnMasseError, Unavailable
@@ -15,6 +17,9 @@ log = logging.getLogger("enmasse.pipeline")
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Before a query begins again, each time without a batch since; then the run ends."""
+TROUBLE_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+"""Before a query begins again that an error ended which stands, while other sources go on; the last
+one for ever."""
 SOUND_S = 60.0
 """A query that has gone on for so long is sound, whether anything came or not."""
 CAUSES_MAX = 16
@@ -46,6 +51,8 @@ def death(error: BaseException) -> str | None:
 
 def said(source: str, error: BaseException) -> EnMasseError:
     """Return what ended a query, in our words where it was an error of ours."""
+    if isinstance(error, EnMasseError):
+        return error
     found = _OURS.search(str(error))
     if found and found[1] in KINDS:
         code = f"E{list(KINDS).index(found[1]) + 1}000"
@@ -54,8 +61,22 @@ def said(source: str, error: BaseException) -> EnMasseError:
     return Unavailable(Code.NOT_AVAILABLE, f"source {source}: Spark ended the query: {first}")
 
 
+@dataclass(frozen=True)
+class Trouble:
+    """An error that stands: what it says, since when, and how often it came again."""
+
+    error: EnMasseError
+    since: datetime
+    tries: int = 0
+
+    @property
+    def said(self) -> str:
+        """What the error says."""
+        return str(self.error)
+
+
 class Restarts:
-    """When the query of a source begins again: at growing pauses, and so many times."""
+    """When the query of a source begins again: at growing pauses."""
 
     def __init__(self, source: str, clock: Clock) -> None:
         """Nothing has died yet."""
@@ -64,6 +85,7 @@ class Restarts:
         self._deaths = 0
         self._began_s = clock.monotonic()
         self._due_s: float | None = None
+        self._trouble: Trouble | None = None
 
     @property
     def waits(self) -> bool:
@@ -75,35 +97,51 @@ class Restarts:
         """Whether it is to begin now."""
         return self._due_s is not None and self._clock.monotonic() >= self._due_s
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """The error that ended the query, until there is a batch or a sound minute again."""
+        if self._due_s is None and self._is_sound:
+            self._trouble = None
+        return self._trouble
+
+    @property
+    def _is_sound(self) -> bool:
+        return self._clock.monotonic() - self._began_s >= SOUND_S
+
     def began(self) -> None:
         """Take note that the query goes on."""
         self._began_s, self._due_s = self._clock.monotonic(), None
 
     def progressed(self) -> None:
         """Take note of a batch that is in."""
-        self._deaths = 0
+        self._deaths, self._trouble = 0, None
 
     def ended(self, error: BaseException) -> None:
         """Let the query begin again after a pause.
 
-        Raises what ended it: an error that stands, or Unavailable for one death too many.
+        What ended it is `trouble` if it stands, or is one death too many.
         """
         cause = death(error)
+        if self._due_s is None and self._is_sound:
+            self._deaths, self._trouble = 0, None
         if cause is None:
-            raise said(self._source, error) from error
-        now_s = self._clock.monotonic()
-        if self._due_s is None and now_s - self._began_s >= SOUND_S:
-            self._deaths = 0
-        if self._deaths == len(PAUSES_S):
-            raise Unavailable(
-                Code.NOT_AVAILABLE,
-                f"source {self._source}: a process of Spark died {self._deaths + 1} times without"
-                f" a batch in between, the last time: {cause}; see whether this machine has"
-                " memory and processor time left, and start the run again",
-            ) from error
+            self._stands(said(self._source, error))
+        elif self._deaths == len(PAUSES_S):
+            self._stands(
+                Unavailable(
+                    Code.NOT_AVAILABLE,
+                    f"source {self._source}: a process of Spark died {self._deaths + 1} times"
+                    f" without a batch in between, the last time: {cause}; see whether this"
+                    " machine has memory and processor time left, and start the run again",
+                )
+            )
+        else:
+            self._died(cause)
+
+    def _died(self, cause: str) -> None:
         pause_s = PAUSES_S[self._deaths]
         self._deaths += 1
-        self._due_s = now_s + pause_s
+        self._due_s = self._clock.monotonic() + pause_s
         log.warning(
             "source %s: a process of Spark died: %s; begins again in %.0f s, try %d of %d",
             self._source,
@@ -112,3 +150,11 @@ class Restarts:
             self._deaths,
             len(PAUSES_S),
         )
+
+    def _stands(self, error: EnMasseError) -> None:
+        before = self._trouble
+        tries = 0 if before is None else before.tries + 1
+        since = self._clock.now() if before is None else before.since
+        self._trouble = Trouble(error, since, tries)
+        pause_s = TROUBLE_PAUSES_S[min(tries, len(TROUBLE_PAUSES_S) - 1)]
+        self._due_s = self._clock.monotonic() + pause_s

@@ -33,10 +33,22 @@ _OF_SOURCES = (
 )
 
 
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("messages", "readings", "quarantined", "late", "clamped"), 0
+)
+_NOTHING |= {"batch_id": -1, "known_to_us": 0, "lag_messages": None, "batch_ms": None}
+
+
 def of_sources(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]]:
-    """Return the figures of each source, out of what live state says at a time."""
+    """Return the figures of each source, out of what live state says at a time.
+
+    A source in trouble may have none yet.
+    """
+    troubles = live["troubles"]["source"]
+    begun = {one["source"] for one in live["sources"]}
+    idle = [_NOTHING | {"source": name} for name in troubles if name not in begun]
     found = []
-    for one in live["sources"]:
+    for one in [*live["sources"], *idle]:
         lag, known_to_us = one["lag_messages"], one["known_to_us"]
         known = one["batch_id"] >= 0 and known_to_us > 0
         lag_s = None if lag is None or not known else max(0.0, now_s - known_to_us / US_A_S)
@@ -49,6 +61,8 @@ def of_sources(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]]:
                 "lagMessages": lag,
                 "lagSeconds": 0.0 if lag == 0 else lag_s,
                 "batchMs": one["batch_ms"],
+                "written": live["written"].get(one["source"], {}),
+                "trouble": troubles.get(one["source"]),
             }
         )
     return found
@@ -82,6 +96,9 @@ class _Figures(Collector):
         for outcome, count in found["alerts"].items():
             alerts.add_metric([self._pipeline, outcome], count)
         yield alerts
+        refusing = self._gauge("refusing_addresses", "Addresses that take no alerts now.")
+        refusing.add_metric([self._pipeline], len(found["troubles"]["address"]))
+        yield refusing
         for name, text, key in (
             ("devices", "Devices that were heard.", "devices"),
             ("devices_online", "Devices that are heard.", "online"),
@@ -102,6 +119,13 @@ class _Figures(Collector):
                 if value is not None:
                     family.add_metric([self._pipeline, one["source"]], value)
             yield family
+        troubled = self._gauge("source_troubled", "1: an error has ended the source.", "source")
+        written = self._counter("rows_written", "Rows out.", "source", "target")
+        for one in sources:
+            troubled.add_metric([self._pipeline, one["source"]], one["trouble"] is not None)
+            for target, rows in one["written"].items():
+                written.add_metric([self._pipeline, one["source"], target], rows)
+        yield from (troubled, written)
 
     def _gauge(self, name: str, text: str, *labels: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])

@@ -28,6 +28,11 @@ class Forward:
         self._sink = to
         self._options = replace(server, address=to.address, dead_letter=rejected)
 
+    @property
+    def name(self) -> str:
+        """What the document calls it."""
+        return self._sink.name
+
     def check(self, spark: SparkSession) -> None:
         """Raise Invalid for a condition that Spark does not understand."""
         names = COLUMNS[self._sink.table]
@@ -44,18 +49,19 @@ class Forward:
         rows_by_table: Mapping[str, pyarrow.Table],
         app_id: str,
         batch_id: int,
-    ) -> None:
-        """Send the rows of a batch and wait until each has an outcome.
+    ) -> int:
+        """Send the rows of a batch, wait until each has an outcome, and return how many are stored.
 
         Raises Unavailable if the server is away for too long.
         """
         rows = rows_by_table[self._sink.table]
         if not len(rows):
-            return
+            return 0
         found = _messages(spark, rows, self._sink).toArrow()
         place = sink.Place(f"{app_id}/sinks/{self._sink.name}", batch_id, 0)
         sent = sink.deliver(self._options, place, iter(found.to_batches()))
         sink.keep_rejected(self._options, [sent])
+        return sent.rows - (0 if sent.rejected is None else len(sent.rejected))
 
 
 def _messages(spark: SparkSession, rows: pyarrow.Table, to: Sink) -> DataFrame:

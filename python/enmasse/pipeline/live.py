@@ -9,7 +9,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.pipeline import detect, incidents
 from enmasse.pipeline.detect import Change, State
+from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.grouping import array, groups, in_order
 from enmasse.pipeline.live_tables import (
     ALERTS,
@@ -31,14 +33,16 @@ from enmasse.pipeline.live_tables import (
     PROGRESS,
     SESSIONS,
     STATES,
+    TROUBLES,
     USAGE,
+    WRITTEN,
     insert,
     lay_out,
     put,
 )
 from enmasse.resources.pipeline import Detector, PipelineSpec
 
-US_A_MS = 1000
+US_A_MS, US_A_S = 1000, 1_000_000
 KEYS_A_QUERY = 500
 """Devices that one query names."""
 ALERTS_A_TIME = 1000
@@ -65,6 +69,9 @@ class Batch:
 
     known_to_us: int = detect.NEVER_US
     """All that the server took before this has been read."""
+
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Rows that went into tables and sinks, by their names."""
 
 
 Day = tuple[str, str, str]
@@ -178,8 +185,9 @@ class Live:
                 return False
             # detectors ask what the last reading before the batch was
             self._detect(connection, batch)
-            self._add_readings(connection, batch)
+            rows = self._add_readings(connection, batch) + len(batch.usage)
             put(connection, USAGE, batch.usage, added=USED)
+            self._count(connection, batch, rows)
             readings = batch.readings
             known_to_us = max(row.known_to_us, batch.known_to_us)
             quarantined = sum(usage["quarantined"] for usage in batch.usage)
@@ -196,6 +204,27 @@ class Live:
             connection.execute(sa.update(PROGRESS).where(of).values(changes))
             self._silences(connection, batch.source, batch.known_to_us)
         return True
+
+    @staticmethod
+    def _count(connection: sa.Connection, batch: Batch, live_rows: int) -> None:
+        """Add what a batch has written to what all of them have."""
+        rows = [
+            {"source": batch.source, "target": target, "rows": count}
+            for target, count in [*batch.written.items(), ("live", live_rows)]
+            if count
+        ]
+        put(connection, WRITTEN, rows, added=("rows",))
+
+    def troubled(self, kind: str, troubles: Mapping[str, Trouble]) -> None:
+        """Let these be all troubles of a kind, `source` or `address`, by name."""
+        rows = [
+            {"kind": kind, "name": name, "error": one.said, "tries": one.tries}
+            | {"since_us": int(one.since.timestamp() * US_A_S)}
+            for name, one in troubles.items()
+        ]
+        with self._begin() as connection:
+            connection.execute(sa.delete(TROUBLES).where(TROUBLES.c.kind == kind))
+            put(connection, TROUBLES, rows)
 
     def recount(self, source: str, found: Figures) -> None:
         """Let figures and last values of a source be what its tables say, in one transaction.
@@ -280,6 +309,8 @@ class Live:
                     sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
                 ).scalar_one(),
                 "alerts": self._alerts_by_outcome(connection),
+                "written": self._written(connection),
+                "troubles": self._troubles(connection),
                 "state": {
                     table.name: connection.execute(
                         sa.select(sa.func.count()).select_from(table)
@@ -296,21 +327,38 @@ class Live:
         counted = connection.execute(sa.select(kind, sa.func.count()).group_by(kind))
         return {"waiting": 0, "sent": 0, "rejected": 0} | {name: count for name, count in counted}
 
+    @staticmethod
+    def _written(connection: sa.Connection) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for row in connection.execute(sa.select(WRITTEN).order_by(*WRITTEN.primary_key)):
+            found.setdefault(row.source, {})[row.target] = row.rows
+        return found
+
+    @staticmethod
+    def _troubles(connection: sa.Connection) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {"source": {}, "address": {}}
+        for row in connection.execute(sa.select(TROUBLES).order_by(*TROUBLES.primary_key)):
+            since = datetime.fromtimestamp(row.since_us / US_A_S, UTC).isoformat(timespec="seconds")
+            told = {"error": row.error, "since": since, "tries": row.tries}
+            found[row.kind][row.name] = told
+        return found
+
     def rows(self, table: sa.Table) -> list[dict[str, Any]]:
         """Return all of a table, in the order of its key."""
         with self._begin() as connection:
             found = connection.execute(sa.select(table).order_by(*table.primary_key.columns))
             return [dict(row) for row in found.mappings()]
 
-    def _add_readings(self, connection: sa.Connection, batch: Batch) -> None:
+    def _add_readings(self, connection: sa.Connection, batch: Batch) -> int:
+        """Put readings in; return how many rows of live state that changes."""
         rows = batch.readings
         if not len(rows):
-            return
+            return 0
         newest = _latest(rows.take(last_of_each(rows)), batch.source)
         put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
-        self._add_sessions(connection, batch)
+        return len(newest) + self._add_sessions(connection, batch)
 
-    def _add_sessions(self, connection: sa.Connection, batch: Batch) -> None:
+    def _add_sessions(self, connection: sa.Connection, batch: Batch) -> int:
         gap_us = self._spec.live.offline_after * US_A_MS
         devices, sessions = [], []
         heard = arrivals(batch.readings, gap_us)
@@ -342,6 +390,7 @@ class Live:
             )
         put(connection, DEVICES, devices)
         put(connection, SESSIONS, sessions, added=("readings",))
+        return len(devices) + len(sessions)
 
     def _detect(self, connection: sa.Connection, batch: Batch) -> None:
         for detector in self._detectors(batch.source):

@@ -100,6 +100,16 @@ PROGRESS = sa.Table(
 )
 """The last batch of each query that is in here, and what all of them had."""
 
+WRITTEN = sa.Table("written", METADATA, *(_key("source"), _key("target"), _kept("rows")))
+"""Rows of a source that went into tables, sinks (`sinks/NAME`) and live state."""
+
+TROUBLES = sa.Table(
+    "troubles",
+    METADATA,
+    *(_key("kind"), _key("name"), _kept("error", sa.String), _kept("since_us"), _kept("tries")),
+)
+"""Sources that do not go on, and addresses that take no alerts: `kind` is source or address."""
+
 LAYOUT_NUMBER = 1
 """Of live state, of the other tables, and of what checkpoints remember of streams: one higher with
 each change after which an older pipeline cannot go on."""

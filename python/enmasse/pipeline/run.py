@@ -1,19 +1,20 @@
 """The run: one streaming query for each source, and what has to happen while nothing comes in."""
 
+import contextlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import EnMasseError, Unavailable
+from enmasse.base.errors import Unavailable
 from enmasse.pipeline import batches, ranges, reading, replay
 from enmasse.pipeline.batches import Batches, Store
-from enmasse.pipeline.endings import Restarts
+from enmasse.pipeline.endings import Restarts, Trouble
 from enmasse.pipeline.functions import Step
 from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
@@ -21,10 +22,14 @@ from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source
 
+log = logging.getLogger("enmasse.pipeline")
+
 LOOK_S = 1.0
 """How often queries are looked at, and silent devices looked for."""
 STOP_S, STOP_LOOK_S = 20.0, 0.05
 """How long a batch under way may take when the run is to end."""
+LAST_ALERTS_S = 10.0
+"""How long alerts are sent at the end; what waits then is sent by the next run."""
 US_A_S = 1_000_000
 
 Told = Callable[[dict[str, Any]], None]
@@ -48,10 +53,9 @@ class Run:
         names = [source.name for source in pipeline.spec.sources]
         self._restarts = {name: Restarts(name, clock) for name in names}
         self._lags: dict[str, dict[int, int]] = {}
+        self._once = False
+        self._told: dict[str, Trouble] | None = None
         self._teller: Teller | None = None
-        # an address that takes nothing is not to keep the watch from its work
-        self._messenger = ThreadPoolExecutor(1, "alerts")
-        self._telling: Future[None] | None = None
 
     def start(self, told: Told, *, once: bool) -> None:
         """Start a query for each source; `told` hears of each batch.
@@ -60,10 +64,11 @@ class Run:
         Conflict if a backfill was cut off.
         """
         replay.check_finished(self._places)
+        self._once = once
         steps = batches.steps_of(self._pipeline, self._places)
         sources = self._pipeline.spec.sources
         servers = {source.name: batches.server(source, self._places) for source in sources}
-        self._teller = Teller(self._pipeline.metadata.name, self._live, servers)
+        self._teller = Teller(self._pipeline.metadata.name, self._live, servers, self._clock)
         for source in sources:
             self._begins[source.name] = self._prepared(source, steps, told, once=once)
         for source in sources:
@@ -99,30 +104,53 @@ class Run:
         return begin
 
     def _begin(self, source: str) -> None:
-        """Start a query, or let it wait for its next start if a process of Spark died of it."""
+        """Start a query, or let it wait for its next start."""
         try:
             self._queries[source] = self._begins[source]()
-        except EnMasseError:
-            raise
         except Exception as error:
-            self._restarts[source].ended(error)
+            self._end(source, error)
+            self._refuse()
         else:
             self._restarts[source].began()
+
+    def _end(self, source: str, error: BaseException) -> None:
+        """Let a source that an error has ended wait for its next start."""
+        restarts = self._restarts[source]
+        restarts.ended(error)
+        if restarts.trouble is not None and len(self._troubles) < len(self._restarts):
+            log.warning("%s; the other sources go on", restarts.trouble.error)
+
+    def _refuse(self) -> None:
+        """Raise what ended the first source if none goes on any more."""
+        if len(troubles := self._troubles) == len(self._restarts):
+            # why it ended is more than that the database is away, too
+            with contextlib.suppress(Unavailable):
+                self._say_troubles()
+            raise next(iter(troubles.values())).error
+
+    @property
+    def _troubles(self) -> dict[str, Trouble]:
+        found = {source: one.trouble for source, one in self._restarts.items()}
+        return {source: trouble for source, trouble in found.items() if trouble is not None}
 
     def lags(self) -> dict[str, dict[int, int]]:
         """Return how many messages wait, by source and partition, as far as that is known."""
         return dict(self._lags)
 
     def watch(self, stop: threading.Event) -> None:
-        """Return when all queries have ended, or `stop` is set; raises what ended one.
+        """Return when all queries have ended, or `stop` is set; raises what ended the first
+        source when none goes on.
 
-        A query that ended by the death of a process of Spark begins again (`endings`).
+        A query that ended begins again (`endings`): after the death of a process of Spark, or
+        after an error that stands, as long as another source goes on. A run that is to end by
+        itself does so without those, and raises what the first of them says.
         """
         waits = reading.patience(batches.LIVE_TIMEOUT_S)
         while self._goes_on() and not stop.is_set():
             try:
                 self._look()
-                self._tell()
+                if self._teller is not None:
+                    self._teller.begin()
                 waits.renew()
             except Unavailable as error:
                 self._check()
@@ -130,15 +158,21 @@ class Run:
                 waits.wait(error)
             stop.wait(LOOK_S)
             for source, restarts in self._restarts.items():
-                if restarts.is_due and not stop.is_set():
+                if restarts.is_due and not stop.is_set() and self._may_begin(restarts):
                     self._begin(source)
         self._look()
+        for trouble in self._troubles.values() if self._once else ():
+            raise trouble.error
 
     def _goes_on(self) -> bool:
-        """Whether a query is at work, or begins again; raises what ended one."""
+        """Whether a query is at work, or begins again; raises as `_check` does."""
         is_active = any(query.isActive for query in self._queries.values())
         self._check()
-        return is_active or any(one.waits for one in self._restarts.values())
+        waiting = [one for one in self._restarts.values() if one.waits]
+        return is_active or any(one.trouble is None or not self._once for one in waiting)
+
+    def _may_begin(self, restarts: Restarts) -> bool:
+        return restarts.trouble is None or not self._once
 
     def stop(self) -> None:
         """End the queries, after the batch that is under way if that ends soon; one that is cut
@@ -151,27 +185,28 @@ class Run:
                     break
                 pause.wait(STOP_LOOK_S)
             query.stop()
-        self._tell(last=True)
-        self._messenger.shutdown()
+        if self._teller is not None:
+            try:
+                self._teller.tell(LAST_ALERTS_S)
+            finally:
+                self._teller.close()
 
-    def _tell(self, *, last: bool = False) -> None:
-        """Send the alerts that wait, unless that is under way; at the end all that can be sent."""
-        if self._telling is not None and (last or self._telling.done()):
-            telling, self._telling = self._telling, None
-            telling.result()
-        if self._teller is not None and self._telling is None:
-            self._telling = self._messenger.submit(self._teller.tell)
-            if last:
-                self._telling.result()
+    def _say_troubles(self) -> None:
+        """Let live state have the sources in trouble, for `status` and `/metrics`."""
+        if (troubles := self._troubles) != self._told:
+            self._live.troubled("source", troubles)
+            self._told = troubles
 
     def _check(self) -> None:
-        """Raise what ended a query, unless it begins again."""
+        """Let queries that have ended wait for their next start; raises if none goes on."""
         for source, query in self._queries.items():
             if not self._restarts[source].waits and (error := query.exception()) is not None:
-                self._restarts[source].ended(error)
+                self._end(source, error)
+        self._refuse()
 
     def _look(self) -> None:
         self._check()
+        self._say_troubles()
         for source, query in self._queries.items():
             progress = query.lastProgress
             if progress is None:

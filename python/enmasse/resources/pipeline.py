@@ -23,6 +23,7 @@ NAME_LENGTH_MAX = 255
 """Characters of a field, a metric or a unit."""
 
 _URL = re.compile(r"(amqp|amqps|ws|wss)://[^/@\s]+(/\S*)?")
+_OFFSETS = re.compile(r'\{\s*"\d+"\s*:\s*\d+\s*(,\s*"\d+"\s*:\s*\d+\s*)*\}')
 _LIVE_URL = re.compile(r"(sqlite:///|postgresql(\+psycopg)?://)\S+")
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -84,13 +85,13 @@ def _name(value: str) -> str:
 
 
 def _start(value: str) -> str:
-    if value not in ("earliest", "latest"):
+    if value not in ("earliest", "latest") and not _OFFSETS.fullmatch(value):
         try:
             datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
-                f"{value!r} is no place: write earliest, latest, or a time such as"
-                " 2026-01-31T08:00:00Z"
+                f"{value!r} is no place: write earliest, latest, a time such as"
+                ' 2026-01-31T08:00:00Z, or offsets by partition such as {"0": 17}'
             ) from None
     return value
 
@@ -214,7 +215,8 @@ class Source(Model):
     """How old a reading may be when it comes; an older one goes to quarantine."""
 
     start: Annotated[str, AfterValidator(_start)] = "earliest"
-    """Where the first run begins to read a stream: earliest, latest or a time (RFC 3339)."""
+    """Where the first run begins to read a stream: earliest, latest, a time (RFC 3339), or offsets
+    by partition: `{"0": 17}`."""
 
     max_rows: Count = 100_000
     """The most messages of one batch."""

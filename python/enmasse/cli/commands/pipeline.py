@@ -322,12 +322,16 @@ def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, A
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
+    found |= {"written": {}, "troubles": {"source": {}, "address": {}}}
     if pipeline.spec.live.url or (places.state / "live.db").exists():
         with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as live:
             found = live.status()
     runner = places.signed() or {"pid": None, "metrics": None}
     sources = of_sources(found, now_s)
-    found.pop("sources")
+    # each source has its own of these
+    refusing = found.pop("troubles")["address"]
+    found = {name: found[name] for name in found if name not in ("sources", "written")}
+    found["refusingAddresses"] = refusing
     head = {"pipeline": pipeline.metadata.name, "running": runner["pid"] is not None} | runner
     return head | {"tables": places.tables, "sources": sources} | found
 
@@ -347,7 +351,18 @@ def _status_text(document: dict[str, Any]) -> str:
         f" rejected {document['alerts']['rejected']:,}",
     ]
     if sources := document["sources"]:
-        names = list(sources[0])
-        rows = [list(one.values()) for one in sources]
+        names = [name for name in sources[0] if name not in ("written", "trouble")]
+        rows = [[one[name] for name in names] for one in sources]
         lines.append(columns([name.upper() for name in names], rows))
+    for one in sources:
+        counts = [f"{target} {count:,}" for target, count in one["written"].items()]
+        lines.append(f"{one['source']}: rows out: {', '.join(counts) or 'none'}")
+        if (trouble := one["trouble"]) is not None:
+            lines.append(f"{one['source']}: does not go on since {_told(trouble)}")
+    for address, trouble in document["refusingAddresses"].items():
+        lines.append(f"{address}: takes no alerts since {_told(trouble)}")
     return "\n".join(lines)
+
+
+def _told(trouble: "dict[str, Any]") -> str:
+    return f"{trouble['since']}, tried again {trouble['tries']} times: {trouble['error']}"
