@@ -22,7 +22,7 @@ def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
         done = work.run(found, None, told.append)
         assert sum(told) == work.messages(found)
         work.gold()
-        work.finish()
+        work.finish(found)
     return done
 
 

@@ -29,6 +29,7 @@ from enmasse.pipeline.live_tables import (
     ALERTS,
     ANOMALIES,
     DEVICES,
+    DOCUMENTS,
     LATEST,
     PROGRESS,
     SESSIONS,
@@ -225,6 +226,16 @@ class Live:
         with self._begin() as connection:
             connection.execute(sa.delete(TROUBLES).where(TROUBLES.c.kind == kind))
             put(connection, TROUBLES, rows)
+
+    def documents(self) -> dict[str, str]:
+        """Return by what of the document the tables were made."""
+        return {row["part"]: row["said"] for row in self.rows(DOCUMENTS)}
+
+    def keep_documents(self, said: Mapping[str, str]) -> None:
+        """Remember by what of the document tables are made."""
+        with self._begin() as connection:
+            rows = [{"part": part, "said": text} for part, text in said.items()]
+            put(connection, DOCUMENTS, rows)
 
     def recount(self, source: str, found: Figures) -> None:
         """Let figures and last values of a source be what its tables say, in one transaction.

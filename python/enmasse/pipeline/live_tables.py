@@ -110,6 +110,9 @@ TROUBLES = sa.Table(
 )
 """Sources that do not go on, and addresses that take no alerts: `kind` is source or address."""
 
+DOCUMENTS = sa.Table("documents", METADATA, _key("part"), _kept("said", sa.String))
+"""What of the document the tables were made by (`changes`)."""
+
 LAYOUT_NUMBER = 1
 """Of live state, of the other tables, and of what checkpoints remember of streams: one higher with
 each change after which an older pipeline cannot go on."""

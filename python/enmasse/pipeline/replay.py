@@ -21,7 +21,17 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing
 from enmasse.native import Replay
-from enmasse.pipeline import batches, bronze, functions, options, recompute, recount, silver, tables
+from enmasse.pipeline import (
+    batches,
+    bronze,
+    changes,
+    functions,
+    options,
+    recompute,
+    recount,
+    silver,
+    tables,
+)
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.live_tables import PROGRESS
@@ -151,8 +161,10 @@ class Backfill:
                 self._live.recount(source, recount.figures(self._store, self._pipeline, source))
         return staged
 
-    def finish(self) -> None:
-        """Say that all tables are done."""
+    def finish(self, parts: Sequence[Part]) -> None:
+        """Say that all tables are done, these parts and gold."""
+        sources = {part.source for part in parts}
+        changes.made(self._live, self._pipeline, self._places, self._steps, sources)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def gold(self) -> int:
@@ -205,7 +217,8 @@ class Backfill:
         if last is not None and last > query["batch_id"]:
             raise Conflict(
                 Code.STATE_CONFLICT,
-                f"source {name}: batch {last} was cut off; finish it first:"
+                f"source {name}: batch {last} was cut off; finish it first, by the document"
+                " that it was begun by:"
                 f" enmasse pipeline run --once -f {self._places.document}",
             )
 

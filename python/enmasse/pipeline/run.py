@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import batches, ranges, reading, replay
+from enmasse.pipeline import batches, changes, ranges, reading, replay
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.endings import Restarts, Trouble
 from enmasse.pipeline.functions import Step
@@ -61,11 +61,12 @@ class Run:
         """Start a query for each source; `told` hears of each batch.
 
         `once`: read what is there and end. Raises Invalid for options or functions that are wrong,
-        Conflict if a backfill was cut off.
+        Conflict if a backfill was cut off or the tables are of another document.
         """
         replay.check_finished(self._places)
         self._once = once
         steps = batches.steps_of(self._pipeline, self._places)
+        changes.check(self._live, self._pipeline, self._places, steps)
         sources = self._pipeline.spec.sources
         servers = {source.name: batches.server(source, self._places) for source in sources}
         self._teller = Teller(self._pipeline.metadata.name, self._live, servers, self._clock)

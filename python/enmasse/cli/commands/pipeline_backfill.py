@@ -73,7 +73,7 @@ def backfill(
                 done = work.run(parts, spark, advance)
             document["sources"] = [one.document() for one in done]
         document["windows"] = work.gold()
-        work.finish()
+        work.finish(parts)
     show(document, output, lambda: _text(document))
 
 
