@@ -158,7 +158,7 @@ def fail(receiver: BlockingReceiver) -> None:
 
 def stored(platform: Platform, name: str) -> int:
     """How many messages `enmasse get addresses` says that an address stores."""
-    (found,) = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))["items"]
+    found = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))
     return int(found["status"]["statistics"]["stored"]["messages"])
 
 

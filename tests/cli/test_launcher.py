@@ -108,16 +108,19 @@ async def test_addresses_are_made_used_and_deleted_by_command(tmp_path: Path) ->
         assert created.endswith("created and ready\n")
         assert "news/Europe" in await enmasse(tmp_path, "get", "addresses")
         shown = json.loads(await enmasse(tmp_path, "get", "address", "news/Europe", "-o", "json"))
-        assert shown["items"][0]["status"]["isReady"] is True
-        assert shown["items"][0]["status"]["statistics"]["senders"] == 0
+        assert shown["status"]["isReady"] is True
+        assert shown["status"]["statistics"]["senders"] == 0
         await enmasse(tmp_path, "delete", "address", "news/Europe", "default.anycast")
         assert await names(tmp_path) == SERVED[1:]
-        for words, kind in ((["address", "anycast"], "address"), (["space", "x"], "address space")):
+        for words, kind in (
+            (["address", "anycast"], "addresses"),
+            (["space", "x"], "addressspaces"),
+        ):
             answer = await asyncio.to_thread(
                 CliRunner().invoke, app, ["delete", *words], env={"ENMASSE_DATA": str(tmp_path)}
             )
             assert answer.exit_code == 3
-            assert answer.stderr.startswith(f"enmasse: there is no {kind} '{words[1]}'")
+            assert answer.stderr.startswith(f"enmasse: {kind}.enmasse.io '{words[1]}' not found")
 
 
 async def test_the_nodes_certificate_names_the_spaces_that_are(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_all_that_was_acknowledged_before_a_backup_is_in_it(
         stop.set()
         thread.join()
         seen = peeked(old, "orders")
-        metadata = json.loads(old.enmasse("get", "addresses", "orders", "-o", "json"))["items"][0]
+        metadata = json.loads(old.enmasse("get", "addresses", "orders", "-o", "json"))
         old.kill()
     assert file.stat().st_mode & 0o777 == 0o600
     assert told["leftOut"] == ["default/own"]
@@ -157,7 +157,7 @@ def test_all_that_was_acknowledged_before_a_backup_is_in_it(
     }
     with running(tmp_path / "new") as new:
         assert peeked(new, "orders") == seen
-        found = json.loads(new.enmasse("get", "addresses", "orders", "-o", "json"))["items"][0]
+        found = json.loads(new.enmasse("get", "addresses", "orders", "-o", "json"))
         assert found["metadata"]["uid"] == metadata["metadata"]["uid"]
         assert found["status"]["isReady"]
         with connected(new, virtual_host="default") as connection:

@@ -51,7 +51,7 @@ def test_contexts_lead_to_the_platform_over_tls(platform: Platform, enmasse: Com
     assert '"event": "ready"' in enmasse("logs", "--output", "json")
     assert "standard-unlimited" in enmasse("plan", "usage")
     enmasse("delete", "address", "jobs", "--force")
-    assert "there is no address 'jobs'" in enmasse("wait", "address", "jobs", code=3)
+    assert "addresses.enmasse.io 'jobs' not found" in enmasse("wait", "address", "jobs", code=3)
 
 
 def test_a_quota_that_is_full_is_told_at_once(platform: Platform, enmasse: Command) -> None:

@@ -49,7 +49,7 @@ def test_an_address_applied_to_the_cluster_is_served(platform: Platform, kubectl
     assert "Active" in row
     exchange(platform, "orders")
     # The one API shows what the other has.
-    shown = json.loads(platform.enmasse("get", "addresses", "orders", "-o", "json"))["items"][0]
+    shown = json.loads(platform.enmasse("get", "addresses", "orders", "-o", "json"))
     there = json.loads(kubectl("get", "address", "default.orders", "-o", "json"))
     for name in ("uid", "generation", "creationTimestamp"):
         assert shown["metadata"][name] == there["metadata"][name]

@@ -46,7 +46,7 @@ def plans(folder: Path, limits: str) -> Path:
 
 def status(platform: Platform) -> dict[str, object]:
     listed = platform.enmasse("get", "addressspaces", "default", "--output", "json")
-    (found,) = json.loads(listed)["items"]
+    found = json.loads(listed)
     return dict(found["status"])
 
 

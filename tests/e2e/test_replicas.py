@@ -64,7 +64,7 @@ def test_one_leads_and_both_answer(pair: Pair) -> None:
     assert "created and ready" in other.enmasse("create", "address", "orders", "--type", "queue")
     exchange(one, "orders")
     listed = [platform.enmasse("get", "addresses", "orders", "-o", "json") for platform in pair]
-    items = [json.loads(text)["items"][0] for text in listed]
+    items = [json.loads(text) for text in listed]
     assert items[0]["metadata"] == items[1]["metadata"]
     assert all(item["status"]["isReady"] for item in items)
     assert "stands by" in httpx2.get(f"{other.url('http')}/readyz").text

@@ -40,7 +40,7 @@ def operate(platform: Platform, *words: str) -> Any:
 
 def count(platform: Platform, name: str) -> int:
     """How many messages `enmasse get addresses` says that an address stores."""
-    (found,) = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))["items"]
+    found = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))
     return int(found["status"]["statistics"]["stored"]["messages"])
 
 

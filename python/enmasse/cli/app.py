@@ -108,8 +108,8 @@ MESSAGES = "Send and receive"
 
 app.command(rich_help_panel=PLATFORM)(up.up)
 app.add_typer(create.app, name="create", rich_help_panel=PLATFORM)
-app.add_typer(get.app, name="get", rich_help_panel=PLATFORM)
-app.add_typer(delete.app, name="delete", rich_help_panel=PLATFORM)
+app.command(rich_help_panel=PLATFORM)(get.get)
+app.command(rich_help_panel=PLATFORM)(delete.delete)
 app.add_typer(user.app, name="user", rich_help_panel=PLATFORM)
 app.add_typer(token.app, name="token", rich_help_panel=PLATFORM)
 app.add_typer(plan.app, name="plan", rich_help_panel=PLATFORM)

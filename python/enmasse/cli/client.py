@@ -13,7 +13,16 @@ import httpx2
 
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, default_data_dir
-from enmasse.base.errors import KINDS, Code, Conflict, Fault, Missing, PeerError, Unavailable
+from enmasse.base.errors import (
+    KINDS,
+    Code,
+    Conflict,
+    EnMasseError,
+    Fault,
+    Missing,
+    PeerError,
+    Unavailable,
+)
 from enmasse.cli import contexts, kinds, network
 from enmasse.resources import API_VERSION, Address, Event, Resource
 
@@ -97,12 +106,11 @@ class Api:
         *,
         statistics: bool = False,
         selector: str | None = None,
+        fields: str | None = None,
     ) -> Document:
         """Return the list of a kind, of one namespace or of all."""
         model = kinds.named(plural)
-        parameters = {"statistics": "true"} if statistics else {}
-        if selector:
-            parameters["labelSelector"] = selector
+        parameters = _selecting(selector, fields) | ({"statistics": "true"} if statistics else {})
         listed = self._ask("GET", _path(model, namespace), parameters=parameters)
         for item in listed["items"]:
             # Who has set which field is for programs; kubectl leaves it out too.
@@ -116,12 +124,12 @@ class Api:
         self,
         model: type[Resource],
         namespace: str | None,
-        name: str | None = None,
         selector: str | None = None,
+        fields: str | None = None,
     ) -> Document:
         """Return resources of a kind as the table that the server makes of them."""
-        parameters = {"labelSelector": selector} if selector else None
-        path = _path(model, namespace, name)
+        parameters = _selecting(selector, fields)
+        path = _path(model, namespace)
         return self._ask("GET", path, parameters=parameters, headers={"Accept": AS_TABLE})
 
     def get(self, model: type[Resource], namespace: str, name: str) -> Document:
@@ -164,9 +172,11 @@ class Api:
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._ask("PATCH", _path(model, namespace, name), patch, headers=headers)
 
-    def delete(self, plural: str, namespace: str, name: str) -> Document:
+    def delete(self, plural: str, namespace: str, name: str, *, dry_run: bool = False) -> Document:
         """Delete a resource."""
-        return self._ask("DELETE", _path(kinds.named(plural), namespace, name))
+        parameters = {"dryRun": "All"} if dry_run else None
+        path = _path(kinds.named(plural), namespace, name)
+        return self._ask("DELETE", path, parameters=parameters)
 
     def events_of(self, document: Document) -> Sequence[Document]:
         """Return what has happened to a resource, the oldest first."""
@@ -302,6 +312,29 @@ class Api:
             Code.NOT_AVAILABLE, f"{name} is still there after {timeout_s:g} s ({kept})"
         )
 
+    def watch(
+        self,
+        model: type[Resource],
+        namespace: str | None,
+        selector: str | None,
+        fields: str | None,
+        *,
+        version: str,
+        as_table: bool,
+    ) -> Iterator[Document]:
+        """Yield what happens to resources of a kind after a version, until the server ends it.
+
+        Raises: what the server says if it ends with an error; its code is VERSION_EXPIRED for a
+            version that is too old.
+        """
+        parameters = _selecting(selector, fields) | {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+        }
+        headers = {"Accept": AS_TABLE} if as_table else {}
+        yield from self._events(_path(model, namespace), parameters, None, headers)
+
     def _watch(self, plural: str, document: Document, timeout_s: float) -> Iterator[Document]:
         """Yield what happens beside a resource from its version on; end at the time-out."""
         deadline_s = self.clock.monotonic() + timeout_s
@@ -313,24 +346,39 @@ class Api:
             "fieldSelector": f"metadata.name={metadata['name']}",
         }
         path = _collection(plural, document)
-        # A server that falls silent must not hold the command beyond its time.
-        timeout = httpx2.Timeout(TIMEOUT_S, read=timeout_s + 1)
         try:
-            with (
-                self._reached(),
-                self._http.stream("GET", path, params=parameters, timeout=timeout) as answer,
-            ):
-                if answer.status_code != 200:
-                    answer.read()
-                _check(answer)
-                for line in answer.iter_lines():
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise Unavailable(Code.NOT_AVAILABLE, event["object"]["message"])
-                    yield event
+            # A server that falls silent must not hold the command beyond its time.
+            yield from self._events(path, parameters, timeout_s + 1, {})
+        except Conflict as error:
+            # Who waits does not begin anew: what happened in between is not known.
+            raise Unavailable(Code.NOT_AVAILABLE, error.message) from None
         except Unavailable:
             if self.clock.monotonic() < deadline_s:
                 raise
+
+    def _events(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        silence_s: float | None,
+        headers: Mapping[str, str],
+    ) -> Iterator[Document]:
+        """Yield the events of a watch; `silence_s` is how long it may yield none."""
+        timeout = httpx2.Timeout(TIMEOUT_S, read=silence_s)
+        with (
+            self._reached(),
+            self._http.stream(
+                "GET", path, params=parameters, timeout=timeout, headers=headers
+            ) as answer,
+        ):
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise _ended(event["object"])
+                yield event
 
     def _ask(
         self,
@@ -431,6 +479,18 @@ def _check(answer: httpx2.Response) -> None:
             f"{answer.url} answered {answer.status_code} and not as EnMasse does",
         ) from None
     raise kind(code, message, faults=faults)
+
+
+def _ended(status: Document) -> EnMasseError:
+    """Return the error that a watch ended with."""
+    if status.get("code") == 410:
+        return Conflict(Code.VERSION_EXPIRED, status["message"])
+    return Unavailable(Code.NOT_AVAILABLE, status["message"])
+
+
+def _selecting(selector: str | None, fields: str | None) -> dict[str, str]:
+    given = {"labelSelector": selector, "fieldSelector": fields}
+    return {name: value for name, value in given.items() if value}
 
 
 def _is_ready(document: Document) -> bool:

@@ -16,8 +16,8 @@ _FIRST = 22
 """Where values begin, at least."""
 
 
-def text(document: Document, events: Sequence[Document]) -> str:
-    """Return a resource in words; events are told the oldest first."""
+def text(document: Document, events: Sequence[Document] | None) -> str:
+    """Return a resource in words; events are told the oldest first, None: not at all."""
     metadata = document["metadata"]
     lines = [_line(0, "Name", metadata["name"])]
     if namespace := metadata.get("namespace"):
@@ -36,6 +36,8 @@ def text(document: Document, events: Sequence[Document]) -> str:
         lines += _fields(0, "Status", status)
     if conditions:
         lines += ["Conditions:", *_table(_conditions(conditions))]
+    if events is None:
+        return "\n".join(lines)
     told = _events(events)
     return "\n".join([*lines, "Events:", *_table(told)] if events else [*lines, "Events: none"])
 

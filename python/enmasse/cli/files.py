@@ -1,19 +1,50 @@
 """Files of resources named on the command line."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from enmasse.base.errors import Code, Invalid
 from enmasse.resources import Resource, load
 
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Files of a folder that are read."""
 
-def load_files(files: Sequence[str]) -> list[Resource]:
+
+def load_files(
+    files: Sequence[str], *, recursive: bool = False, namespace: str | None = None
+) -> list[Resource]:
     """Return the resources of YAML or JSON files in order; `-` is standard input.
 
-    Raises: Invalid for a file that cannot be read, or a document that is not a valid resource.
+    Of a folder all files with one of SUFFIXES are read, by name; `recursive`: of those in it too.
+    `namespace` is where those go that name none.
+
+    Raises: Invalid for a file that cannot be read, a folder without any, or a document that is not
+        a valid resource.
     """
-    return [resource for file in files for resource in load(_read(file), file)]
+    return [
+        resource
+        for given in files
+        for file in _unfolded(given, recursive=recursive)
+        for resource in load(_read(file), file, namespace)
+    ]
+
+
+def _unfolded(given: str, *, recursive: bool) -> Iterator[str]:
+    folder = Path(given)
+    if given == "-" or not folder.is_dir():
+        yield given
+        return
+    inside = sorted(folder.rglob("*") if recursive else folder.iterdir())
+    files = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
+    if not files:
+        known = ", ".join(SUFFIXES)
+        mend = "" if recursive else "; -R reads those of folders below"
+        raise Invalid(
+            Code.DOCUMENT_UNREADABLE,
+            f"error reading {given}: recognized file extensions are {known}{mend}",
+        )
+    yield from map(str, files)
 
 
 def _read(file: str) -> str:

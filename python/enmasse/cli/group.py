@@ -12,9 +12,6 @@ ALIASES = (
 )
 """Names of one kind. The first of them that is a command of the group is meant."""
 
-ANY_KIND = "resources"
-"""The command of a group that takes the kinds that have none of their own, as first argument."""
-
 
 class Aliases(TyperGroup):
     """A group that knows each of its commands by all names of the kind."""
@@ -30,10 +27,5 @@ class Aliases(TyperGroup):
 
         Raises: UsageError if there is no such command or kind.
         """
-        from enmasse.cli import kinds
-
-        if ANY_KIND in self.commands and args and self.get_command(ctx, args[0]) is None:
-            if kinds.find(args[0]) is not None:
-                return ANY_KIND, self.commands[ANY_KIND], args
         _, command, rest = super().resolve_command(ctx, args)
         return (command.name if command else None), command, rest

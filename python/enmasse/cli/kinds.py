@@ -45,13 +45,20 @@ def named(text: str) -> type[Resource]:
         plurals = sorted({one.plural for one in _MODELS.values()})
         close = faults.nearest(text.lower(), sorted(NAMES))
         hint = close if close.startswith("did") else f"there are {', '.join(plurals)}"
-        raise Invalid(Code.KIND_UNKNOWN, f"there is no kind {text!r}; {hint}")
+        message = f"the server doesn't have a resource type {text!r}; {hint}"
+        raise Invalid(Code.KIND_UNKNOWN, message)
     return model
 
 
 def group_of(api_version: str) -> str:
     """Return the group of an API version; empty for the kinds of Kubernetes' own."""
     return api_version.rpartition("/")[0]
+
+
+def plural_of(model: type[Resource]) -> str:
+    """Return a kind as a server's errors name it: `addresses.enmasse.io`."""
+    group = group_of(model.api_versions[0])
+    return f"{model.plural}{f'.{group}' if group else ''}"
 
 
 def qualified(model: type[Resource], name: str) -> str:

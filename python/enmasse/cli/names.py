@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from enmasse.base.errors import Code, Missing
+from enmasse.base.errors import Code, Invalid, Missing
 from enmasse.base.ids import short_hash
+from enmasse.cli import kinds
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -32,19 +33,14 @@ def resource_name(space: str, text: str) -> str:
     return f"{space}.{'-'.join(filter(None, [cleaned, short_hash(text)]))}"
 
 
-KINDS = {"address": "address", "username": "user", "": "address space"}
-"""What a person calls a kind, by the field of spec that clients call it by."""
-
-
 def find(
-    listed: Sequence[dict[str, Any]], field: str, name: str, space: str, kind: str | None = None
+    listed: Sequence[dict[str, Any]], model: "type[Resource]", name: str, space: str
 ) -> dict[str, Any]:
     """Return what a name means: what clients call it, or the resource's own name.
 
-    `field` of spec is what clients call it; `kind` is what to call the kind if nothing is found.
-
     Raises: Missing if nothing in the space is called so.
     """
+    field = FIELDS.get(model.plural, "")
     prefix = f"{space}." if space else ""
     for document in listed:
         own = document["metadata"]["name"]
@@ -61,9 +57,25 @@ def find(
     ]
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise Missing(
-        Code.RESOURCE_MISSING, f"there is no {kind or KINDS[field]} {name!r}{where}{hint}"
-    )
+    message = f"{kinds.plural_of(model)} {name!r} not found{where}{hint}"
+    raise Missing(Code.RESOURCE_MISSING, message)
+
+
+def meaning(
+    listed: Sequence[dict[str, Any]], model: "type[Resource]", name: str
+) -> list[dict[str, Any]]:
+    """Return everything that a name means, in whatever space and namespace."""
+    field = FIELDS.get(model.plural)
+    return [
+        one
+        for one in listed
+        if name
+        in (
+            own := one["metadata"]["name"],
+            *(own.partition(".")[2:] if field else ()),
+            *(called(one, field) if field else ()),
+        )
+    ]
 
 
 def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
@@ -78,20 +90,25 @@ FIELDS = {"addresses": "address", "messagingusers": "username"}
 
 
 def looked_up(
-    api: "Api", model: "type[Resource]", name: str, space: str, namespace: str
+    api: "Api", model: "type[Resource]", name: str, space: str, namespace: str | None
 ) -> dict[str, Any]:
     """Return the resource that a name means: of what belongs to an address space what clients call
     it, or its own name.
 
-    Raises: Missing if there is none.
+    `namespace`: None is all, which only goes for what is listed anyway.
+
+    Raises: Missing if there is none; Invalid if it could be in several namespaces.
     """
-    field = FIELDS.get(model.plural)
-    if field is not None:
-        return find(api.list(model.plural, namespace)["items"], field, name, space)
+    if model.plural in FIELDS or model.plural == "addressspaces":
+        where = space if model.plural in FIELDS else ""
+        return find(api.list(model.plural, namespace)["items"], model, name, where)
     if model.unique:
         # Of those there is one of a name through all namespaces.
-        return find(api.list(model.plural, None)["items"], "", name, "", model.__name__)
-    return api.get(model, namespace, name)
+        return find(api.list(model.plural, None)["items"], model, name, "")
+    if namespace is None and model.namespaced:
+        message = "a resource cannot be retrieved by name across all namespaces; say -n NS"
+        raise Invalid(Code.REQUEST_INVALID, message)
+    return api.get(model, namespace or "", name)
 
 
 def in_its_space(model: "type[Resource]", document: Mapping[str, Any], space: str) -> bool:

@@ -22,20 +22,11 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-class Listing(StrEnum):
-    """How a command prints resources."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    NAME = "name"
-    JSON = "json"
-    YAML = "yaml"
-
-
-Kind = Annotated[
-    str,
+Words = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="KIND", help="address, addressspace, user, addressplan, ... by any of its names."
+        metavar="KIND[,KIND] [NAME...] | KIND/NAME...",
+        help="address, addressspace, user, addressplan, ... by any of their names.",
     ),
 ]
 Data = Annotated[
@@ -67,16 +58,49 @@ TokenFile = Annotated[
 ]
 OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Form of what is printed.")]
 ListingForm = Annotated[
-    Listing,
+    str,
     typer.Option(
         "--output",
         "-o",
-        help="Form of what is printed; wide has more columns, name only names.",
+        metavar="FORM",
+        help="table, wide, name, json, yaml, jsonpath=TEMPLATE, jsonpath-file=FILE or"
+        " custom-columns=HEADING:PATH,...",
     ),
 ]
 Labels = Annotated[
     str | None,
     typer.Option("--selector", "-l", metavar="LABELS", help="Only what has labels: team=north."),
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--field-selector", metavar="FIELDS", help="Only what has fields: status.phase=Active."
+    ),
+]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="In all namespaces, whatever -n says.")
+]
+Every = Annotated[bool, typer.Option("--all", help="All of the kind in the address space.")]
+_FILE = typer.Option(
+    "--filename",
+    "--file",
+    "-f",
+    metavar="FILE",
+    help="YAML or JSON, or a folder of such files; `-` is standard input. Repeatable.",
+)
+Files = Annotated[list[str], _FILE]
+SomeFiles = Annotated[list[str] | None, _FILE]
+Recursive = Annotated[
+    bool, typer.Option("--recursive", "-R", help="Of a folder, the files of those in it too.")
+]
+TimeoutS = Annotated[
+    str,
+    typer.Option(
+        "--timeout", metavar="DURATION", help="Longest wait for all of them: 30s, 2m or seconds."
+    ),
+]
+IgnoreMissing = Annotated[
+    bool, typer.Option("--ignore-not-found", help="What is not there is no error.")
 ]
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the resource.")

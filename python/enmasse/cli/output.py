@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from enmasse.cli import kinds
-from enmasse.cli.options import Listing, Output
+from enmasse.cli.options import Output
 
 Rows = Sequence[Sequence[object]]
 
@@ -24,48 +23,16 @@ def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
         print(as_text())
 
 
-def show_listed(document: Any, form: Listing, as_text: Callable[[bool], str]) -> None:
-    """Print a list of resources, or one, in the form that is asked for.
+def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None) -> str:
+    """Return columns aligned under their headings; numbers to the right.
 
-    `as_text` returns the table; True asks for the wide one.
+    `widths` are those of what was printed before, and become those of this.
     """
-    if form is Listing.NAME:
-        for one in document["items"] if "items" in document else [document]:
-            print(kinds.qualified(kinds.named(one["kind"]), one["metadata"]["name"]))
-        return
-    plain = {Listing.JSON: Output.JSON, Listing.YAML: Output.YAML}.get(form, Output.TABLE)
-    show(document, plain, lambda: as_text(form is Listing.WIDE))
-
-
-def server_table(table: Any, *, wide: bool, namespaces: bool) -> str:
-    """Return a table that a server has made of resources as text; `namespaces` adds theirs."""
-    shown = [
-        (place, column["name"].upper())
-        for place, column in enumerate(table["columnDefinitions"])
-        if wide or not column.get("priority")
-    ]
-    headings = [*(["NAMESPACE"] if namespaces else []), *(name for _, name in shown)]
-    rows = [
-        [
-            *([row["object"]["metadata"].get("namespace")] if namespaces else []),
-            *(_cell(row["cells"][place]) for place, _ in shown),
-        ]
-        for row in table["rows"]
-    ]
-    return columns(headings, rows)
-
-
-def _cell(cell: Any) -> Any:
-    """Return a cell of a server's table; a list is told as one text."""
-    return "; ".join(map(str, cell)) or None if isinstance(cell, list) else cell
-
-
-def columns(headings: Sequence[str], rows: Rows) -> str:
-    """Return columns aligned under their headings; numbers to the right."""
     lines = [list(headings), *([text(cell) for cell in row] for row in rows)]
     places = range(len(headings))
     numeric = [bool(rows) and all(_is_number(row[place]) for row in rows) for place in places]
-    widths = [max(len(line[place]) for line in lines) for place in places]
+    before = widths or [0] * len(headings)
+    widths = [max(before[place], *(len(line[place]) for line in lines)) for place in places]
     return "\n".join(
         "  ".join(
             line[place].rjust(widths[place]) if numeric[place] else line[place].ljust(widths[place])

@@ -65,8 +65,10 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         return mapping
 
 
-def load(text: str, source: str) -> list[Resource]:
+def load(text: str, source: str, namespace: str | None = None) -> list[Resource]:
     """Return the resources of a YAML or JSON text; `source` names it in errors.
+
+    `namespace` is where those go that name none; plans and the like stay in their own.
 
     Raises: Invalid for the first document that is not a valid resource, or declares one of the text
         otherwise than an earlier document. The message names the source, the document, and every
@@ -77,7 +79,7 @@ def load(text: str, source: str) -> list[Resource]:
     for number, data in enumerate(_documents(text, source), start=1):
         try:
             for item in _items(data):
-                resource = parse(item)
+                resource = parse(_placed(item, namespace))
                 first, before = declared.setdefault(resource.key, (number, resource))
                 if before != resource:
                     raise _declared_twice(resource, first)
@@ -86,6 +88,16 @@ def load(text: str, source: str) -> list[Resource]:
             message = f"{source}, document {number}: {error.message}"
             raise Invalid(error.code, message, faults=error.faults) from None
     return resources
+
+
+def _placed(item: object, namespace: str | None) -> object:
+    """Return plain data with a namespace, if it is of a kind that lives in any and names none."""
+    if namespace is None or not isinstance(item, Mapping):
+        return item
+    model, metadata = KINDS.get(str(item.get("kind"))), item.get("metadata")
+    if model is None or not model.namespaced or model.unique or not isinstance(metadata, Mapping):
+        return item
+    return {**item, "metadata": {"namespace": namespace, **metadata}}
 
 
 def one_document(text: str) -> object:

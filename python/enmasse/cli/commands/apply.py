@@ -1,17 +1,21 @@
 """`enmasse apply`: make what is declared equal to files."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.options import Data, ServerUrl, TokenFile, Wait
+from enmasse.cli.options import Data, Files, Namespace, Recursive, ServerUrl, TokenFile, Wait
+
+if TYPE_CHECKING:
+    from enmasse.resources import Resource
 
 
 def apply(
-    file: Annotated[
-        list[str],
-        typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON; `-` is standard input."),
-    ],
+    context: typer.Context,
+    file: Files,
+    recursive: Recursive = False,
+    namespace: Namespace = "default",
     wait: Wait = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the platform check everything; change nothing.")
@@ -29,13 +33,18 @@ def apply(
 
       enmasse apply -f addresses.yaml
 
-      enmasse apply -f addresses.yaml --dry-run
+      enmasse apply -f manifests -R --dry-run
+
+      cat addresses.yaml | enmasse apply -f - -n shop
     """
     from enmasse.cli.client import Api
     from enmasse.cli.files import load_files
     from enmasse.resources import in_order
 
-    resources = in_order(load_files(file))
+    resources = in_order(load_files(file, recursive=recursive, namespace=namespace))
+    source = context.get_parameter_source("namespace")
+    if source is not None and source.name == "COMMANDLINE":
+        _check_namespace(resources, namespace)
     with Api.find(data, server, token_file) as api:
         applied = []
         for resource in resources:
@@ -47,3 +56,20 @@ def apply(
             for plural, document in applied:
                 if "isReady" in document.get("status", {}):
                     api.wait_ready(plural, document)
+
+
+def _check_namespace(resources: "Sequence[Resource]", namespace: str) -> None:
+    """See that resources are in the namespace that was asked for.
+
+    Raises: Invalid for the first that says another.
+    """
+    from enmasse.base.errors import Code, Invalid
+
+    for one in resources:
+        own = one.metadata.namespace
+        if one.namespaced and not one.unique and own != namespace:
+            raise Invalid(
+                Code.REQUEST_INVALID,
+                f"the namespace from the provided object {own!r} does not match the namespace"
+                f" {namespace!r}; you must pass -n {own} to perform this operation",
+            )

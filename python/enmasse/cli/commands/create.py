@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli import stored_options as stored
+from enmasse.cli.commands import create_core
 from enmasse.cli.group import Aliases
 from enmasse.cli.options import (
     Data,
@@ -51,7 +52,11 @@ MayReceive = Annotated[
     list[str] | None, typer.Option(metavar="ADDRESS", help="May receive from it; repeatable.")
 ]
 
-app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare an address, a space or a user.")
+app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare what files say, or one thing.")
+app.callback(invoke_without_command=True)(create_core.files)
+app.command()(create_core.namespace)
+app.command()(create_core.configmap)
+app.add_typer(create_core.secrets, name="secret")
 
 
 @app.command()

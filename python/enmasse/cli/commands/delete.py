@@ -1,34 +1,59 @@
 """`enmasse delete`: take back what was declared."""
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.group import Aliases
-from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile
+from enmasse.cli.options import (
+    AllNamespaces,
+    Data,
+    Every,
+    Fields,
+    IgnoreMissing,
+    Labels,
+    Namespace,
+    Recursive,
+    ServerUrl,
+    SomeFiles,
+    Space,
+    TimeoutS,
+    TokenFile,
+    Words,
+)
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
 
-app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Delete what is declared.")
-
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
-]
+Document = dict[str, Any]
 
 
-@app.command()
-def address(
-    names: Names,
-    force: Force = False,
+def delete(
+    words: Words = None,
+    file: SomeFiles = None,
+    recursive: Recursive = False,
+    all_: Every = False,
+    selector: Labels = None,
+    field_selector: Fields = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
+    ] = False,
+    ignore_not_found: IgnoreMissing = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the platform check it; delete nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Return when it is gone, or at once.")
+    ] = True,
+    timeout: TimeoutS = "30s",
     space: Space = "default",
     namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Delete addresses, by address or by resource name, and the messages in them.
+    """Delete resources: addresses with the messages in them, spaces with all that is in them.
 
     If there are messages it asks first; without a terminal it deletes nothing, unless --force.
 
@@ -36,127 +61,63 @@ def address(
 
       enmasse delete address orders news/europe
 
-      enmasse delete address orders --force
-    """
-    place = (data, server, token_file)
-    _delete("addresses", "address", names, space, namespace, place, force=force)
+      enmasse delete address/orders addressspace/shop --force
 
+      enmasse delete -f addresses.yaml --ignore-not-found
 
-@app.command()
-def addressspace(
-    names: Names,
-    force: Force = False,
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Delete address spaces, with all their addresses, the messages in them, and users.
-
-    If there are messages it asks first; without a terminal it deletes nothing, unless --force.
-
-    Example: enmasse delete addressspace shop
-    """
-    place = (data, server, token_file)
-    _delete("addressspaces", "", names, "", namespace, place, force=force)
-
-
-@app.command()
-def user(
-    names: Names,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Delete users, by user name or by resource name.
-
-    Example: enmasse delete user alice
-    """
-    _delete("messagingusers", "username", names, space, namespace, (data, server, token_file))
-
-
-@app.command()
-def resources(
-    kind: Kind,
-    names: Names,
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Delete resources of any other kind. The word `resources` may be left out.
-
-    Examples:
-
-      enmasse delete resources addressplan team-queue
-
-      enmasse delete addressspaceplan team
+      enmasse delete addresses --all --space trial
     """
     from enmasse.cli import kinds
     from enmasse.cli.client import Api
-    from enmasse.cli.names import FIELDS, looked_up
+    from enmasse.cli.targets import Meant, Scope, found, seconds
 
-    model = kinds.named(kind)
-    if model.plural in FIELDS or model.plural == "addressspaces":
-        singular = {"addresses": "address", "messagingusers": "user"}.get(
-            model.plural, "addressspace"
-        )
-        raise typer.BadParameter(f"use `enmasse delete {singular}`", param_hint="KIND")
+    longest_s = seconds(timeout)
+    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    meant = Meant(words or (), scope, file or (), recursive, all_)
     with Api.find(data, server, token_file) as api:
-        for found in [looked_up(api, model, name, "", namespace) for name in names]:
-            metadata = found["metadata"]
-            api.delete(model.plural, metadata.get("namespace", ""), metadata["name"])
-            print(f"{found['kind']} {metadata['name']} deleted")
+        items = found(api, meant, ignore_missing=ignore_not_found)
+        if file:
+            items.reverse()  # what needs others goes before them
+        if not force and not dry_run:
+            _agree(api, items)
+        deadline_s = api.clock.monotonic() + longest_s
+        for one in items:
+            plural = kinds.named(one["kind"]).plural
+            _delete(api, plural, one, dry_run=dry_run)
+            print(f"{one['kind']} {one['metadata']['name']} deleted{' (dry run)' * dry_run}")
+            if wait and not dry_run and one["metadata"].get("finalizers"):
+                left_s = max(deadline_s - api.clock.monotonic(), 0.0)
+                api.wait_deleted(plural, one, left_s)
 
 
-def _delete(
-    plural: str,
-    field: str,
-    names: list[str],
-    space: str,
-    namespace: str,
-    place: tuple[Data, ServerUrl, TokenFile],
-    *,
-    force: bool = True,
-) -> None:
-    from enmasse.cli.client import Api
-    from enmasse.cli.names import find
-
-    with Api.find(*place) as api:
-        listed = api.list(plural, namespace)["items"]
-        found = [find(listed, field, name, space) for name in names]
-        if not force:
-            _agree(api, plural, namespace, found)
-        for document in found:
-            api.delete(plural, namespace, document["metadata"]["name"])
-            print(f"{document['kind']} {document['metadata']['name']} deleted")
+def _delete(api: "Api", plural: str, one: Document, *, dry_run: bool) -> None:
+    metadata = one["metadata"]
+    api.delete(plural, metadata.get("namespace", ""), metadata["name"], dry_run=dry_run)
 
 
-def _agree(api: "Api", plural: str, namespace: str, found: list[dict[str, Any]]) -> None:
-    """Ask whether the messages of addresses, or of all addresses of spaces, may go.
+def _agree(api: "Api", items: list[Document]) -> None:
+    """Ask whether the messages of addresses, or of all addresses of spaces and namespaces, may go.
 
     Raises: Conflict if there are some and nobody is there to be asked.
     """
     from enmasse.base.errors import Code, Conflict
     from enmasse.cli.output import can_ask, text
-    from enmasse.resources.address_rules import STORED
 
-    names = {document["metadata"]["name"] for document in found}
-
-    def is_meant(one: dict[str, Any]) -> bool:
-        name = one["metadata"]["name"]
-        return (name if plural == "addresses" else name.partition(".")[0]) in names
-
-    listed = found if plural == "addresses" else api.list("addresses", namespace)["items"]
-    if not any(one["spec"]["type"] in STORED for one in listed if is_meant(one)):
-        return
-    for one in api.list("addresses", namespace, statistics=True)["items"]:
-        count = one.get("status", {}).get("statistics", {}).get("stored", {}).get("messages", 0)
-        if count == 0 or not is_meant(one):
+    homes: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for one in items:
+        metadata = one["metadata"]
+        homes[metadata.get("namespace") or metadata["name"]].add((one["kind"], metadata["name"]))
+    for namespace, going in homes.items():
+        if not {kind for kind, _ in going} & {"Address", "AddressSpace", "Namespace"}:
             continue
-        holds = f"{one['spec']['address']} holds {text(count)} messages"
-        if not can_ask():
-            raise Conflict(Code.MESSAGES_STORED, f"{holds}; add --force to delete them too")
-        typer.confirm(f"{holds}. Delete them too?", abort=True)
+        for one in api.list("addresses", namespace, statistics=True)["items"]:
+            name = one["metadata"]["name"]
+            owners = {("Namespace", namespace), ("Address", name)}
+            owners.add(("AddressSpace", name.partition(".")[0]))
+            count = one.get("status", {}).get("statistics", {}).get("stored", {}).get("messages", 0)
+            if count == 0 or not owners & going:
+                continue
+            holds = f"{one['spec']['address']} holds {text(count)} messages"
+            if not can_ask():
+                raise Conflict(Code.MESSAGES_STORED, f"{holds}; add --force to delete them too")
+            typer.confirm(f"{holds}. Delete them too?", abort=True)

@@ -1,35 +1,58 @@
-"""`enmasse describe`: everything about one resource, and what has happened to it."""
+"""`enmasse describe`: everything about resources, and what has happened to them."""
 
 from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile
+from enmasse.cli.options import (
+    AllNamespaces,
+    Data,
+    Fields,
+    Labels,
+    Namespace,
+    Recursive,
+    ServerUrl,
+    SomeFiles,
+    Space,
+    TokenFile,
+    Words,
+)
 
 
 def describe(
-    kind: Kind,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
+    words: Words = None,
+    file: SomeFiles = None,
+    recursive: Recursive = False,
     space: Space = "default",
     namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    selector: Labels = None,
+    field_selector: Fields = None,
+    show_events: Annotated[
+        bool, typer.Option("--show-events/--no-show-events", help="Tell what has happened too.")
+    ] = True,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
     """Show everything about resources: what is declared, conditions with reasons, and events.
 
+    Of a kind without names it shows all in the address space.
+
     Examples:
 
       enmasse describe address orders
 
-      enmasse describe addressspace shop
+      enmasse describe addressspace/shop address/orders
     """
-    from enmasse.cli import kinds
     from enmasse.cli.client import Api
     from enmasse.cli.description import text
-    from enmasse.cli.names import looked_up
+    from enmasse.cli.targets import Meant, Scope, found
 
-    model = kinds.named(kind)
+    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    given = words or []
+    is_kind_alone = len(given) == 1 and "/" not in given[0] and not scope.selects
+    meant = Meant(given, scope, file or (), recursive, every=is_kind_alone and not file)
     with Api.find(data, server, token_file) as api:
-        found = [looked_up(api, model, name, space, namespace) for name in names]
-        print("\n\n".join(text(one, api.events_of(one)) for one in found))
+        told = [text(one, api.events_of(one) if show_events else None) for one in found(api, meant)]
+    print("\n\n".join(told))

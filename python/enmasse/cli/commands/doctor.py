@@ -55,9 +55,10 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     from enmasse.cli.diagnosis import Facts
     from enmasse.cli.names import find
     from enmasse.cli.trust import handshake_problem
+    from enmasse.resources import Address
 
     addresses = api.list("addresses", namespace, statistics=True)["items"]
-    document = find(addresses, "address", name, space)
+    document = find(addresses, Address, name, space)
     own = document["metadata"]["name"].partition(".")[0]
     spaces = api.list("addressspaces", namespace)["items"]
     plans = ("addressspaceplans", "addressplans", "authenticationservices")

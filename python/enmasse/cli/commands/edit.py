@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile, Wait
+from enmasse.cli.options import Data, Namespace, ServerUrl, Space, TokenFile, Wait, Words
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -21,8 +19,7 @@ HEAD = """\
 
 
 def edit(
-    kind: Kind,
-    name: Annotated[str, typer.Argument(help="Its name, or what clients call it.")],
+    words: Words = None,
     wait: Wait = True,
     space: Space = "default",
     namespace: Namespace = "default",
@@ -39,11 +36,11 @@ def edit(
     """
     from enmasse.cli import kinds
     from enmasse.cli.client import Api
-    from enmasse.cli.names import looked_up
+    from enmasse.cli.targets import Scope, only
 
-    model = kinds.named(kind)
     with Api.find(data, server, token_file) as api:
-        before = looked_up(api, model, name, space, namespace)
+        before = only(api, words or (), Scope(namespace, space))
+        model = kinds.named(before["kind"])
         after = _edited(api, model, before)
         if after is None:
             print(f"{before['kind']} {before['metadata']['name']} unchanged")

@@ -1,307 +1,199 @@
 """`enmasse get`: show what is declared, whether it is ready, and what passes through it."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.group import Aliases
 from enmasse.cli.options import (
+    AllNamespaces,
     AnyNamespace,
     AnySpace,
     Data,
-    Kind,
+    Fields,
+    IgnoreMissing,
     Labels,
-    Listing,
     ListingForm,
-    Output,
-    OutputForm,
     ServerUrl,
     TokenFile,
+    Words,
 )
 
 if TYPE_CHECKING:
+    from enmasse.base.errors import Missing
     from enmasse.cli.client import Api
+    from enmasse.cli.forms import Form
+    from enmasse.cli.targets import Named, Scope
 
-REFRESH_S = 1.0
-"""Time between two pictures of `--watch`."""
-
-app = typer.Typer(
-    cls=Aliases,
-    no_args_is_help=True,
-    help="Show what is declared. Every other kind works as these do: enmasse get addressplans.",
-)
-
-Name = Annotated[str | None, typer.Argument(help="Only this one, by either of its names.")]
 Document = dict[str, Any]
-Place = tuple[Data, ServerUrl, TokenFile]
-Asked = tuple[str | None, str | None, str | None, str | None]
-"""Name, address space, namespace and labels, each of them None for any."""
+
+CONNECTIONS = ("connection", "connections")
+"""What is shown beside resources."""
 
 
-@app.command()
-def addresses(
-    name: Name = None,
+def get(
+    words: Words = None,
     space: AnySpace = None,
     namespace: AnyNamespace = None,
+    all_namespaces: AllNamespaces = False,
+    selector: Labels = None,
+    field_selector: Fields = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Then tell each change, until Ctrl-C.")
     ] = False,
-    selector: Labels = None,
-    output: ListingForm = Listing.TABLE,
+    watch_only: Annotated[
+        bool, typer.Option("--watch-only", help="Tell changes alone, until Ctrl-C.")
+    ] = False,
+    ignore_not_found: IgnoreMissing = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="No headings.")] = False,
+    output: ListingForm = "table",
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show addresses with their live senders, receivers, stored messages and rates.
+    """Show resources of any kind, or `connections`, whose numbers `enmasse trace` takes.
 
-    OLDEST is how long the oldest message that can be had is there. Rates are messages a second
-    handed to receivers. In JSON and YAML the figures are in
-    status.statistics.
+    Of addresses there are live senders, receivers, stored messages and rates; OLDEST is how long
+    the oldest message that can be had is there. Rates are messages a second handed to receivers. In
+    JSON and YAML the figures are in status.statistics. Passwords are never shown.
 
     Examples:
 
-      enmasse get addresses --watch
+      enmasse get addresses
 
-      enmasse get addresses orders --output json
+      enmasse get address/orders addressspace/default -o yaml
+
+      enmasse get addresses,users -A -l team=north -o name
+
+      enmasse get addresses -o jsonpath='{.items[*].spec.address}'
+
+      enmasse get address orders -w
     """
-
-    from enmasse.cli.names import called
-
-    def row(one: Document) -> list[object]:
-        figures = one.get("status", {}).get("statistics", {})
-        return [
-            called(one, "address")[0],
-            one["spec"]["type"],
-            *_whose(one),
-            _state(one),
-            *(figures.get(name) for name in ("senders", "receivers", "waiting")),
-            *_at_rest(one["spec"]["type"], figures.get("stored", {})),
-            figures.get("deliveredPerSecond"),
-            figures.get("delivered"),
-            *(one["spec"].get(field) for field in ("plan", "topic", "deadletter", "expiry")),
-        ]
-
-    headings = "ADDRESS TYPE SPACE NAMESPACE STATUS SENDERS RECEIVERS WAITING STORED OLDEST"
-    headings += " RATE DELIVERED PLAN TOPIC DEADLETTER EXPIRY"
-    listing = _Listing("addresses", "address", headings.split(), row, hidden=4)
-    asked = (name, space, namespace, selector)
-    listing.show(asked, output, (data, server, token_file), watch=watch)
-
-
-@app.command()
-def addressspaces(
-    name: Name = None,
-    namespace: AnyNamespace = None,
-    selector: Labels = None,
-    output: ListingForm = Listing.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Show address spaces.
-
-    Example: enmasse get addressspaces
-    """
-
-    def row(one: Document) -> list[object]:
-        service = one["spec"].get("authenticationService", {})
-        authentication = service.get("name") or service.get("type") or "by users"
-        plan = one["spec"].get("plan")
-        return [*_whose(one), one["spec"]["type"], authentication, _state(one), plan]
-
-    headings = ["SPACE", "NAMESPACE", "TYPE", "AUTHENTICATION", "STATUS", "PLAN"]
-    listing = _Listing("addressspaces", None, headings, row, hidden=1)
-    listing.show((name, None, namespace, selector), output, (data, server, token_file))
-
-
-@app.command()
-def users(
-    name: Name = None,
-    space: AnySpace = None,
-    namespace: AnyNamespace = None,
-    selector: Labels = None,
-    output: ListingForm = Listing.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Show users and what they may do. Passwords are never shown.
-
-    Example: enmasse get users --space shop
-    """
-
-    show_users(name, space, namespace, selector, output, (data, server, token_file))
-
-
-def show_users(
-    name: str | None,
-    space: str | None,
-    namespace: str | None,
-    selector: str | None,
-    output: Listing,
-    place: Place,
-) -> None:
-    """Print users and what they may do."""
-
-    def row(one: Document) -> list[object]:
-        allowed = "; ".join(
-            f"{','.join(part['operations'])} {' '.join(part['addresses']) or 'everywhere'}"
-            for part in one["spec"].get("authorization", [])
-        )
-        return [one["spec"]["username"], *_whose(one), _state(one), allowed or "nothing"]
-
-    headings = ["USER", "SPACE", "NAMESPACE", "STATUS", "MAY"]
-    listing = _Listing("messagingusers", "username", headings, row)
-    listing.show((name, space, namespace, selector), output, place)
-
-
-@app.command()
-def resources(
-    kind: Kind,
-    name: Name = None,
-    namespace: AnyNamespace = None,
-    selector: Labels = None,
-    output: ListingForm = Listing.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Show resources of any kind. The word `resources` may be left out.
-
-    Examples:
-
-      enmasse get resources addressplans
-
-      enmasse get addressspaceplans standard-small --output yaml
-    """
-    from enmasse.cli import kinds
-    from enmasse.cli import output as printing
     from enmasse.cli.client import Api
-    from enmasse.cli.names import looked_up
+    from enmasse.cli.forms import form
+    from enmasse.cli.targets import NOTHING_SAID, Scope, named
 
-    model = kinds.named(kind)
+    how = form(output)
+    wanted_words = words or []
+    if not wanted_words:
+        raise typer.BadParameter(NOTHING_SAID, param_hint="KIND")
+    where = None if all_namespaces else namespace
+    scope = Scope(where, space, selector, field_selector)
+    is_of_connections = wanted_words[0].lower() in CONNECTIONS
+    wanted = [] if is_of_connections else named(wanted_words)
     with Api.find(data, server, token_file) as api:
-        if name is not None:
-            document = looked_up(api, model, name, "", namespace or "default")
-            where = document["metadata"].get("namespace")
-            table = api.table(model, where, name) if output in _TABLES else {}
+        if is_of_connections:
+            _print(_connections(api, how), no_headers=no_headers)
+        elif watch or watch_only:
+            _follow(api, wanted, scope, how, watch_only=watch_only)
         else:
-            document = api.list(model.plural, namespace, selector=selector)
-            table = api.table(model, namespace, None, selector) if output in _TABLES else {}
-    in_all = model.namespaced and namespace is None
-    printing.show_listed(
-        document,
-        output,
-        lambda wide: printing.server_table(table, wide=wide, namespaces=in_all),
+            show(api, wanted, scope, how, ignore_missing=ignore_not_found, no_headers=no_headers)
+
+
+def show(
+    api: "Api",
+    wanted: "Sequence[Named]",
+    scope: "Scope",
+    how: "Form",
+    *,
+    ignore_missing: bool = False,
+    no_headers: bool = False,
+) -> None:
+    """Print what is there of the kinds and names that are wanted.
+
+    Raises: Missing for the first name that is not there, once the others are printed.
+    """
+    from enmasse.cli.forms import list_of
+
+    items: dict[str, list[Document]] = {}
+    refusals: list[Missing] = []
+    for one in wanted:
+        found, missing = _meant(api, one, scope)
+        refusals += missing
+        if found or not one.names:
+            items.setdefault(one.model.plural, []).extend(found)
+    if how.is_table:
+        tables = [_table(api, plural, some, scope, how) for plural, some in items.items()]
+        _print("\n\n".join(tables) + "\n" if tables else "", no_headers=no_headers)
+    else:
+        every = [one for some in items.values() for one in some]
+        is_one = len(every) == 1 and len(wanted) == 1 and len(wanted[0].names) == 1
+        if items:
+            document = every[0] if is_one else list_of(every)
+            print(how.text(document, headings=not no_headers), end="")
+    if refusals and not ignore_missing:
+        raise refusals[0]
+
+
+def _print(table: str, *, no_headers: bool) -> None:
+    if no_headers:
+        blocks = table.split("\n\n")
+        table = "\n\n".join(block.partition("\n")[2] for block in blocks)
+    print(table, end="")
+
+
+def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document], list[Missing]]":
+    """Return all of a kind, or those that its names mean in whatever space and namespace, and an
+    error for each name that means none."""
+    from enmasse.base.errors import Missing
+    from enmasse.cli.names import FIELDS, find, looked_up, meaning
+    from enmasse.cli.targets import listed
+
+    model, names = wanted
+    is_listed = not names or scope.selects or model.plural in {*FIELDS, "addressspaces"}
+    items = listed(api, wanted, scope) if is_listed else []
+    if not names:
+        return items, []
+    found: list[Document] = []
+    refusals: list[Missing] = []
+    for name in names:
+        try:
+            if is_listed:
+                some = meaning(items, model, name)
+                found += some or [find(items, model, name, scope.space or "")]
+            else:
+                found.append(looked_up(api, model, name, "", scope.namespace or "default"))
+        except Missing as error:
+            refusals.append(error)
+    return found, refusals
+
+
+def _table(api: "Api", plural: str, items: Sequence[Document], scope: "Scope", how: "Form") -> str:
+    from enmasse.cli import kinds
+    from enmasse.cli.tables import TABLES, ServerTable
+
+    if (own := TABLES.get(plural)) is not None:
+        return own.text(items, wide=how.wide)
+    model = kinds.named(plural)
+    uids = {one["metadata"].get("uid", one["metadata"]["name"]) for one in items}
+    table = api.table(model, scope.namespace, scope.selector, scope.fields)
+    in_all = model.namespaced and scope.namespace is None
+    return ServerTable(wide=how.wide, namespaces=in_all).text(
+        table, lambda one: one["metadata"].get("uid", one["metadata"]["name"]) in uids
     )
 
 
-_TABLES = (Listing.TABLE, Listing.WIDE)
-
-
-@app.command()
-def connections(
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+def _follow(
+    api: "Api", wanted: "Sequence[Named]", scope: "Scope", how: "Form", *, watch_only: bool
 ) -> None:
-    """Show open connections. Their numbers are what `enmasse trace` takes.
+    """Print what is there of one kind, and each change of it, until Ctrl-C."""
+    from enmasse.cli.following import follow
 
-    Example: enmasse get connections
-    """
-    from enmasse.cli.client import Api
-    from enmasse.cli.output import columns, show
+    if len(wanted) != 1 or len(wanted[0].names) > 1:
+        raise typer.BadParameter(
+            "watch is only supported on individual resources and resource collections: name one"
+            " kind, and one name or none",
+            param_hint="--watch",
+        )
+    follow(api, wanted[0], scope, how, watch_only=watch_only)
 
-    with Api.find(data, server, token_file) as api:
-        document = api.connections()
+
+def _connections(api: "Api", how: "Form") -> str:
+    from enmasse.cli.output import columns
+
+    document = api.connections()
+    if not how.is_table:
+        return how.text(document)
     fields = ["id", "space", "user", "container", "peer", "transport", "links"]
     rows = [[one[field] for field in fields] for one in document["items"]]
-    show(document, output, lambda: columns([field.upper() for field in fields], rows))
-
-
-class _Listing:
-    """How one kind is listed."""
-
-    def __init__(
-        self,
-        plural: str,
-        field: str | None,
-        headings: list[str],
-        row: Callable[[Document], list[object]],
-        hidden: int = 0,
-    ) -> None:
-        """`hidden`: how many of the last columns are only in the wide form."""
-        self._plural = plural
-        self._field = field
-        self._headings = headings
-        self._row = row
-        self._narrow = len(headings) - hidden
-
-    def show(self, asked: Asked, output: Listing, place: Place, *, watch: bool = False) -> None:
-        """Print what is there once, or again and again."""
-        from enmasse.cli.client import Api
-        from enmasse.cli.output import repeat, show_listed
-
-        with Api.find(*place) as api:
-            if watch:
-                wide = output is Listing.WIDE
-                repeat(lambda: self._text(self._items(api, asked), wide), REFRESH_S)
-            document = self._items(api, asked)
-            show_listed(document, output, lambda wide: self._text(document, wide))
-
-    def _text(self, document: Document, wide: bool) -> str:
-        from enmasse.cli.output import columns
-
-        width = len(self._headings) if wide else self._narrow
-        rows = [self._row(one)[:width] for one in document["items"]]
-        return columns(self._headings[:width], rows)
-
-    def _items(self, api: "Api", asked: Asked) -> Document:
-        from enmasse.cli.names import find
-
-        name, space, namespace, selector = asked
-        figures = self._plural == "addresses"
-        document = api.list(self._plural, namespace, statistics=figures, selector=selector)
-        listed = document["items"]
-        document["items"] = [one for one in listed if self._is_meant(one, name, space)]
-        if name and not document["items"]:
-            find(listed, self._field or "", name, space or "")
-        return document
-
-    def _is_meant(self, one: Document, name: str | None, space: str | None) -> bool:
-        from enmasse.cli.names import called
-
-        own = one["metadata"]["name"]
-        names = {own, own.partition(".")[2], *(called(one, self._field) if self._field else ())}
-        return name in {None, *names} and space in {None, own.partition(".")[0]}
-
-
-def _whose(one: Document) -> tuple[str, str]:
-    return one["metadata"]["name"].partition(".")[0], one["metadata"]["namespace"]
-
-
-def _state(one: Document) -> str:
-    status = one.get("status", {})
-    if status.get("isReady"):
-        return "Active"
-    return ": ".join([status.get("phase", "Pending"), *status.get("messages", [])])
-
-
-def _at_rest(kind: str, stored: dict[str, Any]) -> tuple[int | None, str | None]:
-    """How many messages an address stores, and the age of the oldest."""
-    from enmasse.resources.address_rules import STORED
-
-    if kind not in STORED:
-        return None, None
-    return stored.get("messages"), _age(stored.get("oldestAgeSeconds") or 0.0)
-
-
-def _age(seconds: float) -> str | None:
-    if seconds <= 0:
-        return None
-    for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length_s:
-            return f"{seconds // length_s:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return columns([field.upper() for field in fields], rows) + "\n"

@@ -187,13 +187,13 @@ def _answers(
     operation: str, address: str, request: dict[str, Any], home: tuple[str, str], place: Place
 ) -> Iterator[dict[str, Any]]:
     from enmasse.cli.client import Api
-    from enmasse.cli.names import find
+    from enmasse.cli.names import looked_up
+    from enmasse.resources import Address
 
     space, namespace = home
     said = {name: value for name, value in request.items() if value is not None}
     with Api.find(*place) as api:
-        listed = api.list("addresses", namespace)["items"]
-        name = find(listed, "address", address, space)["metadata"]["name"]
+        name = looked_up(api, Address, address, space, namespace)["metadata"]["name"]
         yield from api.operate(operation, namespace, name, said)
 
 

@@ -10,7 +10,6 @@ from enmasse.cli.options import (
     AnySpace,
     Data,
     Labels,
-    Listing,
     ListingForm,
     Namespace,
     ServerUrl,
@@ -41,7 +40,7 @@ def list_(
     space: AnySpace = None,
     namespace: AnyNamespace = None,
     selector: Labels = None,
-    output: ListingForm = Listing.TABLE,
+    output: ListingForm = "table",
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -50,9 +49,18 @@ def list_(
 
     Example: enmasse user list --space shop
     """
-    from enmasse.cli.commands.get import show_users
+    from enmasse.cli.commands import get
 
-    show_users(None, space, namespace, selector, output, (data, server, token_file))
+    get.get(
+        words=["users"],
+        space=space,
+        namespace=namespace,
+        selector=selector,
+        output=output,
+        data=data,
+        server=server,
+        token_file=token_file,
+    )
 
 
 @app.command()
@@ -131,7 +139,10 @@ def delete(
     """
     from enmasse.cli.commands import delete as deleting
 
-    deleting.user(names, space, namespace, data, server, token_file)
+    words = ["user", *names]
+    deleting.delete(
+        words, space=space, namespace=namespace, data=data, server=server, token_file=token_file
+    )
 
 
 def _change(

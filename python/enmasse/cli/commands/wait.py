@@ -4,7 +4,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Data, Kind, Namespace, ServerUrl, Space, TokenFile
+from enmasse.cli.options import (
+    AllNamespaces,
+    Data,
+    Every,
+    Fields,
+    Labels,
+    Namespace,
+    Recursive,
+    ServerUrl,
+    SomeFiles,
+    Space,
+    TimeoutS,
+    TokenFile,
+    Words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,26 +27,25 @@ Document = dict[str, Any]
 
 
 def wait(
-    kind: Kind,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names; or --all.")
-    ] = None,
+    words: Words = None,
+    file: SomeFiles = None,
+    recursive: Recursive = False,
     for_: Annotated[
         str,
         typer.Option(
             "--for",
             metavar="WHAT",
-            help="`delete`, `condition=TYPE` (it is True) or `condition=TYPE=False`.",
+            help="`delete`, `condition=TYPE` (it is True), `condition=TYPE=False`,"
+            " `jsonpath={PATH}=VALUE` or `jsonpath={PATH}` (it is there).",
         ),
     ] = "condition=Ready",
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for all of them.")
-    ] = 30.0,
-    all_: Annotated[
-        bool, typer.Option("--all", help="All of the kind in the address space.")
-    ] = False,
+    timeout: TimeoutS = "30s",
+    all_: Every = False,
+    selector: Labels = None,
+    field_selector: Fields = None,
     space: Space = "default",
     namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
     data: Data = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
@@ -43,40 +56,31 @@ def wait(
 
       enmasse wait address orders
 
-      enmasse wait address --all --for condition=Ready --timeout 60
+      enmasse wait address --all --for condition=Ready --timeout 60s
+
+      enmasse wait address/orders --for jsonpath='{.status.phase}'=Active
 
       enmasse wait addressspace shop --for delete
     """
-    from enmasse.base.errors import Missing
     from enmasse.cli import kinds
     from enmasse.cli.client import Api
-    from enmasse.cli.names import in_its_space, looked_up
+    from enmasse.cli.targets import Meant, Scope, found, seconds
 
-    model = kinds.named(kind)
-    if all_ is bool(names):
-        raise typer.BadParameter("name resources, or say --all", param_hint="NAME")
     deleted, is_so, what = _wanted(for_)
+    longest_s = seconds(timeout)
+    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    meant = Meant(words or (), scope, file or (), recursive, all_)
     with Api.find(data, server, token_file) as api:
-        deadline_s = api.clock.monotonic() + timeout
-        if all_:
-            items = api.list(model.plural, namespace)["items"]
-            found = [one for one in items if in_its_space(model, one, space)]
-        else:
-            found = []
-            for name in names or ():
-                try:
-                    found.append(looked_up(api, model, name, space, namespace))
-                except Missing:
-                    if not deleted:
-                        raise
-        for one in found:
+        deadline_s = api.clock.monotonic() + longest_s
+        for one in found(api, meant, ignore_missing=deleted):
+            plural = kinds.named(one["kind"]).plural
             left_s = max(deadline_s - api.clock.monotonic(), 0.0)
             if deleted:
-                api.wait_deleted(model.plural, one, left_s)
+                api.wait_deleted(plural, one, left_s)
             else:
-                api.wait(model.plural, one, is_so, what, left_s)
+                api.wait(plural, one, is_so, what, left_s)
             done = "is deleted" if deleted else f"is {what}"
-            print(f"{model.__name__} {one['metadata']['name']} {done}")
+            print(f"{one['kind']} {one['metadata']['name']} {done}")
 
 
 def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
@@ -87,10 +91,14 @@ def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
     if text == "delete":
         return True, lambda _: False, "deleted"
     word, _, rest = text.partition("=")
+    if word == "jsonpath" and rest:
+        return False, *_value(rest)
     type_, _, truth = rest.partition("=")
     if word != "condition" or not type_:
         raise typer.BadParameter(
-            f"{text!r} is neither delete nor condition=TYPE", param_hint="--for"
+            f"unrecognized condition: {text!r} is neither delete, condition=TYPE nor"
+            " jsonpath={PATH}=VALUE",
+            param_hint="--for",
         )
     wanted = (truth or "True").capitalize()
 
@@ -103,3 +111,28 @@ def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
         )
 
     return False, is_so, type_ if wanted == "True" else f"{type_}={wanted}"
+
+
+def _value(text: str) -> "tuple[Callable[[Document], bool], str]":
+    """Return what `{PATH}=VALUE` or `{PATH}` asks of a document, and its name.
+
+    Raises: BadParameter if there is no such path.
+    """
+    from enmasse.cli.jsonpath import path, text_of
+
+    # A filter has an = too: the value is behind the last brace.
+    braced, closed, rest = text.rpartition("}")
+    where, has_value, wanted = (braced + closed, *rest.partition("=")[1:])
+    if not closed:
+        where, has_value, wanted = text.partition("=")
+    try:
+        found = path(where)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+    wanted = wanted.strip("'\"")
+
+    def is_so(document: Document) -> bool:
+        values = found.values(document)
+        return len(values) == 1 and text_of(values[0]) == wanted if has_value else bool(values)
+
+    return is_so, f"{where}={wanted}" if has_value else where

@@ -1,0 +1,175 @@
+"""`enmasse create namespace|secret|configmap`, and `create -f`: kinds that are data alone."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from enmasse.cli.options import (
+    Data,
+    Namespace,
+    Output,
+    OutputForm,
+    Recursive,
+    ServerUrl,
+    SomeFiles,
+    TokenFile,
+)
+
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+
+Literals = Annotated[
+    list[str] | None,
+    typer.Option("--from-literal", metavar="KEY=VALUE", help="A key and its value; repeatable."),
+]
+FromFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from-file",
+        metavar="[KEY=]FILE",
+        help="A key, by default the file's name, and the file it is in; repeatable.",
+    ),
+]
+Name = Annotated[str, typer.Argument(help="Name of the resource.")]
+
+secrets = typer.Typer(no_args_is_help=True, help="Declare a Secret.")
+
+
+def files(
+    context: typer.Context,
+    file: SomeFiles = None,
+    recursive: Recursive = False,
+    namespace: Namespace = "default",
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare what files say; what is there already is refused.
+
+    Example: enmasse create -f addresses.yaml
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if not file:
+        raise typer.BadParameter("must specify one of -f and a kind", param_hint="-f")
+    from enmasse.cli.client import Api
+    from enmasse.cli.files import load_files
+    from enmasse.resources import in_order
+
+    resources = in_order(load_files(file, recursive=recursive, namespace=namespace))
+    with Api.find(data, server, token_file) as api:
+        for one in resources:
+            api.create(one.plural, one.document())
+            print(f"{one.key} created")
+
+
+def namespace(
+    name: Name,
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare a namespace. One is made with the first resource in it, too.
+
+    Example: enmasse create namespace shop
+    """
+    from enmasse.cli.client import Api
+
+    with Api.find(data, server, token_file) as api:
+        _create(api, "Namespace", {"name": name}, {}, output)
+
+
+@secrets.command()
+def generic(
+    name: Name,
+    from_literal: Literals = None,
+    from_file: FromFiles = None,
+    type_: Annotated[str, typer.Option("--type", metavar="TYPE", help="What it is for.")] = (
+        "Opaque"
+    ),
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare a Secret of files or texts.
+
+    Example: enmasse create secret generic alice --from-file password=alice.pw
+    """
+    from enmasse.cli.client import Api
+
+    content = {"type": type_, "data": _encoded(from_literal, from_file)}
+    with Api.find(data, server, token_file) as api:
+        _create(api, "Secret", {"name": name, "namespace": namespace}, content, output)
+
+
+def configmap(
+    name: Name,
+    from_literal: Literals = None,
+    from_file: FromFiles = None,
+    namespace: Namespace = "default",
+    output: OutputForm = Output.TABLE,
+    data: Data = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Declare a ConfigMap of files or texts.
+
+    Example: enmasse create configmap settings --from-literal colour=green
+    """
+    import base64
+
+    from enmasse.cli.client import Api
+
+    texts: dict[str, str] = {}
+    other: dict[str, str] = {}
+    for key, value in _encoded(from_literal, from_file).items():
+        try:
+            texts[key] = base64.b64decode(value).decode()
+        except UnicodeDecodeError:
+            other[key] = value
+    content = {"data": texts, "binaryData": other}
+    with Api.find(data, server, token_file) as api:
+        _create(api, "ConfigMap", {"name": name, "namespace": namespace}, content, output)
+
+
+def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, str]:
+    """Return keys and values of options, in base64.
+
+    Raises: BadParameter for one without a key or given twice, or a file that cannot be read.
+    """
+    import base64
+    from pathlib import Path
+
+    found: dict[str, str] = {}
+    for is_file, text in [
+        *((False, one) for one in literals or ()),
+        *((True, one) for one in given or ()),
+    ]:
+        hint = "--from-file" if is_file else "--from-literal"
+        key, equals, value = text.partition("=")
+        if is_file and not equals:
+            key, value = Path(text).name, text
+        elif not equals or not key:
+            raise typer.BadParameter("write KEY=VALUE", param_hint=hint)
+        if key in found:
+            raise typer.BadParameter(f"{key!r} is given twice", param_hint=hint)
+        try:
+            content = Path(value).read_bytes() if is_file else value.encode()
+        except OSError as error:
+            raise typer.BadParameter(f"{value}: {error.strerror}", param_hint=hint) from None
+        found[key] = base64.b64encode(content).decode()
+    return found
+
+
+def _create(
+    api: "Api", kind: str, metadata: dict[str, str], content: dict[str, Any], output: Output
+) -> None:
+    from enmasse.cli import kinds
+    from enmasse.cli.output import show
+
+    document = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
+    created = api.create(kinds.named(kind).plural, document)
+    show(created, output, lambda: f"{kind} {metadata['name']} created")
