@@ -5,7 +5,8 @@
 
 mod shelves;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,19 +113,27 @@ impl Opened {
     }
 }
 
-/// The key in the folder; `fresh`, kept there, if there is none.
+/// The key in the folder; `fresh`, kept there, if there is none. It is there whole or not at all: half a key would keep
+/// the journal shut for ever.
 fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
     let path = folder.join(KEY_FILE);
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::write(&path, fresh)?;
-            std::fs::File::open(&path)?.sync_all()?;
+            let draft = folder.join(format!("{KEY_FILE}.new"));
+            let mut file = File::create(&draft)?;
+            file.write_all(fresh)?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &path)?;
+            File::open(folder)?.sync_all()?;
             fresh.to_vec()
         }
         Err(error) => return Err(error),
     };
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, format!("{KEY_FILE} has not 16 bytes"));
+    let damaged = || {
+        let reason = format!("{KEY_FILE} has not 16 bytes: bring it back from a backup");
+        io::Error::new(io::ErrorKind::InvalidData, reason)
+    };
     bytes.try_into().map_err(|_| damaged())
 }
 
@@ -293,4 +302,27 @@ fn read_all(reader: &Reader<FolderDisk>, mut places: Vec<Place>, buffer: &mut Ve
         Err(ReadError::Disk { .. }) => again.push(place),
     });
     (bodies, again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    #[test]
+    fn the_key_of_digests_stays_and_half_a_key_that_a_crash_left_is_drawn_anew() {
+        let folder = Folder::new("digests");
+        std::fs::write(folder.path("digests.key.new"), [7; 3]).unwrap();
+        assert_eq!(key_in(&folder.path(""), &[1; 16]).unwrap(), [1; 16]);
+        assert_eq!(key_in(&folder.path(""), &[2; 16]).unwrap(), [1; 16]);
+        assert!(!folder.path("digests.key.new").exists());
+    }
+
+    #[test]
+    fn a_key_that_is_not_whole_is_refused_by_its_name() {
+        let folder = Folder::new("digests-damaged");
+        std::fs::write(folder.path("digests.key"), [7; 15]).unwrap();
+        let said = key_in(&folder.path(""), &[1; 16]).unwrap_err().to_string();
+        assert!(said.contains("digests.key"), "{said}");
+    }
 }
