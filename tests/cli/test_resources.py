@@ -319,6 +319,17 @@ def test_users_are_made_changed_and_listed(shop: Obeying) -> None:
     assert "messagingusers.enmasse.io 'alice' not found" in told
 
 
+def test_a_user_may_have_the_password_of_a_secret(shop: Obeying) -> None:
+    said(shop, "create", "secret", "generic", "pw", "--from-literal", "word=pencil")
+    said(shop, "user", "create", "alice", "--password-secret", "pw/word")
+    assert shop.engine.plan.spaces[0].users[0].verifiers
+    secret = said(shop, "get", "user/alice", "-o", "jsonpath={.spec.authentication}")
+    assert json.loads(secret) == {
+        "type": "password",
+        "passwordSecret": {"name": "pw", "key": "word"},
+    }
+
+
 def test_top_shows_the_busiest_first(shop: Obeying) -> None:
     uids = {name: shop.address(name).metadata.uid or "" for name in ("orders", "dead")}
     shop.engine.figures = [

@@ -13,6 +13,7 @@ from enmasse.auth.saslprep import saslprep
 from enmasse.base.errors import Code, Fault, Invalid
 from enmasse.base.ids import new_salt
 from enmasse.resources import MessagingUser, Verifier
+from enmasse.resources.messaging_user import PASSWORD_BYTES_MAX
 
 ITERATIONS = 10_000
 """Rounds of PBKDF2. RFC 7677 asks for 4096 or more; each login pays this once, on its client."""
@@ -30,21 +31,36 @@ def without_password(user: MessagingUser, stored: MessagingUser | None) -> Messa
     Raises: Invalid if there is neither a password nor a stored user, or the password is not text
         that may be one.
     """
-    if user.spec.authentication.type != "password":
+    authentication = user.spec.authentication
+    if authentication.type != "password" or authentication.password_secret is not None:
         return user.with_verifiers(())
     kept = stored.spec.authentication.verifiers if stored else ()
     encoded = user.spec.authentication.password
     if encoded is None:
         if not kept:
-            raise _invalid(user, "is required for a new user: the password, base64")
+            raise _invalid(
+                user, "is required for a new user: the password, base64; or name a passwordSecret"
+            )
         return user.with_verifiers(kept)
     try:
-        password = saslprep(base64.b64decode(encoded).decode())
+        password = prepared(encoded)
     except ValueError as error:
         raise _invalid(user, f"cannot be used: {error}") from None
-    if not password:
-        raise _invalid(user, "cannot be used: all its characters stand for nothing")
     return user.with_verifiers(kept if verify(password, kept) else derive(password))
+
+
+def prepared(encoded: str) -> str:
+    """Return a password given in base64 as it is derived from (RFC 4013).
+
+    Raises: ValueError if it is not text that may be a password.
+    """
+    secret = base64.b64decode(encoded)
+    if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
+        raise ValueError(f"1 to {PASSWORD_BYTES_MAX} bytes are wanted")
+    password = saslprep(secret.decode())
+    if not password:
+        raise ValueError("all its characters stand for nothing")
+    return password
 
 
 def derive(password: str) -> tuple[Verifier, ...]:

@@ -24,11 +24,12 @@ from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
+from enmasse.control.secret_passwords import SecretPasswords
 from enmasse.control.status import Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
-from enmasse.resources import Address, AddressSpace, Declared, Key, Resource
+from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser, Resource
 from enmasse.resources.address_space import Usage
 from enmasse.resources.address_space_plan import Allowance
 from enmasse.store import EventType, Store
@@ -90,6 +91,7 @@ class Manager:
         self._events = Events(computed, clock)
         self._backoff = backoff or Backoff()
         self._exports = Exports(store)
+        self._passwords = SecretPasswords(store)
         self._place: Place | None = None
         self._beside: set[Key] = set()
         """Secrets and the like that are not as they were at the last pass."""
@@ -294,7 +296,7 @@ class Manager:
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
         resync = self._clock.monotonic() >= self._resync_at
-        changed = await self._take_in()
+        changed = await self._take_in() | await self._take_in_passwords()
         self._count = len(changed)
         touched = changed | self._owed | (set(self._looked_at) if resync else set())
         touched |= self._compiler.refresh() | self._judge()
@@ -381,6 +383,16 @@ class Manager:
             await asyncio.sleep(0)
         return changed
 
+    async def _take_in_passwords(self) -> set[Key]:
+        """Give the compiler users whose Secret has another password than before; return their
+        keys."""
+        users = await self._passwords.derive(self._beside)
+        for user in users:
+            self._compiler.put(user.key, user)
+        if self._passwords.owes:
+            self._due.set()
+        return {user.key for user in users}
+
     def _look_at(self, key: Key) -> bool:
         """Give the compiler a resource, if it is not as it was; say whether that is so."""
         found = self._store.get(key)
@@ -402,6 +414,9 @@ class Manager:
                 self._by_uid[now[0]] = key
         if isinstance(resource, AddressSpace):
             self._book.open(resource)
+        if key.kind == "MessagingUser":
+            user = resource if isinstance(resource, MessagingUser) else None
+            resource = self._passwords.put(key, user)
         self._compiler.put(key, resource)
         return True
 

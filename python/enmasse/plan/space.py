@@ -361,6 +361,8 @@ class SpaceState:
             elif (excess := user.excess()) is not None:
                 message = f"spec.authorization {excess}"
                 outcomes[user.key] = Outcome(left_out=LeftOut("TooManyAddresses", message))
+            elif (secret := user.missing_secret) is not None:
+                outcomes[user.key] = Outcome(left_out=LeftOut("PasswordMissing", secret))
             else:
                 outcomes[user.key] = NOTHING
         return outcomes

@@ -20,6 +20,7 @@ from enmasse.resources.model import (
     Declared,
     Metadata,
     Model,
+    dotted_name,
     name_in_space,
 )
 
@@ -114,6 +115,18 @@ class Verifier(Model):
     server_key: str
 
 
+PASSWORD_KEY = "password"
+"""Value of a Secret that is the password, where the user names none."""
+
+
+class PasswordSecret(Model):
+    """The Secret, in the namespace of the user, that has a password."""
+
+    name: Annotated[str, AfterValidator(dotted_name)]
+    key: Annotated[str, Field(min_length=1, max_length=253)] = PASSWORD_KEY
+    """Which of its values it is."""
+
+
 class PasswordAuthentication(Model):
     """How a user proves who they are."""
 
@@ -122,6 +135,10 @@ class PasswordAuthentication(Model):
 
     password: Annotated[str, AfterValidator(_password)] | None = Field(default=None, repr=False)
     """The password, base64. Write-only: it is never stored and never returned."""
+
+    password_secret: PasswordSecret | None = None
+    """Where the password is, instead of `password`. It follows the Secret; while there is none, the
+    user is not let in."""
 
     verifiers: tuple[Verifier, ...] = Field(default=(), repr=False)
     """What is kept of the password. Written by the server alone."""
@@ -225,8 +242,21 @@ class MessagingUser(Declared):
     def is_complete(self) -> bool:
         """Whether it has verifiers if it needs some, and no password."""
         authentication = self.spec.authentication
-        needs_none = authentication.type != "password" or bool(authentication.verifiers)
-        return authentication.password is None and needs_none
+        needs_some = authentication.type == "password" and authentication.password_secret is None
+        has_what_it_needs = bool(authentication.verifiers) or not needs_some
+        return authentication.password is None and has_what_it_needs
+
+    @property
+    def missing_secret(self) -> str | None:
+        """What there is to say of a Secret that gives no password; None: there is a password, or
+        none is needed."""
+        secret = self.spec.authentication.password_secret
+        if secret is None or self.spec.authentication.verifiers:
+            return None
+        return (
+            f"Secret {secret.name!r} in namespace {self.metadata.namespace!r} has no value"
+            f" {secret.key!r} that can be a password; nobody is let in until it has one"
+        )
 
     def with_verifiers(self, verifiers: tuple[Verifier, ...]) -> Self:
         """Return the user as it may be stored: the password gone, from kubectl's copy too."""
@@ -245,9 +275,17 @@ class MessagingUser(Declared):
         """Return a password that nobody can log in with, and more addresses than are served."""
         found: list[Fault] = []
         authentication = self.spec.authentication
-        if authentication.type != "password" and authentication.password is not None:
+        given = {
+            "password": authentication.password,
+            "passwordSecret": authentication.password_secret,
+        }
+        fields = [name for name, value in given.items() if value is not None]
+        if authentication.type != "password":
             message = f"is for type password, not {authentication.type}; leave it out"
-            found.append(Fault("spec.authentication.password", message))
+            found += [Fault(f"spec.authentication.{name}", message) for name in fields]
+        elif len(fields) > 1:
+            message = "cannot stand beside password; keep one of the two"
+            found.append(Fault("spec.authentication.passwordSecret", message))
         if (excess := self.excess()) is not None:
             found.append(Fault("spec.authorization", excess))
         return found

@@ -165,6 +165,13 @@ def addressspace(
 def user(
     name: Annotated[str, typer.Argument(help="The name the user logs in with.")],
     password: Password = None,
+    password_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[/KEY]",
+            help="Secret that has the password, and which of its values; instead of --password.",
+        ),
+    ] = None,
     send: MaySend = None,
     receive: MayReceive = None,
     space: Space = "default",
@@ -191,11 +198,22 @@ def user(
     ]
     spec = {
         "username": name,
-        "authentication": {"type": "password", "password": encoded_password(password)},
+        "authentication": {"type": "password", **_password(password, password_secret)},
         "authorization": allowed or [{"operations": ["send", "recv"]}],
     }
     document = _document("MessagingUser", resource_name(space, name), namespace, spec)
     _create("messagingusers", document, wait, output, (data, server, token_file))
+
+
+def _password(given: str | None, secret: str | None) -> dict[str, Any]:
+    """Return where a password is, or itself.
+
+    Raises: BadParameter if there is none.
+    """
+    if secret is None:
+        return {"password": encoded_password(given)}
+    name, _, key = secret.partition("/")
+    return {"passwordSecret": {"name": name} | ({"key": key} if key else {})}
 
 
 def encoded_password(given: str | None) -> str:
