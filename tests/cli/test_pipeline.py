@@ -42,3 +42,28 @@ def test_init_refuses_a_url_that_names_no_server(folder: Path) -> None:
     assert code == 1
     assert "names no server" in err
     assert not (folder / "pipeline.yaml").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "reconcile"])
+@pytest.mark.parametrize(
+    ("where", "options", "said"),
+    [
+        ("sources", {"tlsCaa": "x"}, "spec.sources[0].options: option tlsCaa is not known: did"),
+        ("sources", {"idWindow": "many"}, "spec.sources[0].options: option idWindow is 'many'"),
+        ("sinks", {"selector": "x"}, "spec.sinks[0].options: option selector is not known: did"),
+    ],
+)
+def test_options_are_looked_at_before_anything_starts(
+    folder: Path, command: str, where: str, options: dict[str, str], said: str
+) -> None:
+    enmasse("init")
+    file = folder / "pipeline.yaml"
+    document = yaml.safe_load(file.read_text())
+    sink = {"name": "out", "address": "x", "url": "amqp://h"}
+    spec = document["spec"] | {"sinks": [sink]}
+    spec[where][0]["options"] = options
+    file.write_text(yaml.safe_dump(document | {"spec": spec}))
+    code, _, err = enmasse(command)
+    assert code == 1 and said in err
+    # nothing was made, and no Spark was started
+    assert not (folder / "tables").exists() and "starting Spark" not in err

@@ -28,7 +28,9 @@ def target(streams: Platform, numbers: Iterator[int]) -> Log:
 
 def forward(log: Log, folder: Path, **said: str) -> Forward:
     to = Sink.model_validate({"name": "on", "address": log.address} | said, by_alias=True)
-    return Forward(to, option_table.write({"url": log.url}), str(folder / "rejected"))
+    return Forward(
+        to, option_table.write({"url": log.url}), str(folder / "rejected"), "spec.sinks[0]"
+    )
 
 
 def bodies(log: Log) -> list[bytes]:
@@ -64,7 +66,7 @@ def test_rows_go_on_once_and_those_that_are_asked_for(
 def test_a_condition_that_is_none_is_refused_before_the_run(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
-    with pytest.raises(Invalid, match="spec.sinks: on: where: .*valu"):
+    with pytest.raises(Invalid, match=r"^spec.sinks\[0\].where: .*valu"):
         forward(target, tmp_path, where="valu > 3").check(spark)
     forward(target, tmp_path, table="quarantine", where="reason like 'JSON%'").check(spark)
 

@@ -131,6 +131,40 @@ def test_sessions_end_where_a_device_is_silent_for_too_long(opened: Open) -> Non
     assert not db.rows(live.DEVICES)[0]["is_online"]
 
 
+def test_sessions_and_usage_stay_for_a_stated_time(opened: Open) -> None:
+    db, day_s = opened(HOT), 86_400
+    db.commit(batch(0, measured({"value": 40.0}, {"device": "b"}), known_to=1))
+    timeless = {"space": "sp", "address": "x", "date": "", "bytes": 1}
+    timeless |= {"messages": 1, "readings": 1, "quarantined": 0}
+    db.commit(Batch("s", "q", 1, measured({"seconds": 89 * day_s}, first=2), [timeless], us(0)))
+    known = measured({"seconds": 91 * day_s}, first=3)
+    today = timeless | {"date": "2026-05-02"}
+    for number, known_to in ((2, 90 * day_s), (3, 91 * day_s)):
+        kept = (db.rows(live.SESSIONS), db.rows(live.USAGE))
+        db.commit(Batch("s", "q", number, known, [today], us(known_to)))
+        db.prune()
+        assert len(kept[0]) == 3 + (number == 3) and len(kept[1]) == 2 + (number == 3)
+    # what ended, or came, 91 days before is gone
+    assert [row["began_us"] for row in db.rows(live.SESSIONS)] == [us(89 * day_s), us(91 * day_s)]
+    assert [row["date"] for row in db.rows(live.USAGE)] == ["", "2026-05-02"]
+    # all else stays, and so does what all batches had
+    assert len(db.rows(live.DEVICES)) == 2 and len(db.rows(live.ANOMALIES)) == 1
+    assert db.status()["sources"][0]["readings"] == 5
+    # a device that comes back begins a session of its own
+    again = measured({"device": "b", "seconds": 91 * day_s + 5}, first=4)
+    db.commit(Batch("s", "q", 4, again, [today], us(91 * day_s)))
+    spans = {(row["device"], row["began_us"]) for row in db.rows(live.SESSIONS)}
+    assert ("b", us(91 * day_s + 5)) in spans and ("b", us(0)) not in spans
+
+
+def test_nothing_is_deleted_before_anything_is_known(opened: Open) -> None:
+    db = opened()
+    db.prune()
+    db.commit(Batch("s", "q", 0, measured({}), []))
+    db.prune()
+    assert len(db.rows(live.SESSIONS)) == 1
+
+
 def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
     command = {"address": "to/{device}", "subject": "cool", "body": {"valve": "open"}}
     told = {"alertAddress": "alerts", "command": command}

@@ -1,7 +1,13 @@
 """A run that watches its queries, which are played: lag, silence, errors, the end."""
 
+import fcntl
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -294,6 +300,55 @@ def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match="in use by process"), places.taken():
             pass
     assert places.runner() is None
+
+
+HOLDS = """
+import pathlib, subprocess, sys
+from enmasse.pipeline.places import read
+with read(pathlib.Path(sys.argv[1]))[1].taken():
+    # what it has started lives on
+    subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
+    print("taken", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path: Path) -> None:
+    Watched(tmp_path).db.close()
+    file = tmp_path / "pipeline.yaml"
+    _, places = read(file)
+    words = [sys.executable, "-c", HOLDS, str(file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, process_group=0) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "taken\n"
+        with (
+            pytest.raises(Conflict, match=f"in use by process {holder.pid}; stop it first"),
+            places.taken(),
+        ):
+            pass
+        assert places.runner() == holder.pid
+        holder.kill()
+        holder.wait()
+        assert places.runner() is None
+        with places.taken():
+            pass
+        os.killpg(holder.pid, signal.SIGKILL)
+
+
+def test_who_looks_at_the_lock_neither_takes_it_nor_seems_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Watched(tmp_path).db.close()
+    _, places = read(tmp_path / "pipeline.yaml")
+    with places.taken():
+        pass
+    with places.lock.open("r+") as looks:
+        # somebody else looks at this moment
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        assert places.runner() is None
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
+        with places.taken():
+            assert places.runner() is not None
 
 
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:

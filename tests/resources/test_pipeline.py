@@ -85,6 +85,7 @@ REFUSED = [
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),
+    ({"live": {"keep": "1m"}}, "spec.live.keep", "must not be shorter than `offlineAfter`"),
     ({"source": {"start": "yesterday"}}, "spec.sources[0].start", "is no place"),
     ({"live": {"url": "postgresql://u:p@h/d"}}, "spec.live.url", "passwordFile"),
     ({"live": {"url": "postgresql://h/d?password=p"}}, "spec.live.url", "passwordFile"),

@@ -5,7 +5,8 @@ last batch of a query, so what is done is passed over and the rest is done.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from enmasse.base.errors import Unavailable
+from enmasse.base.errors import Invalid, Unavailable
 from enmasse.pipeline import bronze, detect, functions, gold, gold_table, reading, silver, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.forward import Forward
@@ -112,6 +113,7 @@ class Batches:
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.tidy(self._pipeline.spec.tables.keep)
+            self._patiently(self._live.prune)
 
     def _put(
         self, records: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
@@ -230,6 +232,29 @@ def options(source: Source, places: Places) -> dict[str, str]:
     return chosen | _password(f"source {source.name}", source.password_file, places)
 
 
+def check(pipeline: Pipeline, places: Places) -> None:
+    """Raise Invalid for options that are wrong, with the field and the nearest right name.
+
+    Nothing is connected to.
+    """
+    for index, source in enumerate(pipeline.spec.sources):
+        with _named(f"spec.sources[{index}].options"):
+            option_table.read(options(source, places))
+    first = pipeline.spec.sources[0]
+    for index, sink in enumerate(pipeline.spec.sinks):
+        with _named(f"spec.sinks[{index}].options"):
+            _reached(sink, first, places)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Say where in the document it is that is wrong."""
+    try:
+        yield
+    except Invalid as error:
+        raise Invalid(error.code, f"{path}: {error.message}") from None
+
+
 def server(source: Source, places: Places) -> Writing:
     """Return how the server of a source is reached to send something there."""
     known = {option.name.lower() for option in option_table.CONNECTION}
@@ -243,8 +268,11 @@ def forwards(pipeline: Pipeline, source: Source, places: Places) -> list[Forward
     Raises Invalid for options that are wrong.
     """
     rejected = places.table("rejected")
-    mine = [sink for sink in pipeline.spec.sinks if sink.source in (None, source.name)]
-    return [Forward(sink, _reached(sink, source, places), rejected) for sink in mine]
+    return [
+        Forward(sink, _reached(sink, source, places), rejected, f"spec.sinks[{index}]")
+        for index, sink in enumerate(pipeline.spec.sinks)
+        if sink.source in (None, source.name)
+    ]
 
 
 def _reached(sink: Sink, source: Source, places: Places) -> Writing:

@@ -23,9 +23,11 @@ COLUMNS = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
 class Forward:
     """Sends rows of one source to the address of one sink."""
 
-    def __init__(self, to: Sink, server: Writing, rejected: str) -> None:
-        """`rejected` is the folder of the table of rejected rows; connect to nothing yet."""
+    def __init__(self, to: Sink, server: Writing, rejected: str, path: str) -> None:
+        """`rejected` is the folder of the table of rejected rows, `path` where the sink stands in
+        the document; connect to nothing yet."""
         self._sink = to
+        self._path = path
         self._options = replace(server, address=to.address, dead_letter=rejected)
 
     @property
@@ -41,7 +43,7 @@ class Forward:
             _messages(spark, empty, self._sink).schema  # noqa: B018 - Spark reads it only now
         except PySparkException as error:
             first = str(error).splitlines()[0]
-            raise Invalid("E1003", f"spec.sinks: {self._sink.name}: where: {first}") from None
+            raise Invalid("E1003", f"{self._path}.where: {first}") from None
 
     def __call__(
         self,

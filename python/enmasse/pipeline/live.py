@@ -261,6 +261,24 @@ class Live:
             if len(found.latest):
                 put(connection, LATEST, _latest(found.latest, source))
 
+    def prune(self) -> None:
+        """Delete sessions that ended, and days of usage, longer ago than `live.keep`.
+
+        Ago is before the time up to which all is known: of the source, or of usage of any.
+        """
+        keep_us = self._spec.live.keep * US_A_MS
+        known_us = sa.select(sa.func.max(PROGRESS.c.known_to_us))
+        of_source = known_us.where(PROGRESS.c.source == SESSIONS.c.source).scalar_subquery()
+        with self._begin() as connection:
+            over = SESSIONS.c.last_us < of_source - keep_us
+            connection.execute(sa.delete(SESSIONS).where(over))
+            oldest_us = (connection.execute(known_us).scalar_one() or 0) - keep_us
+            if oldest_us > 0:
+                day = datetime.fromtimestamp(oldest_us / US_A_S, UTC).date().isoformat()
+                # of messages without a time nobody knows the day
+                gone = (USAGE.c.date < day) & (USAGE.c.date != "")
+                connection.execute(sa.delete(USAGE).where(gone))
+
     def tick(self, source: str, now_us: int) -> None:
         """Say that nothing more has come from a source up to a time: who is silent?"""
         with self._begin() as connection:

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 from enmasse.base.errors import Code, Conflict, Invalid, Missing, Unavailable
 from enmasse.pipeline import live
 from enmasse.resources import Pipeline, load
+
+LOOKS, LOOK_S = 10, 0.02
+"""How often a lock is tried: who looks at it (`status`) holds it for a moment."""
 
 
 class Places:
@@ -76,14 +80,12 @@ class Places:
                 Code.DATA_UNUSABLE, f"cannot use {self.state}: {error.strerror}"
             ) from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not _locked(lock):
                 raise Conflict(
                     Code.DATA_LOCKED,
                     f"{self.state} is in use by process {self.runner() or 'of another user'};"
                     " stop it first: enmasse pipeline stop",
-                ) from None
+                )
             self._sign(lock, None)
             yield lambda metrics: self._sign(lock, metrics)
         finally:
@@ -103,11 +105,22 @@ class Places:
         """Return what the process that runs the pipeline says of itself: pid, metrics."""
         with contextlib.suppress(FileNotFoundError), self.lock.open("r+") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # shared: of several who look none is taken for the one that runs
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
                 found = file.read()
                 return dict(json.loads(found)) if found else None
         return None
+
+
+def _locked(lock: int) -> bool:
+    """Whether the lock could be had, which ends with its process however that ends."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(LOOK_S)
+    return False
 
 
 def read(document: Path) -> tuple[Pipeline, Places]:

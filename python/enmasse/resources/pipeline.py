@@ -256,6 +256,9 @@ class Live(Model):
     offline_after: Duration = 300_000
     """A device is offline, and its session over, when nothing has come from it for so long."""
 
+    keep: Duration = 90 * DAY_MS
+    """How long sessions that ended and days of usage stay; not shorter than `offlineAfter`."""
+
 
 class Threshold(Model):
     """A value beyond a limit, until it is back behind another."""
@@ -444,6 +447,8 @@ class Pipeline(Resource):
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))
         if len(set(spec.windows)) < len(spec.windows):
             found.append(Fault("spec.windows", "names a length twice; keep one"))
+        if spec.live.keep < spec.live.offline_after:
+            found.append(Fault("spec.live.keep", "must not be shorter than `offlineAfter`"))
         found += _repeated("spec.sinks", [sink.name for sink in spec.sinks])
         for index, sink in enumerate(spec.sinks):
             path = f"spec.sinks[{index}]"

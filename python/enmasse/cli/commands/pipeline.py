@@ -105,6 +105,7 @@ def run(
     from enmasse.pipeline.run import Run
     from enmasse.pipeline.session import session
 
+    batches.check(pipeline, places)
     batches.steps_of(pipeline, places)
     clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
     name, spec = pipeline.metadata.name, pipeline.spec
@@ -217,6 +218,7 @@ def reconcile(
     chosen = [one for one in pipeline.spec.sources if source in (None, one.name)]
     if not chosen:
         raise Missing(Code.NOT_FOUND, f"{file} has no source {source!r}")
+    batches.check(pipeline, places)
     name, memory = pipeline.metadata.name, pipeline.spec.memory
     with session(name, master, memory, places.state, packed(master, package)) as spark:
         store = batches.Store(pipeline, places)
