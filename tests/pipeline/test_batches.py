@@ -275,20 +275,26 @@ def test_steps_are_found_in_their_file(tmp_path: Path) -> None:
         functions.load(file, [])
 
 
-def test_gold_is_compared_with_silver_and_made_anew(fill: Callable[..., Filling]) -> None:
+def test_gold_is_compared_with_silver_and_made_anew(
+    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
+) -> None:
     filling = fill()
     windows = filling.pipeline.spec.windows
-    assert recompute.compare(filling.store, windows) == recompute.Compared(0, [])
+    assert recompute.compare(filling.store, windows) == recompute.Compared(0, 0, [])
     for batch_id in range(2):
         filling.put(batch_id, *some(batch_id, 15), first=15 * batch_id)
     held = filling.store.gold.read()
-    assert recompute.compare(filling.store, windows) == recompute.Compared(len(held), [])
-    filling.store.gold.replace(held.slice(1), {})
+    assert recompute.compare(filling.store, windows) == recompute.Compared(len(held), 0, [])
+    filling.store.gold.replace([held.slice(1)], {})
     (missing,) = recompute.compare(filling.store, windows).differences
     assert missing["differs"] == ["missing"]
+    filling.store.gold.replace([], {})
+    monkeypatch.setattr(recompute, "SHOWN_MAX", 2)
+    found = recompute.compare(filling.store, windows)
+    assert (found.differing, len(found.differences)) == (len(held), 2)
     # other windows, and the batches that are in them
     count = recompute.rebuild(filling.store, [300_000], ["p/s/q"])
-    assert recompute.compare(filling.store, [300_000]) == recompute.Compared(count, [])
+    assert recompute.compare(filling.store, [300_000]) == recompute.Compared(count, 0, [])
     parts = gold.partials(filling.rows("silver"), [300_000])
     assert not filling.store.gold.merge(parts, "p/s/q", 1)
     assert filling.store.gold.merge(parts, "p/s/q", 2)

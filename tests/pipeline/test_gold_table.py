@@ -1,10 +1,12 @@
 """Windows in a table: each batch is merged once, in Delta and in Parquet."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -44,6 +46,11 @@ def alike(table: GoldTable, readings: pyarrow.Table) -> bool:
     return gold.differences(table.read(), gold.partials(readings, WINDOWS)) == []
 
 
+def by_day(windows: pyarrow.Table) -> Iterator[pyarrow.Table]:
+    for day in pc.unique(windows["date"]).to_pylist():
+        yield windows.filter(pc.equal(windows["date"], pyarrow.scalar(day)))
+
+
 def test_batches_become_the_windows_of_all_readings(table: GoldTable) -> None:
     rows = some(1, 90)
     assert len(table.read()) == 0
@@ -72,7 +79,7 @@ def test_a_batch_without_numbers_leaves_no_trace(table: GoldTable) -> None:
 def test_all_windows_can_be_replaced_with_the_batches_in_them(table: GoldTable) -> None:
     old, new = measured(*some(3)), measured(*some(4, 10))
     table.merge(gold.partials(old, WINDOWS), APP, 0)
-    table.replace(gold.partials(new, WINDOWS), {APP: 5})
+    table.replace(by_day(gold.partials(new, WINDOWS)), {APP: 5})
     assert alike(table, new)
     parts = gold.partials(old, WINDOWS)
     assert not table.merge(parts, APP, 5)
@@ -88,6 +95,51 @@ def test_tidying_keeps_the_windows_and_the_batches(table: GoldTable) -> None:
     table.tidy(0)
     assert alike(table, measured(*rows))
     assert not table.merge(gold.partials(measured(*rows[50:], first=50), WINDOWS), APP, 5)
+
+
+def test_a_day_can_be_read_alone(table: GoldTable) -> None:
+    assert table.days() == []
+    table.merge(gold.partials(measured(*some(9)), WINDOWS), APP, 0)
+    whole = table.read()
+    assert len(table.days()) == 2 and table.days() == sorted(table.days())
+    for day in table.days():
+        found = table.read(day)
+        assert set(found["date"].to_pylist()) == {day}
+        wanted = whole.filter(pc.equal(whole["date"], pyarrow.scalar(day)))
+        assert gold.differences(found, wanted) == []
+    assert sum(len(table.read(day)) for day in table.days()) == len(whole)
+
+
+DAY_S = 86_400
+
+
+def test_a_late_reading_reads_and_writes_little_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gold_table, "FILE_SIZE", 20_000)
+    table = gold_table.table(str(tmp_path), "delta")
+    minutes = [{"device": f"d{m % 7}", "seconds": m * 60.0 - DAY_S / 2} for m in range(1400)]
+    table.replace(by_day(gold.partials(measured(*minutes), WINDOWS)), {})
+    before = set(DeltaTable(str(tmp_path)).file_uris())
+    assert len(before) > 10
+    seen: list[int] = []
+    touched = gold_table._touched
+
+    def noted(held: pyarrow.Table, parts: pyarrow.Table) -> pyarrow.Table:
+        seen.append(len(held))
+        return touched(held, parts)
+
+    monkeypatch.setattr(gold_table, "_touched", noted)
+    # one from the first day among a hundred of the third
+    now = [{"seconds": 2 * DAY_S + m * 60.0} for m in range(100)]
+    rows = measured({"device": "d3", "seconds": 3 * 60 - DAY_S / 2}, *now, first=5000)
+    assert table.merge(gold.partials(rows, WINDOWS), APP, 0)
+    gone = before - set(DeltaTable(str(tmp_path)).file_uris())
+    # a file for each length of windows; and of the old ones those of its minute and hour
+    assert len(gone) == len(WINDOWS) and seen[0] < 20
+    assert alike(table, pyarrow.concat_tables([measured(*minutes), rows]))
+    size = max(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert size < 2 * gold_table.FILE_SIZE
 
 
 def test_a_parquet_batch_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch: Any) -> None:

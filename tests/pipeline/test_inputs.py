@@ -303,9 +303,10 @@ def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_
     with closing(db), places.taken():
         work = Backfill(pipeline, places, db)
         assert work.needs_spark
-        (done,) = work.run(work.parts([Part("s")]), spark, lambda _: None)
+        parts = work.parts([Part("s")])
+        (done,) = work.run(parts, spark, lambda _: None)
         work.gold()
-        work.finish()
+        work.finish(parts)
     assert (done.messages, done.readings) == (20, 20)
     assert min(rows(places, "silver")["value"].to_pylist()) == 100.0
     judged(file, 20)

@@ -7,7 +7,9 @@ repeated.
 """
 
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from typing import Literal, Protocol
 
 import numpy
@@ -16,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction, RemoveAction
 
-from enmasse.pipeline import gold
+from enmasse.pipeline import gold, tables
 from enmasse.pipeline.grouping import array, groups
 
 PARTITION_BY = ("window_ms", "date")
@@ -26,6 +29,8 @@ BATCHES = b"enmasse.batches"
 """Where the footer of a file has the last batch of each query."""
 STARTS_MAX = 64
 """Beginnings of windows that a filter names one by one."""
+FILE_SIZE = 16 << 20
+"""The most of a file of Delta, about: so much is written again for a window that changes."""
 HOUR_US, HOURS_A_DAY = 3_600_000_000, 24
 
 
@@ -36,11 +41,14 @@ class GoldTable(Protocol):
         """Merge partials into the windows, unless this batch of this query is in them; return
         whether anything changed."""
 
-    def replace(self, windows: pyarrow.Table, batches: Mapping[str, int]) -> None:
-        """Let these be all windows, with these batches in them."""
+    def replace(self, windows: Iterable[pyarrow.Table], batches: Mapping[str, int]) -> None:
+        """Let these be all windows, with these batches in them. No two parts have one day."""
 
-    def read(self) -> pyarrow.Table:
-        """Return all windows."""
+    def days(self) -> list[date]:
+        """Return the days of which there may be windows, the oldest first."""
+
+    def read(self, day: date | None = None) -> pyarrow.Table:
+        """Return the windows of a day, or all."""
 
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones, and delete what no version of that time has."""
@@ -82,20 +90,38 @@ class _Delta:
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
         return True
 
-    def replace(self, windows: pyarrow.Table, batches: Mapping[str, int]) -> None:
-        opened = self._open()
-        write_deltalake(opened, windows, mode="overwrite", commit_properties=_remembering(batches))
+    def replace(self, windows: Iterable[pyarrow.Table], batches: Mapping[str, int]) -> None:
+        opened, name = self._open(), uuid.uuid4().hex
+        files: list[AddAction | RemoveAction] = [
+            tables.written(rows, self._path, f"{folder}/{name}-{number:05}.parquet")
+            for part in windows
+            for folder, file in _by_folder(part)
+            for number, rows in enumerate(_portions(file))
+        ]
+        opened.create_write_transaction(
+            files,
+            "overwrite",
+            opened.schema(),
+            list(PARTITION_BY),
+            commit_properties=_remembering(batches),
+        )
 
-    def read(self) -> pyarrow.Table:
-        rows = self._open().to_pyarrow_table()
+    def days(self) -> list[date]:
+        found = {str(part["date"]) for part in self._open().partitions()}
+        return sorted(map(date.fromisoformat, found))
+
+    def read(self, day: date | None = None) -> pyarrow.Table:
+        chosen = None if day is None else pc.field("date") == pyarrow.scalar(day)
+        rows = self._open().to_pyarrow_dataset().to_table(filter=chosen)
         return rows.select(gold.SCHEMA.names).cast(gold.SCHEMA)
 
     def tidy(self, keep_ms: int) -> None:
         opened = self._open()
-        days = sorted({str(part["date"]) for part in opened.partitions()})
         # the newest day is written to all the time: its files stay small and cheap to replace
-        for day in days[:-1]:
-            opened.optimize.compact(partition_filters=[("date", "=", day)])
+        for day in self.days()[:-1]:
+            opened.optimize.compact(
+                partition_filters=[("date", "=", str(day))], target_size=FILE_SIZE
+            )
         opened.vacuum(
             retention_hours=-(-keep_ms // (HOUR_US // 1000)),
             dry_run=False,
@@ -109,11 +135,14 @@ def _remembering(batches: Mapping[str, int]) -> CommitProperties:
 
 
 def _near(parts: pyarrow.Table) -> pc.Expression:
-    """What old rows partials can belong to: of the same length, and of the same beginnings."""
+    """What old rows partials can belong to: of the same length and day, and of the same beginnings.
+
+    Days are asked for one by one: a late reading is not to bring in all that came since.
+    """
     chosen = pc.scalar(False)
-    for window_ms in pc.unique(parts["window_ms"]).to_pylist():
-        mine = parts.filter(pc.equal(parts["window_ms"], window_ms))
-        dates, starts = pc.unique(mine["date"]), pc.unique(mine["start"])
+    for key in parts.group_by(list(PARTITION_BY)).aggregate([]).to_pylist():
+        mine = [pc.equal(parts[name], key[name]) for name in PARTITION_BY]
+        starts = pc.unique(parts.filter(pc.and_(*mine))["start"])
         start = pc.field("start")
         # of many beginnings the range says enough
         when = (
@@ -121,8 +150,28 @@ def _near(parts: pyarrow.Table) -> pc.Expression:
             if len(starts) <= STARTS_MAX
             else (start >= pc.min(starts)) & (start <= pc.max(starts))
         )
-        chosen |= (pc.field("window_ms") == window_ms) & pc.field("date").isin(dates) & when
+        length, day = (
+            pc.field(name) == pyarrow.scalar(key[name], gold.SCHEMA.field(name).type)
+            for name in PARTITION_BY
+        )
+        chosen |= length & day & when
     return chosen
+
+
+def _by_folder(windows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
+    """Windows by the folder they lie in, without what that says, in the order of time."""
+    for key in windows.group_by(list(PARTITION_BY)).aggregate([]).to_pylist():
+        mine = [pc.equal(windows[name], key[name]) for name in PARTITION_BY]
+        rows = windows.filter(pc.and_(*mine)).drop_columns(list(PARTITION_BY))
+        folder = "/".join(f"{name}={key[name]}" for name in PARTITION_BY)
+        yield folder, rows.sort_by([("start", "ascending")])
+
+
+def _portions(rows: pyarrow.Table) -> Iterator[pyarrow.Table]:
+    """Windows in parts that are files of no more than `FILE_SIZE`."""
+    count = max(1, len(rows) * FILE_SIZE // max(1, rows.nbytes))
+    for first in range(0, len(rows), count):
+        yield rows.slice(first, count)
 
 
 def _touched(before: pyarrow.Table, parts: pyarrow.Table) -> pyarrow.Table:
@@ -151,17 +200,25 @@ class _Parquet:
                 changed = True
         return changed
 
-    def replace(self, windows: pyarrow.Table, batches: Mapping[str, int]) -> None:
-        new = dict(_by_file(windows))
-        for place, rows in new.items():
-            self._write(place, rows, batches)
+    def replace(self, windows: Iterable[pyarrow.Table], batches: Mapping[str, int]) -> None:
+        new = set()
+        for part in windows:
+            for place, rows in _by_file(part):
+                self._write(place, rows, batches)
+                new.add(place)
         for place in self._places():
             if place not in new:
                 # an hour that has no readings any more still knows what it had
                 self._write(place, gold.SCHEMA.empty_table(), batches)
 
-    def read(self) -> pyarrow.Table:
-        parts = [self._content(place)[0] for place in self._places()]
+    def days(self) -> list[date]:
+        found = {place.partition("/date=")[2].partition("/")[0] for place in self._places()}
+        return sorted(map(date.fromisoformat, found))
+
+    def read(self, day: date | None = None) -> pyarrow.Table:
+        wanted = "" if day is None else f"/date={day}/"
+        places = [place for place in self._places() if wanted in place]
+        parts = [self._content(place)[0] for place in places]
         return pyarrow.concat_tables([gold.SCHEMA.empty_table(), *parts])
 
     def tidy(self, keep_ms: int) -> None:

@@ -102,7 +102,12 @@ def gold(store: Store, pipeline: Pipeline) -> dict[str, Any] | None:
         return None
     found = recompute.compare(store, pipeline.spec.windows)
     differing = [{name: str(value) for name, value in row.items()} for row in found.differences]
-    return {"windows": found.windows, "exact": not differing, "differences": differing}
+    return {
+        "windows": found.windows,
+        "exact": not found.differing,
+        "differing": found.differing,
+        "differences": differing,
+    }
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -117,7 +122,9 @@ def text(found: Mapping[str, Any]) -> str:
         lines.append(f"{one['source']}: {one['messages']:,} messages, {said}")
         lines += [f"  {_differing(part)}" for part in one["parts"] if not part["exact"]]
     if (windows := found["gold"]) is not None:
-        said = "all as the readings say" if windows["exact"] else "these differ:"
+        said = "all as the readings say"
+        if not windows["exact"]:
+            said = f"{windows['differing']:,} differ, the first of them:"
         lines.append(f"gold: {windows['windows']:,} windows, {said}")
         lines += [f"  {row}" for row in windows["differences"]]
     return "\n".join(lines)

@@ -19,6 +19,8 @@ from enmasse.pipeline.tables import Table
 
 PORTION_ROWS = 200_000
 """Readings that are in memory at a time."""
+SHOWN_MAX = 1000
+"""Windows that differ, of which it is said how."""
 COLUMNS = (
     *("source", "device", "metric", "unit", "value", "event_time"),
     *("partition", "offset", "index"),
@@ -30,22 +32,32 @@ class Compared:
     """What became of comparing gold with silver."""
 
     windows: int
+    differing: int
+    """How many windows are not what their readings say."""
+
     differences: list[dict[str, Any]]
-    """The key of each window that is not what its readings say, and what differs."""
+    """The keys of the first `SHOWN_MAX` of those, and what differs."""
 
 
 def compare(store: Store, windows_ms: Sequence[int]) -> Compared:
     """Compare gold with the windows that all readings of silver give."""
-    held = store.gold.read()
-    count, found = 0, []
-    days = set(pc.unique(held["date"]).to_pylist())
+    count, differing, shown = 0, 0, list[dict[str, Any]]()
+    for day, wanted in _both(store, windows_ms):
+        count += len(wanted)
+        found = gold.differences(store.gold.read(day), wanted)
+        differing += len(found)
+        shown += found[: SHOWN_MAX - len(shown)]
+    return Compared(count, differing, shown)
+
+
+def _both(store: Store, windows_ms: Sequence[int]) -> Iterator[tuple[date, pyarrow.Table]]:
+    """Yield the windows of each day of which there are readings or gold."""
+    days = set(store.gold.days())
     for day, wanted in days_of(store, windows_ms):
         days.discard(day)
-        count += len(wanted)
-        found += gold.differences(_of_day(held, day), wanted)
+        yield day, wanted
     for day in sorted(days):
-        found += gold.differences(_of_day(held, day), gold.SCHEMA.empty_table())
-    return Compared(count, found)
+        yield day, gold.SCHEMA.empty_table()
 
 
 def rebuild(store: Store, windows_ms: Sequence[int], app_ids: Sequence[str]) -> int:
@@ -53,10 +65,16 @@ def rebuild(store: Store, windows_ms: Sequence[int], app_ids: Sequence[str]) -> 
 
     Nobody else may write meanwhile.
     """
-    parts = [windows for _, windows in days_of(store, windows_ms)]
-    whole = pyarrow.concat_tables([gold.SCHEMA.empty_table(), *parts])
-    store.gold.replace(whole, last_batches(store.silver, app_ids))
-    return len(whole)
+    count = 0
+
+    def parts() -> Iterator[pyarrow.Table]:
+        nonlocal count
+        for _, windows in days_of(store, windows_ms):
+            count += len(windows)
+            yield windows
+
+    store.gold.replace(parts(), last_batches(store.silver, app_ids))
+    return count
 
 
 def last_batches(table: Table, app_ids: Sequence[str]) -> Mapping[str, int]:
@@ -83,7 +101,3 @@ def days_of(store: Store, windows_ms: Sequence[int]) -> Iterator[tuple[date, pya
             portion = pyarrow.Table.from_batches([batch])
             windows = gold.merged([windows, gold.partials(portion, windows_ms)])
         yield day, windows
-
-
-def _of_day(windows: pyarrow.Table, day: date) -> pyarrow.Table:
-    return windows.filter(pc.equal(windows["date"], pyarrow.scalar(day)))

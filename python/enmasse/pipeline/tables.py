@@ -252,10 +252,7 @@ class _Delta(_Keeper):
         table = DeltaTable(self.table.path)
         now_ms = int(self.files.get_file_info(f"{self.root}/{files[0].place}").mtime_ns / 1e6)
         table.create_write_transaction(
-            [
-                AddAction(file.place, file.size, file.values, now_ms, True, _statistics(file))
-                for file in files
-            ],
+            [_added(file, now_ms) for file in files],
             "append",
             table.schema(),
             list(self.table.partition_by),
@@ -347,6 +344,22 @@ def _described(files: Any, path: str, place: str) -> _File:
     return _File(place, values, files.get_file_info(path).size, footer)
 
 
+def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
+    """Write a file below a folder, such as `date=2026-01-31/x.parquet`, and return what makes it
+    one of the Delta table there: until a transaction has that, it is none."""
+    files, root = place(folder)
+    path = f"{root}/{name}"
+    files.create_dir(path.rpartition("/")[0], recursive=True)
+    with files.open_output_stream(path) as file:
+        pyarrow.parquet.write_table(rows, file, compression="zstd")
+    now_ms = int(files.get_file_info(path).mtime_ns / 1e6)
+    return _added(_described(files, path, name), now_ms)
+
+
+def _added(file: _File, now_ms: int) -> AddAction:
+    return AddAction(file.place, file.size, file.values, now_ms, True, _statistics(file))
+
+
 def _statistics(file: _File) -> str:
     """Rows, least and greatest whole numbers and times: by them readers leave out files."""
     least: dict[str, Any] = {}
@@ -356,6 +369,9 @@ def _statistics(file: _File) -> str:
         for index in range(file.footer.num_columns):
             column = file.footer.row_group(group).column(index)
             name, found = column.path_in_schema, column.statistics
+            if file.footer.schema.column(index).max_repetition_level:
+                # what lies within a list or a map is no column
+                continue
             if found is None or not found.has_min_max:
                 unknown.add(name)
             elif isinstance(found.min, (int, datetime)) and not isinstance(found.min, bool):
