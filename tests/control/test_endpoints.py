@@ -3,17 +3,16 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from doubles import FakeEngine, TestClock, document
+from doubles import document
 from enmasse.base.errors import Conflict, Invalid
-from enmasse.control import Admission, Manager
+from enmasse.control import Manager
 from enmasse.control.endpoints import Place
 from enmasse.control.exports import EXPORTED_BY
-from enmasse.resources import AddressSpace, ConfigMap, Key, Secret, Service, parse
+from enmasse.resources import AddressSpace, ConfigMap, Key, Secret, Service
 from enmasse.resources.conditions import find
 from enmasse.resources.model import Condition
 from enmasse.store import MemoryStore
@@ -23,31 +22,17 @@ PLACE = Place("mq.example.com", {"amqp": 5672, "amqps": 5671, "wss": 8443}, AUTH
 SHOP = Key("AddressSpace", "default", "shop")
 
 
-class Platform:
+class Platform(Controlled):
     """A store with a manager that knows where the platform listens."""
 
     def __init__(self) -> None:
-        self.clock = TestClock(datetime(2026, 11, 1, tzinfo=UTC))
-        self.store = MemoryStore(self.clock)
-        self.engine = FakeEngine()
-        self.admission = Admission(self.store, exposed=False, hosts=["mq.example.com"])
-        self.start()
+        super().__init__(hosts=["mq.example.com"])
+        self.manager.listens(PLACE)
 
     def start(self) -> None:
         """Begin anew with the store as it is."""
         self.manager = Manager(self.store, self.engine, self.clock, MemoryStore(self.clock))
         self.manager.listens(PLACE)
-
-    async def apply(self, *documents: dict[str, Any]) -> None:
-        await self.admission.apply([parse(one) for one in documents])
-        await self.settle()
-
-    async def settle(self) -> None:
-        """Wait until the manager has nothing more to write."""
-        version = -1
-        while version != self.store.version:
-            version = self.store.version
-            await self.manager.reached(version)
 
     def space(self, key: Key = SHOP) -> AddressSpace:
         found = self.store.get(key)

@@ -33,6 +33,7 @@ VALUES: dict[str, Any] = {
     "lastValueKey": "stock",
     "singleActiveConsumer": False,
     "groups": "perKey",
+    "forwarders": [{"name": "f", "remoteAddress": "far/a", "direction": "out"}],
 }
 
 

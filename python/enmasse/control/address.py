@@ -13,6 +13,7 @@ from enmasse.control.status import (
 from enmasse.plan import Outcome
 from enmasse.resources import Address
 from enmasse.resources.address import NO_LIMIT, Limits, MessageRedelivery, MessageTtl, Subscription
+from enmasse.resources.forwarders import ForwarderStatus
 
 CHAIN: tuple[Check, ...] = (
     terminating,
@@ -48,6 +49,11 @@ def with_effective(address: Address, outcome: Outcome) -> Address:
                 "subscription": subscription
                 and Subscription(max_consumers=subscription.max_consumers),
                 "limits": limits if limits != Limits() else None,
+                "forwarders": tuple(
+                    ForwarderStatus(name=one.name, messages=("its connector is not opened here",))
+                    for one in address.spec.forwarders or ()
+                )
+                or None,
                 "plan_status": outcome.applied,
             }
         )

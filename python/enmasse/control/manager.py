@@ -24,6 +24,7 @@ from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
+from enmasse.control.kept import with_kept
 from enmasse.control.secret_passwords import SecretPasswords
 from enmasse.control.status import Check, Seen, decide
 from enmasse.control.usage import Book
@@ -460,7 +461,7 @@ class Manager:
                 now = address.with_effective(now, outcomes[now.key])
             elif isinstance(now, AddressSpace):
                 now = self._with_endpoints(self._told(now))
-            decided.append(now)
+            decided.append(with_kept(now, seen.now))
         await self._store.put_status(decided)
         return ordered, decided
 

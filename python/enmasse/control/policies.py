@@ -28,6 +28,7 @@ from enmasse.resources import (
     Resource,
 )
 from enmasse.resources.address import SERVED_TYPES
+from enmasse.resources.forwarders import unconnected
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,21 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
 
 
+def forwarder_unconnected(
+    resource: Resource, before: Resource | None, world: World
+) -> EnMasseError | None:
+    """A forwarder leads to no connector of the space. One that did when it was made may stay."""
+    if not isinstance(resource, Address) or not resource.spec.forwarders:
+        return None
+    space = world.space_of(resource)
+    same = isinstance(before, Address) and before.spec.forwarders == resource.spec.forwarders
+    if space is None or same:
+        return None
+    connectors = [one.name for one in space.spec.connectors]
+    faults = list(unconnected(resource.spec.forwarders, connectors))
+    return _invalid(Code.REFERENCE_INVALID, resource, faults) if faults else None
+
+
 Changed = Sequence[tuple[Resource, Resource | None]]
 """What a request changes: each resource as it would be, and as it was."""
 
@@ -278,6 +294,7 @@ CHECKS: tuple[Check, ...] = (
     reference_dangling,
     choice_unfit,
     host_taken,
+    forwarder_unconnected,
 )
 """What every created or changed resource must pass, in the order in which faults are told."""
 

@@ -56,6 +56,11 @@ EXPOSED = (
     " spec.authenticationService.type to standard, create a MessagingUser, or start with --insecure"
 )
 
+SERVICE_ACCOUNT = (
+    "tokens of service accounts are not asked about here, so nobody logs in as this user; make it"
+    " federated, in a space whose authentication service has the cluster as oidc.issuer"
+)
+
 NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeNotOffered"})
 """Reasons of an address for not being in the Plan."""
 
@@ -361,6 +366,9 @@ class SpaceState:
             elif (excess := user.excess()) is not None:
                 message = f"spec.authorization {excess}"
                 outcomes[user.key] = Outcome(left_out=LeftOut("TooManyAddresses", message))
+            elif user.is_service_account:
+                left_out = LeftOut("ServiceAccountNotServed", SERVICE_ACCOUNT)
+                outcomes[user.key] = Outcome(left_out=left_out)
             elif (secret := user.missing_secret) is not None:
                 outcomes[user.key] = Outcome(left_out=LeftOut("PasswordMissing", secret))
             else:

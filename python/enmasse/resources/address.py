@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.resources import address_rules
+from enmasse.resources.forwarders import FORWARDERS_MAX, Forwarder, ForwarderStatus
 from enmasse.resources.model import (
     AGE,
     Column,
@@ -221,6 +222,10 @@ class AddressSpec(Model):
     groups: Literal["none", "sticky", "perKey"] | None = None
     """What messages of one group-id share: nothing, their consumer, or their order."""
 
+    forwarders: Annotated[tuple[Forwarder, ...], Field(max_length=FORWARDERS_MAX)] | None = None
+    """Pumps between the address and addresses of connectors. Kept, and no message passes: no
+    connector is opened."""
+
 
 class PlanResources(Model):
     """Credit: a share of what one router and one broker can do."""
@@ -258,6 +263,9 @@ class AddressStatus(Status):
 
     limits: Limits | None = None
     """Bounds in force: the smaller of what the address and its plans say."""
+
+    forwarders: tuple[ForwarderStatus, ...] | None = None
+    """Whether its forwarders work."""
 
     plan_status: AppliedPlan | None = None
     """The plan in force. Left out while the address waits for room in the quota."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from enmasse.base.errors import Fault
+from enmasse.resources import forwarders
 from enmasse.resources.model import Model, cannot_change
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "lastValueKey": ("queue", "subscription"),
     "singleActiveConsumer": ("queue", "subscription"),
     "groups": ("queue", "subscription"),
+    "forwarders": ("queue", "subscription"),
 }
 """The types that may have a field; type, address and plan are for all."""
 
@@ -59,7 +61,8 @@ NAME_BYTES_MAX = 1024
 def faults(address: "Address") -> list[Fault]:
     """Return what is wrong with the fields of an address together."""
     spec = address.spec
-    return [*_of_the_type(spec), *_of_a_stream(spec), *_of_the_name(address), *_at_odds(spec)]
+    together = (*_of_the_type(spec), *_of_a_stream(spec), *_of_the_name(address), *_at_odds(spec))
+    return [*together, *forwarders.faults_of(spec.forwarders or (), spec.type)]
 
 
 def refused_changes(address: "Address", before: "Address") -> list[Fault]:

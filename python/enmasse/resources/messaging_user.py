@@ -58,12 +58,10 @@ def _username(value: str) -> str:
     return value
 
 
-def _served_type(value: str) -> str:
-    served = "this node serves password and federated"
+def _known_type(value: str) -> str:
     if value not in _AUTHENTICATION_TYPES:
-        raise ValueError(f"{value!r} is not a type of authentication; {served}")
-    if value == "serviceaccount":
-        raise ValueError(f"{value!r} cannot be served outside a cluster; {served}")
+        known = ", ".join(_AUTHENTICATION_TYPES)
+        raise ValueError(f"{value!r} is not a type of authentication; there are {known}")
     return value
 
 
@@ -130,8 +128,9 @@ class PasswordSecret(Model):
 class PasswordAuthentication(Model):
     """How a user proves who they are."""
 
-    type: Annotated[str, AfterValidator(_served_type)]
-    """`password`; or `federated`: by a token or a client certificate, and there is no password."""
+    type: Annotated[str, AfterValidator(_known_type)]
+    """`password`; `federated`: by a token or a client certificate, and there is no password; or
+    `serviceaccount`, by the token of one, which is kept and lets nobody in here."""
 
     password: Annotated[str, AfterValidator(_password)] | None = Field(default=None, repr=False)
     """The password, base64. Write-only: it is never stored and never returned."""
@@ -139,6 +138,16 @@ class PasswordAuthentication(Model):
     password_secret: PasswordSecret | None = None
     """Where the password is, instead of `password`. It follows the Secret; while there is none, the
     user is not let in."""
+
+    provider: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Identity provider of a federated user. Kept: a token is checked by the service of the space,
+    and the user is known by `username`."""
+
+    federated_userid: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """What that provider knows the user by. Kept."""
+
+    federated_username: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """What that provider calls the user. Kept."""
 
     verifiers: tuple[Verifier, ...] = Field(default=(), repr=False)
     """What is kept of the password. Written by the server alone."""
@@ -247,6 +256,11 @@ class MessagingUser(Declared):
         return authentication.password is None and has_what_it_needs
 
     @property
+    def is_service_account(self) -> bool:
+        """Whether it is one that only a cluster could be asked about."""
+        return self.spec.authentication.type == "serviceaccount"
+
+    @property
     def missing_secret(self) -> str | None:
         """What there is to say of a Secret that gives no password; None: there is a password, or
         none is needed."""
@@ -286,9 +300,23 @@ class MessagingUser(Declared):
         elif len(fields) > 1:
             message = "cannot stand beside password; keep one of the two"
             found.append(Fault("spec.authentication.passwordSecret", message))
+        if authentication.type != "federated":
+            message = f"is for type federated, not {authentication.type}; leave it out"
+            found += [Fault(f"spec.authentication.{name}", message) for name in self.kept_fields]
         if (excess := self.excess()) is not None:
             found.append(Fault("spec.authorization", excess))
         return found
+
+    @property
+    def kept_fields(self) -> tuple[str, ...]:
+        """The fields of a federated user that are given, and do nothing here."""
+        authentication = self.spec.authentication
+        given = {
+            "provider": authentication.provider,
+            "federatedUserid": authentication.federated_userid,
+            "federatedUsername": authentication.federated_username,
+        }
+        return tuple(name for name, value in given.items() if value is not None)
 
     def excess(self) -> str | None:
         """Return what there is to say of more addresses than a user can have; None: it is fine."""

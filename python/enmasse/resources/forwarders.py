@@ -1,0 +1,85 @@
+"""Forwarders: pumps between a queue or subscription and an address of a connector.
+
+The fields and rules are those of the original. None is run here; a condition of the address says
+so.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from enmasse.base.errors import Fault
+from enmasse.resources.model import Model
+
+FORWARDERS_MAX = 50
+"""Forwarders of one address."""
+
+_NAME = re.compile(r"[a-zA-Z0-9]+")
+
+
+def _forwarder_name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"invalid forwarder name {value!r}: use letters and digits only")
+    return value
+
+
+class Forwarder(Model):
+    """A pump of messages to or from a server elsewhere."""
+
+    name: Annotated[str, AfterValidator(_forwarder_name)]
+    """Letters and digits."""
+
+    remote_address: Annotated[str, Field(min_length=1, max_length=1024)]
+    """`CONNECTOR/ADDRESS`: an address of one of the connectors of the space."""
+
+    direction: Literal["in", "out"]
+    """`in`: from there to here; `out`: from here to there."""
+
+    priority: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """Of its consumer, with direction out only."""
+
+    @property
+    def connector(self) -> str:
+        """The name of the connector that the remote address begins with."""
+        return self.remote_address.partition("/")[0]
+
+
+class ForwarderStatus(Model):
+    """Whether a forwarder works."""
+
+    name: str
+    is_ready: bool = False
+    messages: tuple[str, ...] = ()
+
+
+def faults_of(forwarders: Iterable[Forwarder], address_type: str) -> Iterable[Fault]:
+    """Yield what is wrong with the forwarders of an address together."""
+    names: set[str] = set()
+    for place, one in enumerate(forwarders):
+        path = f"spec.forwarders[{place}]"
+        if one.name in names:
+            yield Fault(f"{path}.name", f"{one.name!r} is another forwarder's")
+        names.add(one.name)
+        if one.direction == "in" and address_type == "subscription":
+            yield Fault(f"{path}.direction", "cannot be in for a subscription; write out")
+        if one.direction == "in" and one.priority is not None:
+            yield Fault(f"{path}.priority", "is for direction out only; leave it out")
+
+
+def unconnected(forwarders: Iterable[Forwarder], connectors: Iterable[str]) -> Iterable[Fault]:
+    """Yield the forwarders that lead to none of the connectors that there are."""
+    known = list(connectors)
+    for place, one in enumerate(forwarders):
+        if not known:
+            problem = "the address space has no connectors; declare one in its spec.connectors"
+        elif one.connector not in known or "/" not in one.remote_address:
+            there = ", ".join(known)
+            problem = (
+                f"{one.remote_address!r} does not begin with the name of a connector and `/`;"
+                f" there are {there}"
+            )
+        else:
+            continue
+        yield Fault(f"spec.forwarders[{place}].remoteAddress", problem)
