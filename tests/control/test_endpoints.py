@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controlled import Controlled
 from doubles import document
 from enmasse.base.errors import Conflict, Invalid
 from enmasse.control import Manager
