@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 
-use crate::ROWS_SIZE_MAX;
 use crate::body::{self, Fields};
 use crate::column::Column;
 use crate::declare::{Declared, Source};
 use crate::envelope::{Part, Parts};
+use crate::repeated_size_max;
 use crate::replay::Replay;
 
 /// Where messages come from, as far as they do not say so themselves.
@@ -97,7 +97,8 @@ impl Batch {
 
     fn decode(&mut self, parts: &Parts<'_>) -> usize {
         let result = if self.declared.decode.is_some() {
-            body::decode(&self.declared, &self.fields, &mut self.columns, parts).and_then(|count| self.fits(count))
+            body::decode(&self.declared, &self.fields, &mut self.columns, parts)
+                .and_then(|count| self.fits(count, parts))
         } else if parts.is_malformed() {
             Err("the bytes are no AMQP message".to_owned())
         } else {
@@ -114,13 +115,14 @@ impl Batch {
     }
 
     /// Whether the envelope can be repeated for all rows of a message.
-    fn fits(&self, count: usize) -> Result<usize, String> {
+    fn fits(&self, count: usize, parts: &Parts<'_>) -> Result<usize, String> {
         let repeated = self.envelope.iter().filter(|(_, part)| *part != Part::Body);
         let size: usize = repeated.map(|(at, _)| self.columns[*at].last_size()).sum();
-        if size.saturating_mul(count - 1) <= ROWS_SIZE_MAX {
+        let size_max = repeated_size_max(parts.body.size() + size);
+        if size.saturating_mul(count - 1) <= size_max {
             return Ok(count);
         }
-        Err(format!("its {count} rows with {size} bytes of envelope each take more than {} MiB", ROWS_SIZE_MAX >> 20))
+        Err(format!("its {count} rows would repeat {size} bytes of envelope each, more than {} KiB", size_max >> 10))
     }
 
     fn repeat(&mut self, more: usize) {

@@ -89,6 +89,18 @@ pub(crate) enum Body<'a> {
     Malformed(&'a [u8]),
 }
 
+impl Body<'_> {
+    /// Its bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Data(first, more) => first.len() + more.iter().map(|part| part.len()).sum::<usize>(),
+            Self::Text(text) => text.len(),
+            Self::Binary(bytes) | Self::Value(bytes) | Self::Sequence(bytes) | Self::Malformed(bytes) => bytes.len(),
+            Self::None => 0,
+        }
+    }
+}
+
 impl<'a> Body<'a> {
     /// The body whose kind and bytes a table has kept.
     pub(crate) fn named(kind: &str, bytes: &'a [u8]) -> Self {

@@ -6,7 +6,8 @@
 //! decoded is a row with its reason in the column `_error`, never left out. No socket, file, clock or thread: the time of a
 //! message is the one that it carries.
 //!
-//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of those rows, values nest
+//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of those rows, what a message
+//! says once and each of its rows repeats [`repeated_size_max`] bytes, so that small messages give no huge batches; values nest
 //! [`DEPTH_MAX`] deep in CBOR and 128 deep in JSON. Beyond them a message is one row with its reason.
 
 mod batch;
@@ -28,6 +29,13 @@ pub use replay::Replay;
 /// Rows that one message can become.
 pub const RECORDS_MAX: usize = 65_536;
 /// Bytes that the rows of one message can take.
-pub const ROWS_SIZE_MAX: usize = 256 << 20;
+pub const ROWS_SIZE_MAX: usize = 64 << 20;
+
+/// Bytes that rows can repeat of a message of so many bytes: its envelope, or the base name of a SenML pack.
+#[must_use]
+pub const fn repeated_size_max(message_size: usize) -> usize {
+    let size = message_size.saturating_mul(32).saturating_add(64 << 10);
+    if size < ROWS_SIZE_MAX { size } else { ROWS_SIZE_MAX }
+}
 /// How deep maps, arrays and tags of CBOR nest.
 pub const DEPTH_MAX: u32 = 64;

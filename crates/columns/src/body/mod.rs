@@ -11,6 +11,7 @@ use serde::de::DeserializeSeed;
 use crate::column::Column;
 use crate::declare::{Declared, Format};
 use crate::envelope::{Body, Parts};
+use crate::{ROWS_SIZE_MAX, repeated_size_max};
 pub(crate) use rows::{Fields, Rows};
 
 /// Why a body gave no rows.
@@ -48,7 +49,10 @@ pub(crate) fn decode(
         Body::None => return Err("the message has no body".to_owned()),
         Body::Malformed(_) => return Err("the bytes are no AMQP message".to_owned()),
     };
-    let mut rows = Rows::new(fields, columns, declared.time_unit);
+    // Each record of a pack has the base name of all.
+    let is_pack = matches!(format, Format::SenmlJson | Format::SenmlCbor);
+    let size_max = if is_pack { repeated_size_max(bytes.len()) } else { ROWS_SIZE_MAX };
+    let mut rows = Rows::new(fields, columns, declared.time_unit, size_max);
     match format {
         Format::Json => json(bytes, record::Body(&mut rows))?,
         Format::Cbor => cbor(bytes, record::Body(&mut rows))?,

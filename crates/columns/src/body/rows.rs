@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::column::{Column, Type};
 use crate::declare::TimeUnit;
-use crate::{RECORDS_MAX, ROWS_SIZE_MAX, text, time};
+use crate::{RECORDS_MAX, text, time};
 
 /// Bytes of the reason of one row.
 const REASON_SIZE_MAX: usize = 500;
@@ -59,6 +59,8 @@ pub(crate) struct Rows<'a> {
     first: usize,
     count: usize,
     size_before: usize,
+    /// bytes that the rows may take
+    size_max: usize,
     /// where the next name is looked for: records have their fields in the same order mostly
     hint: usize,
     /// what is wrong with the row at hand
@@ -66,10 +68,10 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(fields: &'a Fields, columns: &'a mut [Column], time_unit: TimeUnit) -> Self {
+    pub(crate) fn new(fields: &'a Fields, columns: &'a mut [Column], time_unit: TimeUnit, size_max: usize) -> Self {
         let first = fields.all().next().map_or(0, |column| columns[column].len());
         let size_before = fields.named.iter().map(|(_, column)| columns[*column].size()).sum();
-        Self { fields, columns, time_unit, first, count: 0, size_before, hint: 0, reason: String::new() }
+        Self { fields, columns, time_unit, first, count: 0, size_before, size_max, hint: 0, reason: String::new() }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -119,8 +121,8 @@ impl<'a> Rows<'a> {
         if self.count > RECORDS_MAX {
             return Err(format!("the body holds more than {RECORDS_MAX} records"));
         }
-        if size.saturating_sub(self.size_before) > ROWS_SIZE_MAX {
-            return Err(format!("the rows of the body take more than {} MiB", ROWS_SIZE_MAX >> 20));
+        if size.saturating_sub(self.size_before) > self.size_max {
+            return Err(format!("the rows of the body take more than {} KiB", self.size_max >> 10));
         }
         Ok(())
     }

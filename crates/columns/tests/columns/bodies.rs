@@ -231,19 +231,23 @@ fn a_body_beyond_the_bounds_is_one_row_with_its_reason() {
     let got = decoded("a int", Format::Json, many.as_bytes());
     assert_eq!(got.len(), 1);
     assert!(got[0][1].contains("more than 65536 records"), "{}", got[0][1]);
-    let name = "x".repeat(1 << 20);
-    let pack = format!("[{{\"bn\":\"{name}\"}}{}]", ",{\"n\":\"a\",\"v\":1}".repeat(300));
-    let got = decoded("n string", Format::SenmlJson, pack.as_bytes());
-    assert_eq!(got.len(), 1);
-    assert!(got[0][1].contains("256 MiB"), "{}", got[0][1]);
+    let records = ",{\"n\":\"a\",\"v\":1}".repeat(3000);
+    for (name_size, fits) in [(20, true), (4000, false), (1 << 20, false)] {
+        let pack = format!("[{{\"bn\":\"{}\"}}{records}]", "x".repeat(name_size));
+        let got = decoded("n string", Format::SenmlJson, pack.as_bytes());
+        assert_eq!(got.len(), if fits { 3000 } else { 1 }, "{name_size}");
+        assert_eq!(got[0][1].contains("rows of the body take more than"), !fits, "{}", got[0][1]);
+    }
 }
 
 #[test]
 fn a_large_envelope_is_not_repeated_without_bound() {
-    let mut message = super::with_body(format!("[{}{{}}]", "{},".repeat(9999)).as_bytes());
-    message.application_properties = vec![("k".to_owned(), text(&"v".repeat(64 << 10)))];
     let wanted = options("application_properties, a int, _error", Some(Format::Json));
-    let got = rows(&batch_of(&wanted, &[encoded(&message)]));
-    assert_eq!(got.len(), 1);
-    assert!(got[0][2].contains("256 MiB"), "{}", got[0][2]);
+    for (records, property_size, fits) in [(10_000, 200, true), (10_000, 3900, false), (20, 64 << 10, true)] {
+        let mut message = super::with_body(format!("[{}{{}}]", "{\"a\":1},".repeat(records - 1)).as_bytes());
+        message.application_properties = vec![("k".to_owned(), text(&"v".repeat(property_size)))];
+        let got = rows(&batch_of(&wanted, &[encoded(&message)]));
+        assert_eq!(got.len(), if fits { records } else { 1 }, "{records} records, {property_size} bytes");
+        assert_eq!(got[0][2].contains("bytes of envelope each"), !fits, "{}", got[0][2]);
+    }
 }
