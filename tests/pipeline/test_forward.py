@@ -63,6 +63,20 @@ def test_rows_go_on_once_and_those_that_are_asked_for(
     assert not DeltaTable.is_deltatable(str(tmp_path / "rejected"))
 
 
+def test_a_batch_beyond_a_part_goes_on_once_in_whatever_order_its_rows_come(
+    spark: SparkSession, target: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.pipeline.forward.PART_ROWS", 40)
+    monkeypatch.setattr("enmasse.pipeline.forward.SEND_ROWS", 15)
+    monkeypatch.setattr("enmasse.pipeline.sink.TASK_SIZE_MAX", 1000)
+    rows = measured(*({"value": float(number), "seconds": number} for number in range(100)))
+    on = forward(target, tmp_path)
+    backwards = rows.take(list(reversed(range(100))))
+    assert [on(spark, {"silver": found}, "p/q", 4) for found in (rows, backwards)] == [100, 100]
+    found = [json.loads(body)["value"] for body in bodies(target)]
+    assert found == [float(number) for number in range(100)]
+
+
 def test_a_condition_that_is_none_is_refused_before_the_run(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:

@@ -1,10 +1,12 @@
 """Sinks of the document: new rows of a table go to an address, each stored once.
 
-The rows of a batch are those of one task of the format `enmasse` (`sink`): numbered by the batch,
-in the order of their bytes. What an address rejects is kept in the table `rejected`.
+The rows of a batch are those of one task of the format `enmasse` (`sink`), numbered by the batch.
+They go in the order of what they say, part by part: a batch that is repeated, whose rows a step may
+hand over in another order, gives the same numbers, and no batch is too large. What an address
+rejects is kept in the table `rejected`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow
@@ -18,6 +20,11 @@ from enmasse.pipeline.options import Writing
 from enmasse.resources.pipeline import Sink
 
 COLUMNS = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
+PLACE = ("partition", "offset", "index")
+PART_ROWS = 100_000
+"""Rows that are made messages at a time."""
+SEND_ROWS = 20_000
+"""Rows that have an outcome before the next ones are sent."""
 
 
 class Forward:
@@ -27,8 +34,7 @@ class Forward:
         """`rejected` is the folder of the table of rejected rows, `path` where the sink stands in
         the document; connect to nothing yet."""
         self._sink = to
-        self._path = path
-        self._options = replace(server, address=to.address, dead_letter=rejected)
+        self._options = replace(server, address=to.address, dead_letter=rejected, by_content=False)
 
     @property
     def name(self) -> str:
@@ -59,11 +65,21 @@ class Forward:
         rows = rows_by_table[self._sink.table]
         if not len(rows):
             return 0
-        found = _messages(spark, rows, self._sink).toArrow()
         place = sink.Place(f"{app_id}/sinks/{self._sink.name}", batch_id, 0)
-        sent = sink.deliver(self._options, place, iter(found.to_batches()))
+        sent = sink.deliver(self._options, place, self._parts(spark, in_order(rows)))
         sink.keep_rejected(self._options, [sent])
         return sent.rows - (0 if sent.rejected is None else len(sent.rejected))
+
+    def _parts(self, spark: SparkSession, rows: pyarrow.Table) -> Iterator[pyarrow.RecordBatch]:
+        for first in range(0, len(rows), PART_ROWS):
+            found = _messages(spark, rows.slice(first, PART_ROWS), self._sink).toArrow()
+            yield from found.to_batches(max_chunksize=SEND_ROWS)
+
+
+def in_order(rows: pyarrow.Table) -> pyarrow.Table:
+    """Return rows in an order that depends on nothing but them."""
+    others = [name for name in rows.column_names if name not in PLACE]
+    return rows.sort_by([(name, "ascending") for name in (*PLACE, *others)])
 
 
 def _messages(spark: SparkSession, rows: pyarrow.Table, to: Sink) -> DataFrame:

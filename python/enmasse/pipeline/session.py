@@ -81,7 +81,8 @@ def session(
     except (Py4JNetworkError, ConnectionError) as error:
         raise Unavailable(
             Code.NOT_AVAILABLE,
-            "Spark's JVM is gone: it was killed, or had no memory left; start the run again",
+            "Spark's JVM is gone: it was killed, or had no memory left; start the run again, with "
+            "more spec.memory if it comes again",
         ) from error
     finally:
         with suppress(Py4JError, ConnectionError):

@@ -221,7 +221,7 @@ class Source(Model):
     max_rows: Count = 100_000
     """The most messages of one batch."""
 
-    max_bytes: Size = 64 << 20
+    max_bytes: Size = 16 << 20
     """The same in bytes, by the size of messages at 16 places spread over the batch."""
 
     fail_on_data_loss: bool = True
