@@ -34,6 +34,7 @@ class Forward:
         """`rejected` is the folder of the table of rejected rows, `path` where the sink stands in
         the document; connect to nothing yet."""
         self._sink = to
+        self._path = path
         self._options = replace(server, address=to.address, dead_letter=rejected, by_content=False)
 
     @property
