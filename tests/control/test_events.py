@@ -76,3 +76,18 @@ async def test_the_longest_name_still_has_room() -> None:
     await Events(store, clock).record([Happened(address(name, address="a"), "R", "", False)])
     (event,) = store.list()
     assert len(event.metadata.name) <= 253
+
+
+async def test_who_goes_on_from_what_is_there_counts_and_forgets_it_too() -> None:
+    clock = TestClock()
+    store = MemoryStore(clock)
+    first = Happened(address(uid="u"), "Served", "it is served", False)
+    await Events(store, clock, maximum=2).record([first])
+    clock.advance(60)
+    other = Events(store, clock, maximum=2)
+    await other.record([first])
+    (event,) = store.list()
+    assert isinstance(event, Event) and event.count == 2
+    await other.record([Happened(address(uid="u"), f"R{number}", "", True) for number in (1, 2)])
+    kept = [one.reason for one in store.list() if isinstance(one, Event)]
+    assert sorted(kept) == ["R1", "R2"]

@@ -79,6 +79,22 @@ def test_one_leads_and_both_answer(pair: Pair) -> None:
     assert (answer.status_code, answer.json()["details"]["code"]) == (503, "E6008")
 
 
+def test_both_show_events_and_what_can_be_chosen(postgres: PostgresServer, tmp_path: Path) -> None:
+    with replicas(postgres.new_database(), tmp_path) as pair:
+        pair[1].enmasse("create", "address", "orders", "--type", "queue")
+        for kind in ("addressspaceschemas", "events"):
+            one, other = (
+                json.loads(platform.enmasse("get", kind, "-o", "json"))["items"]
+                for platform in pair
+            )
+            assert one and one == other
+        assert "Served" in pair[1].enmasse("describe", "address", "orders")
+        pair[0].process.terminate()
+        assert pair[0].process.wait(PATIENCE_S) == 0
+        second = leading(pair[1])
+        assert "Served" in second.enmasse("describe", "address", "orders")
+
+
 def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
     one, other = pair
     one.enmasse("create", "address", "orders", "--type", "queue")

@@ -9,10 +9,12 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.plan import Compiler, compile, is_open
-from enmasse.resources import Address, Key, MessagingUser, Resource, parse
+from enmasse.plan.space import BEARER_MECHANISMS, STANDARD_MECHANISMS
+from enmasse.resources import Address, Key, MessagingUser, Resource, Verifier, parse
 from enmasse.resources.messaging_user import WILDCARDS_MAX, Authorization
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -230,3 +232,17 @@ def test_who_may_come_in(service: dict[str, str] | None, with_user: bool, open_:
     assert planned.authentication.anonymous is open_
     assert is_open(space, users if with_user else []) is open_
     assert bool(planned.users) is (with_user and not open_)
+
+
+def test_nothing_is_offered_or_kept_by_sha_1() -> None:
+    assert not any("SHA-1" in one for one in (*STANDARD_MECHANISMS, *BEARER_MECHANISMS))
+    with pytest.raises(ValidationError):
+        Verifier.model_validate(
+            {
+                "mechanism": "SCRAM-SHA-1",
+                "salt": "",
+                "iterations": 1,
+                "storedKey": "",
+                "serverKey": "",
+            }
+        )

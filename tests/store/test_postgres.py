@@ -9,9 +9,13 @@ import pytest
 from doubles import TestClock
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.control.address_space_schema import schemas
+from enmasse.plan import Catalogue
+from enmasse.resources import Event
+from enmasse.resources.core import NamedMetadata, ObjectReference
 from enmasse.store import database, postgres
 from enmasse.store.database import Place
-from enmasse.store.postgres import PostgresStore
+from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
 from postgres_server import PASSWORD, PostgresServer, schema_of
 from replicas import PATIENCE_S, address, opened, taken, until, write, writer
 
@@ -272,3 +276,26 @@ async def test_a_leader_stays_one_when_the_server_has_been_away(
         await one.leadership.close()
         async with asyncio.timeout(PATIENCE_S):
             await waiting
+
+
+async def test_what_is_computed_is_shared_and_beside_what_is_declared(url: str) -> None:
+    clock = SystemClock()
+    event = Event(
+        metadata=NamedMetadata(name="orders.1"), involved_object=ObjectReference(name="orders")
+    )
+    made = [event, *schemas(Catalogue())]
+    async with opened(url) as declared:
+        one = await PostgresStore.open(url, clock, COMPUTED_TABLES)
+        other = await PostgresStore.open(url, clock, COMPUTED_TABLES)
+        await one.put(made)
+        await other.refresh()
+        assert other.list() == one.list()
+        assert {resource.kind for resource in other.list()} == {"Event", "AddressSpaceSchema"}
+        await one.put(made)
+        assert one.version == len(made)
+        await declared.refresh()
+        assert (declared.version, declared.list()) == (0, [])
+        again = await PostgresStore.open(url, clock, COMPUTED_TABLES)
+        assert again.list() == one.list()
+        for store in (one, other, again):
+            await store.close()

@@ -85,8 +85,8 @@ async def serve(
         await admission.check()
         await admission.ensure_namespaces()
         certificates = Certificates(data.tls, names_of(settings.host), clock)
-        engine, computed = Standby(), MemoryStore(clock)
-        stores = (store, computed)
+        engine, computed = Standby(), await open_computed(settings, clock)
+        stack.push_async_callback(computed.close)
         trail, logins = (
             RotatedFile(file, file_bytes_max=FILE_BYTES_MAX, files=FILES)
             for file in (data.audit, data.logins)
@@ -94,14 +94,14 @@ async def serve(
         stack.callback(trail.close)
         stack.callback(logins.close)
         login_trail = LoginTrail(logins, clock)
-        leader = Leader(settings, data, stores, certificates, login_trail, admission)
+        leader = Leader(settings, data, (store, computed), certificates, login_trail, admission)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
         leads = store.leadership is None or await store.leadership.take()
         if leads:
             started, endpoints = await leader.start()
             engine.give_way(started)
-        process = _Process(store, leader, certificates, stopping)
+        process = _Process((store, computed), leader, certificates, stopping)
         platform = Platform(
             store,
             computed,
@@ -157,6 +157,16 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
     return await PostgresStore.open(settings.store, clock)
 
 
+async def open_computed(settings: Settings, clock: Clock) -> Store:
+    """Open the store of what the platform makes itself: in the database, if several processes have
+    one, so that all of them show what the one that leads has made; else in memory."""
+    if settings.store == SQLITE or urlsplit(settings.store).scheme == KUBERNETES:
+        return MemoryStore(clock)
+    from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
+
+    return await PostgresStore.open(settings.store, clock, COMPUTED_TABLES)
+
+
 async def declare(admission: Admission, store: Store, files: Sequence[str]) -> None:
     """Add and change what files declare; with none and an empty store, the defaults.
 
@@ -204,13 +214,13 @@ class _Process:
 
     def __init__(
         self,
-        store: Store,
+        stores: tuple[Store, Store],
         leader: Leader,
         certificates: Certificates,
         stopping: asyncio.Event,
     ) -> None:
         self.servers: list[Server] = []
-        self._store = store
+        self._store, self._computed = stores
         self._leader = leader
         self._certificates = certificates
         self._stopping = stopping
@@ -231,6 +241,7 @@ class _Process:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(self._store.follow(), name="store"),
+                tasks.create_task(self._computed.follow(), name="computed"),
                 tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
             ]

@@ -51,11 +51,15 @@ class Events:
     """Writes down what happens."""
 
     def __init__(self, store: Store, clock: Clock, maximum: int = EVENTS_MAX) -> None:
-        """Write into `store`, which nobody else writes into."""
+        """Write into `store`, which nobody else writes into, and go on from what is there."""
         self._store = store
         self._clock = clock
         self._maximum = maximum
-        self._written: OrderedDict[tuple[str, str, str], Key] = OrderedDict()
+        there = [one for one in store.list("Event") if isinstance(one, Event)]
+        self._written: OrderedDict[tuple[str, str, str], Key] = OrderedDict(
+            ((one.involved_object.uid or "", one.reason, one.message), one.key)
+            for one in sorted(there, key=lambda one: (one.last_timestamp or "", one.key))
+        )
 
     async def record(self, news: Iterable[Happened]) -> None:
         """Write down what happened, all at one moment."""

@@ -15,8 +15,9 @@ from enmasse.resources.address import Address
 from enmasse.resources.address_plan import AddressPlan
 from enmasse.resources.address_space import AddressSpace
 from enmasse.resources.address_space_plan import AddressSpacePlan
+from enmasse.resources.address_space_schema import AddressSpaceSchema
 from enmasse.resources.authentication_service import AuthenticationService
-from enmasse.resources.core import ConfigMap, Namespace, Secret, Service
+from enmasse.resources.core import ConfigMap, Event, Namespace, Secret, Service
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
@@ -31,6 +32,11 @@ KINDS: dict[str, type[Resource]] = {
     )
 }
 """Every kind, in the order in which resources of a file are applied."""
+
+_COMPUTED: dict[str, type[Resource]] = {
+    model.__name__: model for model in (AddressSpaceSchema, Event)
+}
+"""Kinds that the platform makes itself: a store has them, and no request."""
 
 _SERVER_METADATA = (
     "managedFields",
@@ -121,7 +127,7 @@ def parse(data: object, *, stored: bool = False) -> Resource:
     """
     if not isinstance(data, Mapping):
         raise Invalid(Code.DOCUMENT_UNREADABLE, "not a resource: a mapping with `kind` is wanted")
-    model = _model(data)
+    model = _model(data, KINDS | _COMPUTED if stored else KINDS)
     if not stored:
         data = _without_server_fields(data)
     try:
@@ -252,14 +258,14 @@ def _items(data: object) -> Iterator[object]:
         yield data
 
 
-def _model(data: Mapping[Any, Any]) -> type[Resource]:
+def _model(data: Mapping[Any, Any], kinds: Mapping[str, type[Resource]] = KINDS) -> type[Resource]:
     kind = data.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        hint = faults.nearest(str(kind or ""), list(KINDS))
+    if not isinstance(kind, str) or kind not in kinds:
+        hint = faults.nearest(str(kind or ""), list(kinds))
         problem = "is required" if kind is None else f"{kind!r} is not served"
         fault = Fault("kind", f"{problem}; {hint}")
         raise Invalid(Code.KIND_UNKNOWN, str(fault), faults=[fault])
-    model = KINDS[kind]
+    model = kinds[kind]
     version = data.get("apiVersion")
     if version not in model.api_versions:
         problem = "is required" if version is None else f"{version!r} is not served"

@@ -12,7 +12,7 @@ from before.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import structlog
@@ -41,6 +41,12 @@ CHANGES_AT_A_TIME = 1000
 """Changes that are read in one go."""
 
 CHANNEL = "enmasse_changes"
+
+TABLES: LiteralString = "enmasse_"
+"""What the names of the tables, and of the channel, begin with, for what is declared."""
+
+COMPUTED_TABLES: LiteralString = "enmasse_computed_"
+"""The same for what the process that leads makes itself, and all show: events, schemas."""
 
 _TABLES = """
 create table if not exists enmasse_store (
@@ -86,8 +92,10 @@ select * from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 class PostgresStore(MemoryStore):
     """A `Store` in a PostgreSQL database. Open it with `open`, and run `follow` beside it."""
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: Place, clock: Clock, tables: LiteralString = TABLES) -> None:
         super().__init__(clock)
+        self._tables = tables
+        self._lock = _LOCK.replace("'enmasse'", "'" + tables.rstrip("_") + "'")
         self._lease = Lease(place, clock)
         self._place = place
         self._writer, self._reader = Link(place), Link(place)
@@ -95,17 +103,19 @@ class PostgresStore(MemoryStore):
         self._looking = SharedLook(self._look)
 
     @classmethod
-    async def open(cls, url: str, clock: Clock) -> "PostgresStore":
+    async def open(cls, url: str, clock: Clock, tables: LiteralString = TABLES) -> "PostgresStore":
         """Connect to a database, make the tables if they are not there, and read everything.
+
+        `tables`: what their names begin with; a store of other ones has nothing to do with this.
 
         Raises: Invalid if the URL cannot be read; Unavailable if the database cannot be used.
         """
         place = Place(url)
-        store = cls(place, clock)
+        store = cls(place, clock, tables)
         try:
             with place.failures():
-                async with store._writer.use(_LOCK) as cursor:
-                    await _ensure_tables(cursor, place)
+                async with store._writer.use(store._lock) as cursor:
+                    await store._ensure_tables(cursor)
                     await store._reload(cursor)
                     await store._recall(cursor)
                     await cursor.execute("commit")
@@ -145,7 +155,7 @@ class PostgresStore(MemoryStore):
                 with self._place.failures():
                     connection = await self._place.connect()
                     async with connection:
-                        await connection.execute(f"listen {CHANNEL}")
+                        await connection.execute(self._sql("listen enmasse_changes"))
                         # What was announced while nobody listened.
                         await self.refresh()
                         failures = 0
@@ -171,7 +181,7 @@ class PostgresStore(MemoryStore):
             await self.refresh()
 
     async def _look(self) -> None:
-        async with self._reader.use(_VERSION) as cursor:
+        async with self._reader.use(self._sql(_VERSION)) as cursor:
             version = await _number(cursor)
             if version > self._version and not await self._catch_up(cursor, version):
                 await cursor.execute("begin isolation level repeatable read read only")
@@ -182,8 +192,8 @@ class PostgresStore(MemoryStore):
     async def _alone(self) -> AsyncIterator[None]:
         async with self._writing, AsyncExitStack() as stack:
             with self._place.failures():
-                cursor = await stack.enter_async_context(self._writer.use(_LOCK))
-                await cursor.execute(_VERSION)
+                cursor = await stack.enter_async_context(self._writer.use(self._lock))
+                await cursor.execute(self._sql(_VERSION))
                 version = await _number(cursor)
                 # A smaller one: the database itself has been put back to an earlier state.
                 if version < self._version or not await self._catch_up(cursor, version):
@@ -205,16 +215,16 @@ class PostgresStore(MemoryStore):
         with self._place.failures():
             async with cursor.connection.pipeline():
                 if gone:
-                    await cursor.execute(_REMOVE, _columns(gone, 3))
+                    await cursor.execute(self._sql(_REMOVE), _columns(gone, 3))
                 if kept:
                     rows = [(*one.key, _version_of(one), text_of(one)) for one in kept]
-                    await cursor.execute(_KEEP, _columns(rows, 5))
-                await cursor.execute(_LOG, _columns([_change(one) for one in events], 4))
-                await cursor.execute(
-                    "delete from enmasse_changes where version <= %s", [newest - CAPACITY]
-                )
-                await cursor.execute("update enmasse_store set version = %s", [newest])
-                await cursor.execute("select pg_notify(%s, %s)", [CHANNEL, str(newest)])
+                    await cursor.execute(self._sql(_KEEP), _columns(rows, 5))
+                await cursor.execute(self._sql(_LOG), _columns([_change(one) for one in events], 4))
+                forget = self._sql("delete from enmasse_changes where version <= %s")
+                await cursor.execute(forget, [newest - CAPACITY])
+                count = self._sql("update enmasse_store set version = %s")
+                await cursor.execute(count, [newest])
+                await cursor.execute("select pg_notify(%s, %s)", [self._sql(CHANNEL), str(newest)])
             await cursor.execute("commit")
 
     def _apply(self, events: Sequence[Event]) -> None:
@@ -227,7 +237,7 @@ class PostgresStore(MemoryStore):
         """Take in the changes up to `version`; False if not all of them are kept."""
         while self._version < version:
             after = self._version
-            await cursor.execute(_CHANGES, [after, CHANGES_AT_A_TIME])
+            await cursor.execute(self._sql(_CHANGES), [after, CHANGES_AT_A_TIME])
             rows = await cursor.fetchall()
             if not rows or rows[0][0] != after + 1:
                 return False
@@ -237,9 +247,9 @@ class PostgresStore(MemoryStore):
 
     async def _reload(self, cursor: psycopg.AsyncCursor[Any], *, even_back: bool = False) -> None:
         """Read everything, within a transaction; watchers have to list again."""
-        await cursor.execute(_VERSION)
+        await cursor.execute(self._sql(_VERSION))
         version = await _number(cursor)
-        await cursor.execute("select document from enmasse_resources")
+        await cursor.execute(self._sql("select document from enmasse_resources"))
         rows = await cursor.fetchall()
         resources = self._read(_resources, rows)
         if version > self._version or even_back:
@@ -249,11 +259,29 @@ class PostgresStore(MemoryStore):
 
     async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         """Make the changes that are kept known to watchers."""
-        await cursor.execute(_CHANGES, [0, CAPACITY])
+        await cursor.execute(self._sql(_CHANGES), [0, CAPACITY])
         events = self._read(_events, await cursor.fetchall())
         if events and events[-1].version == self._version:
             self._history = History(events[0].version - 1)
             self._history.append(events)
+
+    async def _ensure_tables(self, cursor: psycopg.AsyncCursor[Any]) -> None:
+        await cursor.execute("select to_regclass(%s)", [self._sql("enmasse_leader")])
+        # Who may only use the tables need not be allowed to make them.
+        if await _first(cursor) is None:
+            await cursor.execute(self._sql(_TABLES))
+        await cursor.execute(self._sql("select format from enmasse_store"))
+        found = await _number(cursor)
+        if found > FORMAT:
+            raise Invalid(
+                Code.DATA_TOO_NEW,
+                f"{self._place.name} has format {found}, this version reads up to {FORMAT}; use the"
+                " newer version or another database",
+            )
+
+    def _sql(self, statement: LiteralString) -> LiteralString:
+        """Return a statement about the tables of this store."""
+        return statement.replace(TABLES, self._tables)
 
     def _read(self, what: Any, rows: Any) -> Any:
         try:
@@ -263,21 +291,6 @@ class PostgresStore(MemoryStore):
                 Code.STORE_UNUSABLE,
                 f"{self._place.name} holds what this version cannot read: {error}",
             ) from error
-
-
-async def _ensure_tables(cursor: psycopg.AsyncCursor[Any], place: Place) -> None:
-    await cursor.execute("select to_regclass('enmasse_leader')")
-    # Who may only use the tables need not be allowed to make them.
-    if await _first(cursor) is None:
-        await cursor.execute(_TABLES)
-    await cursor.execute("select format from enmasse_store")
-    found = await _number(cursor)
-    if found > FORMAT:
-        raise Invalid(
-            Code.DATA_TOO_NEW,
-            f"{place.name} has format {found}, this version reads up to {FORMAT}; use the newer"
-            " version or another database",
-        )
 
 
 async def _first(cursor: psycopg.AsyncCursor[Any]) -> Any:
