@@ -1,7 +1,7 @@
 """The loop from store to status, with a store in memory and an engine that obeys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from doubles import (
     topic,
     user,
 )
-from enmasse.base.errors import Code, Unavailable
+from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
 from enmasse.control.manager import AT_A_TIME, FEW, REST_TIMES, RESYNC_S
@@ -335,6 +335,44 @@ async def test_a_stopped_journal_takes_the_readiness_of_what_is_on_disk(platform
         await platform.apply(address("default.news"))
         assert platform.phase(Key("Address", "default", "default.news")) == "Active"
         assert platform.phase() == "Failed"
+
+
+async def test_a_status_that_could_not_be_written_is_written_by_the_next_pass(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_status = platform.store.put_status
+    failures = iter([Unavailable(Code.STORE_UNUSABLE, "the database is away")])
+
+    async def fails_once(resources: Sequence[Declared]) -> None:
+        for failure in failures:
+            raise failure
+        await put_status(resources)
+
+    async with platform.running():
+        await platform.apply(space())
+        monkeypatch.setattr(platform.store, "put_status", fails_once)
+        await platform.apply(address())
+        assert platform.phase() == "Active"
+        assert next(failures, None) is None
+
+
+async def test_a_status_that_is_refused_holds_up_no_other(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_status = platform.store.put_status
+    first, last = "default.a000", "default.b"
+
+    async def refuses(resources: Sequence[Declared]) -> None:
+        if any(one.key.name == first for one in resources):
+            raise Invalid(Code.FIELD_INVALID, "the definition does not allow it")
+        await put_status(resources)
+
+    monkeypatch.setattr(platform.store, "put_status", refuses)
+    many = [address(f"default.a{number:03}") for number in range(AT_A_TIME)]
+    await platform.admission.apply([space(), *many, address(last)])
+    async with platform.running():
+        await until(platform, lambda: platform.phase(Key("Address", "default", last)) == "Active")
+        assert platform.phase(Key("Address", "default", first)) == "Pending"
 
 
 async def test_a_full_resync_looks_at_what_seems_unchanged(platform: Platform) -> None:

@@ -297,24 +297,35 @@ class Manager:
         Raises: whatever the engine refuses with, after the statuses have said so.
         """
         resync = self._clock.monotonic() >= self._resync_at
-        changed = await self._take_in() | await self._take_in_passwords()
+        changed = await self._take_in()
+        # What a failure leaves undone is owed to the next pass.
+        self._owed |= changed | (set(self._looked_at) if resync else set())
+        changed |= await self._take_in_passwords()
         self._count = len(changed)
-        touched = changed | self._owed | (set(self._looked_at) if resync else set())
-        touched |= self._compiler.refresh() | self._judge()
+        owed, self._owed = self._owed | changed, set()
+        try:
+            await self._bring_about(owed, version, prove=resync)
+        except BaseException:
+            self._owed |= owed
+            raise
+        if resync:
+            self._resync_at = self._clock.monotonic() + RESYNC_S
+
+    async def _bring_about(self, owed: set[Key], version: int, *, prove: bool) -> None:
+        """Make engine, statuses and exports equal to what was taken in; `owed` grows by what that
+        concerns."""
+        owed |= self._compiler.refresh() | self._judge()
         await self._publish()
         beside = frozenset(self._beside)
         refusal: EnMasseError | None = None
         try:
-            touched |= await self._serve(version, prove=resync)
+            owed |= await self._serve(version, prove=prove)
         except EnMasseError as error:
             refusal = error
-        self._owed = touched if refusal is not None else set()
-        await self._write_statuses(touched, version, refusal)
-        await self._export(touched, beside)
+        await self._write_statuses(owed, version, refusal)
+        await self._export(owed, beside)
         if refusal is not None:
             raise refusal
-        if resync:
-            self._resync_at = self._clock.monotonic() + RESYNC_S
 
     @property
     def _is_served(self) -> bool:
@@ -431,12 +442,23 @@ class Manager:
     async def _write_statuses(
         self, keys: Iterable[Key], version: int, refusal: EnMasseError | None
     ) -> None:
+        """Write the statuses of all, portion by portion; one that fails holds up no other.
+
+        Raises: what the first of those that failed has raised.
+        """
+        failed: EnMasseError | None = None
         for some in _portions(sorted(keys)):
-            async with self._writing:
-                before, after = await self._write_some(some, version, refusal)
+            try:
+                async with self._writing:
+                    before, after = await self._write_some(some, version, refusal)
+            except EnMasseError as error:
+                failed = failed or error
+                continue
             news = [happened(*one) for one in zip(before, after, strict=True)]
             await self._events.record(one for one in news if one is not None)
             await asyncio.sleep(0)
+        if failed is not None:
+            raise failed
 
     async def _write_some(
         self, keys: list[Key], version: int, refusal: EnMasseError | None

@@ -108,18 +108,21 @@ class KubernetesStore(MemoryStore):
         return False
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
-        """Write the status of resources, if this process leads.
+        """Write the status of resources, if this process leads; one that is refused holds up no
+        other.
 
-        Raises: Unavailable (STANDING_BY) if it does not.
+        Raises: Unavailable (STANDING_BY) if it does not; what the server refuses with, after all.
         """
         change = self._begin()
         change.put_status(resources)
         if not change.events:
             return
         await self._leading.check()
-        written = await self._all(self._write_status(one.resource) for one in change.events)
-        for one in sorted(filter(None, written), key=version_of):
+        done = await self._each(self._write_status(one.resource) for one in change.events)
+        written = [one for one in done if isinstance(one, dict)]
+        for one in sorted(written, key=version_of):
             self._take(self._kinds[one["kind"]], one)
+        _raise_first(done)
 
     async def refresh(self) -> None:
         """Return once all that other processes let in before the call is here. Calls share a
@@ -460,21 +463,29 @@ class KubernetesStore(MemoryStore):
 
     async def _all(self, several: Iterable[Any]) -> list[Any]:
         """Do several requests, a few at a time; raise what the first one raises, after all."""
+        done = await self._each(several)
+        _raise_first(done)
+        return done
+
+    async def _each(self, several: Iterable[Any]) -> list[Any]:
+        """Do several requests, a few at a time; return what each gave, or raised."""
 
         async def one_of(one: Any) -> Any:
             async with self._requests:
                 return await one
 
-        done = await asyncio.gather(*map(one_of, several), return_exceptions=True)
-        for one in done:
-            if isinstance(one, BaseException):
-                raise one
-        return done
+        return await asyncio.gather(*map(one_of, several), return_exceptions=True)
 
     def _changed(self, key: Key) -> Conflict:
         return Conflict(
             Code.VERSION_CONFLICT, f"{key} has changed; read it again and repeat the change"
         )
+
+
+def _raise_first(done: Iterable[Any]) -> None:
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
 
 
 class _ClusterTurn(MemoryTurn):
