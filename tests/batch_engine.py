@@ -12,22 +12,32 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import batches, gold_table, live, ranges, reading, tables
+from enmasse.pipeline import batches, gold_table, live, reading, sink, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.incidents import Teller
 from enmasse.pipeline.live import Live
+from enmasse.pipeline.options import Writing
 from enmasse.pipeline.places import read
+from enmasse.pipeline.queues import Filler, QueueReader
+from enmasse.pipeline.source import StreamReader
+from enmasse.pipeline.spool import Spool
 
-ROWS_OF_A_PARTITION = 40
-"""Messages of one partition that a batch has at most."""
+ROWS_OF_A_PARTITION, ROWS_TAKEN = 40, 1000
+"""Messages of one partition that a batch has at most; those that a planner takes at a time."""
+TASKS = 2
+"""Tasks of a batch that write."""
+FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string()})
+Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
     "append": (tables, "append_arrow"),
     "merge": (gold_table._Delta, "merge"),
@@ -38,6 +48,19 @@ POINTS: dict[str, tuple[Any, str]] = {
     "told": (Live, "told"),
 }
 """Where a process is killed: before or after a call."""
+SINK_POINTS: dict[str, tuple[Any, str]] = {
+    "deliver": (sink, "deliver"),
+    "write down": (sink, "_write_down"),
+    "keep rejected": (sink, "keep_rejected"),
+}
+"""Where one that writes rows to addresses is killed as well."""
+SPOOL_POINTS: dict[str, tuple[Any, str]] = {
+    "spool add": (Spool, "add"),
+    "spool write": (Spool, "_write"),
+    "settle": (Filler, "_keep"),
+    "spool commit": (Spool, "commit"),
+}
+"""Where one that reads a queue is killed as well."""
 
 
 def die() -> None:
@@ -98,20 +121,25 @@ class Log:
         self._write(f"done-{number}", "")
 
 
-def run(file: Path, kill: dict[str, Any] | None, opened: Any = None) -> None:
+def run(
+    file: Path, kill: dict[str, Any] | None, opened: Any = None, forwarded: str | None = None
+) -> None:
     """Put all that the source of a pipeline has into its tables, or be killed on the way.
 
-    Sets the event `opened`, if there is one, when live state is open.
+    Sets the event `opened`, if there is one, when live state is open. Each message goes on to the
+    address `forwarded`, if one is named, as a task of Spark writes rows.
     """
     if kill is not None:
         if "seconds" in kill:
             kill_in(kill["seconds"])
         else:
-            kill_at(POINTS[kill["point"]], kill["count"], after=kill["after"])
+            points = POINTS | SINK_POINTS | SPOOL_POINTS
+            kill_at(points[kill["point"]], kill["count"], after=kill["after"])
     pipeline, places = read(file)
     (source,) = pipeline.spec.sources
     options = option_table.read(batches.options(source, places))
     log = Log(file.parent / "engine")
+    reader = StreamReader(options) if options.spool is None else QueueReader(options)
     with (
         places.taken(),
         closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
@@ -119,19 +147,40 @@ def run(file: Path, kill: dict[str, Any] | None, opened: Any = None) -> None:
         if opened is not None:
             opened.set()
         put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)
-        servers = {source.name: batches.server(source, places)}
-        teller = Teller(pipeline.metadata.name, db, servers, SystemClock())
+        server = batches.server(source, places)
+        teller = Teller(pipeline.metadata.name, db, {source.name: server}, SystemClock())
         number = 0
         while True:
             if not log.is_done(number):
-                plan = log.plan(number) or _planned(options, log, number)
+                plan = log.plan(number) or _planned(reader, log, number)
                 if plan is None:
                     break
-                put.put(_rows(options, plan), "q", number, None)
+                rows = _rows(reader, plan)
+                put.put(rows, "q", number, None)
+                if forwarded is not None:
+                    rejected = replace(server, dead_letter=places.table("rejected"))
+                    _forward(rows, rejected, forwarded, number)
                 _tell(teller)
                 log.write_done(number)
             number += 1
         _tell(teller)
+
+
+def _forward(rows: pyarrow.Table, to: Writing, address: str, number: int) -> None:
+    """Write the messages of a batch as two tasks; what is no JSON goes where nothing is."""
+    messages = batches.whole_messages(rows).to_pylist()
+    out = [
+        {
+            "address": "nowhere" if one["body"] == b"{" else address,
+            "body": json.dumps([one["partition"], one["offset"]]),
+        }
+        for one in messages
+    ]
+    sent = []
+    for task in range(TASKS):
+        mine = pyarrow.RecordBatch.from_pylist(out[task::TASKS], FORWARDED)
+        sent.append(sink.deliver(to, sink.Place("q/forwarded", number, task), iter([mine])))
+    sink.keep_rejected(to, sent)
 
 
 def _tell(teller: Teller) -> None:
@@ -144,29 +193,25 @@ def _tell(teller: Teller) -> None:
             waits.wait(error)
 
 
-def _planned(options: Any, log: Log, number: int) -> dict[str, Any] | None:
-    """What the next batch has, or nothing."""
+def _planned(reader: Reader, log: Log, number: int) -> dict[str, Any] | None:
+    """What the next batch has, or nothing; then what was before it is committed."""
     before = log.plan(number - 1) if number else None
-    starts = before["end"] if before else {}
-    found = reading.state(options)
-    ends = {}
-    for part, state in found.partitions.items():
-        start = starts.get(str(part), state.first)
-        ends[str(part)] = min(state.next, start + ROWS_OF_A_PARTITION)
-    start = {name: starts.get(name, 0) for name in ends}
-    if start == ends:
+    start = reader.initialOffset() if before is None else before["end"]
+    ends = reader.latestOffset(start, ReadMaxRows(ROWS_TAKEN))
+    # where batches end does not depend on when messages came: detectors order those of a batch
+    end = {
+        name: offset if name == "uid" else min(offset, start.get(name, 0) + ROWS_OF_A_PARTITION)
+        for name, offset in ends.items()
+    }
+    if end == start:
         return None
-    plan = {"start": start, "end": ends, "uid": found.uid}
+    plan = {"start": start, "end": end}
     log.write_plan(number, plan)
+    if before is not None:
+        reader.commit(before["end"])
     return plan
 
 
-def _rows(options: Any, plan: dict[str, Any]) -> pyarrow.Table:
-    rows = [
-        batch
-        for name, end in sorted(plan["end"].items())
-        for batch in reading.batches(
-            options, ranges.Slice(int(name), plan["start"][name], end, plan["uid"])
-        )
-    ]
-    return pyarrow.Table.from_batches(rows)
+def _rows(reader: Reader, plan: dict[str, Any]) -> pyarrow.Table:
+    tasks = reader.partitions(plan["start"], plan["end"])
+    return pyarrow.Table.from_batches([rows for task in tasks for rows in reader.read(task)])

@@ -4,9 +4,8 @@ import sys
 
 import batch_engine
 from enmasse.cli import main
-from enmasse.pipeline import sink
 
-POINTS = batch_engine.POINTS | {"deliver": (sink, "deliver")}
+POINTS = batch_engine.POINTS | {"deliver": batch_engine.SINK_POINTS["deliver"]}
 """Those of a batch, and the rows of a sink between their sending and the end of the batch."""
 
 if __name__ == "__main__":

@@ -48,9 +48,10 @@ def numbers() -> Iterator[int]:
 def node(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
-    """A node to be killed, with three streams for each of the module's schedules."""
+    """A node to be killed, with three streams and a queue for each of the module's schedules."""
     kinds, seeds = ("in", "out", "on"), range(request.module.SCHEDULES)
     documents = [SPACE, *(stream(f"{kind}{seed}") for seed in seeds for kind in kinds)]
+    documents += [address(f"queue{seed}", type="queue") for seed in seeds]
     with mortal_node(tmp_path_factory.mktemp("mortal"), documents) as started:
         yield started
 

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import pytest
 import batch_engine
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Message
-from enmasse.pipeline import live
-from piping import document, judged, message, opened, told_once
+from enmasse.pipeline import demo, live
+from enmasse.pipeline.places import read
+from piping import document, judged, message, opened, rows, told_once
 from postgres_server import PostgresServer
 from publishing import Log
 from running import Node
@@ -54,7 +55,10 @@ def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
 
 
 def killed(
-    file: Path, kill: dict[str, Any] | None, strike: Callable[[], None] | None = None
+    file: Path,
+    kill: dict[str, Any] | None,
+    strike: Callable[[], None] | None = None,
+    forwarded: str | None = None,
 ) -> bool:
     """Run until all is done; return whether the process was killed before.
 
@@ -62,7 +66,7 @@ def killed(
     """
     opened = PROCESSES.Event()
     own = kill if strike is None else None
-    process = PROCESSES.Process(target=batch_engine.run, args=(file, own, opened))
+    process = PROCESSES.Process(target=batch_engine.run, args=(file, own, opened, forwarded))
     process.start()
     if strike is not None and kill is not None:
         assert opened.wait(START_TIMEOUT_S)
@@ -73,14 +77,15 @@ def killed(
     return process.exitcode != 0
 
 
-def chosen(dice: random.Random) -> dict[str, Any]:
-    """What is to be killed, and when: the process at a call, or anything at any moment."""
+def chosen(dice: random.Random, points: Sequence[str]) -> dict[str, Any]:
+    """What is to be killed, and when: the process at a call of one of these points, or anything at
+    any moment."""
     victim = dice.choice(["process", "process", "process", "node", "database"])
     if victim != "process":
         return {"victim": victim, "seconds": dice.uniform(0.0, SECONDS_MAX)}
     if dice.random() < 0.3:
         return {"seconds": dice.uniform(0.0, SECONDS_MAX)}
-    point = dice.choice(list(batch_engine.POINTS))
+    point = dice.choice(points)
     return {"point": point, "count": dice.randrange(1, 8), "after": dice.random() < 0.5}
 
 
@@ -93,30 +98,51 @@ def found_by(file: Path) -> dict[str, Any]:
         return tables | {"anomalies": sorted(incidents, key=lambda row: row["id"])}
 
 
+def forwarded_once(file: Path, log: Log) -> None:
+    """Each message has gone on once: to the address, or to the table of rejected rows."""
+    places = read(file)[1]
+    held = rows(places, "bronze").select(["partition", "offset", "body"]).to_pylist()
+    wanted = [([one["partition"], one["offset"]], one["body"] == b"{") for one in held]
+    sent = demo.received(log.url, log.address, "{}")
+    assert sorted(sent) == sorted(place for place, is_bad in wanted if not is_bad)
+    bad = sorted(place for place, is_bad in wanted if is_bad)
+    lost = rows(places, "rejected")["body"].to_pylist() if bad else []
+    assert sorted(json.loads(body) for body in lost) == bad
+
+
 @pytest.mark.parametrize("seed", range(SCHEDULES))
 def test_whatever_is_killed_every_figure_is_exact(
     node: Node, mortal_database: PostgresServer, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
-    log = Log(node.url, f"in{seed}")
+    # every third reads a queue, whose messages nobody can read again in one go
+    is_queue = seed % 3 == 2
+    log = Log(node.url, f"{'queue' if is_queue else 'in'}{seed}")
+    points = [*batch_engine.POINTS, *batch_engine.SINK_POINTS]
+    points += batch_engine.SPOOL_POINTS if is_queue else []
+    source = {"spool": "spool"} if is_queue else {}
     strikes = {"node": node.kill_and_start, "database": mortal_database.kill_and_start}
     # SQLite lives and dies with the process
     live_state = [mortal_database.live_state(tmp_path) if seed % 2 else {} for _ in range(2)]
     detectors = [one | {"alertAddress": f"out{seed}"} for one in DETECTORS]
     tables = {"compactEvery": 3, "keep": "1s"}
-    file = document(tmp_path / "p", log, detectors=detectors, tables=tables, live=live_state[0])
+    spec: dict[str, Any] = {"tables": tables, "live": live_state[0]}
+    file = document(tmp_path / "p", log, source, detectors=detectors, **spec)
     begin = int(SystemClock().now().timestamp()) - 7200
     sent, kills = 0, []
     for _ in range(KILLS):
         sent += log.publish(wave(dice, sent, begin))
-        kill = chosen(dice)
-        kills.append((kill, killed(file, kill, strikes.get(kill.get("victim", "")))))
-    assert not killed(file, None), kills
+        kill = chosen(dice, points)
+        strike = strikes.get(kill.get("victim", ""))
+        kills.append((kill, killed(file, kill, strike, f"on{seed}")))
+    assert not killed(file, None, forwarded=f"on{seed}"), kills
     judged(file, sent)
     told_once(file, node.url, f"out{seed}")
+    forwarded_once(file, Log(node.url, f"on{seed}"))
+    if is_queue:
+        return
     # the same messages in one go, by a process that nobody kills
-    whole = document(
-        tmp_path / "whole", log, detectors=DETECTORS, tables=tables, live=live_state[1]
-    )
+    spec["live"] = live_state[1]
+    whole = document(tmp_path / "whole", log, detectors=DETECTORS, **spec)
     assert not killed(whole, None)
     assert found_by(file) == found_by(whole), kills
