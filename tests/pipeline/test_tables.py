@@ -153,6 +153,21 @@ def test_small_files_are_joined_and_old_ones_deleted(spark: SparkSession, tmp_pa
     assert offsets(tables.read(spark, table)) == list(range(12))
 
 
+def test_small_files_of_parquet_are_joined_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    table = bronze.table(str(tmp_path / "bronze"), "parquet")
+    for batch in range(3):
+        bronze.append(messages(spark, batch * 4, 4), table, "q", batch)
+    assert tables.compact(table) == 6
+    rows = tables.read(spark, table)
+    assert offsets(rows) == list(range(12)) and len(rows.inputFiles()) == 1
+    assert rows.where("address = 'a/b c' and application_properties['k'] = 'v'").count() == 12
+    # a batch that is repeated is known, and the next one comes in
+    assert bronze.append(messages(spark, 8, 4), table, "q", 2).again
+    bronze.append(messages(spark, 12, 4), table, "q", 3)
+    assert tables.compact(table) == 3
+    assert offsets(tables.read(spark, table)) == list(range(16))
+
+
 def test_times_and_numbers_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     bronze.append(messages(spark, 0, 10), table, "q", 0)

@@ -6,15 +6,15 @@ last batch of a query, so what is done is passed over and the rest is done.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
-from enmasse.base.errors import Invalid, Unavailable
+from enmasse.base.errors import Invalid, Missing, Unavailable
 from enmasse.pipeline import bronze, detect, functions, gold, gold_table, reading, silver, tables
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.forward import Forward
@@ -66,10 +66,10 @@ class Store:
         """Make large files of small ones and delete those that were kept long enough."""
         with self.one:
             self.gold.tidy(keep_ms)
-            if self.format == "delta":
-                for table in (self.bronze, self.silver, self.quarantine):
-                    if DeltaTable.is_deltatable(table.path):
-                        tables.compact(table)
+            for table in (self.bronze, self.silver, self.quarantine):
+                with suppress(Missing, TableNotFoundError):
+                    tables.compact(table)
+                    if table.format == "delta":
                         tables.vacuum(table, -(-keep_ms // DAY_MS))
 
 

@@ -9,7 +9,7 @@ remembered is not written again. The files lie by the values of their partition 
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Conflict, Missing
+from enmasse.pipeline.joining import Joiner
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What stands for null in the name of a folder."""
@@ -173,7 +174,12 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
 
 
 def compact(table: Table) -> int:
-    """Join small files of a Delta table; return how many are gone."""
+    """Join small files of a table; return how many are gone. One process at a time does it.
+
+    Raises Missing if there is no Parquet table.
+    """
+    if table.format == "parquet":
+        return _Parquet(table).join()
     joined = DeltaTable(table.path).optimize.compact()
     return int(joined["numFilesRemoved"])
 
@@ -306,13 +312,45 @@ class _Parquet(_Keeper):
         if batch_id >= REMEMBERED_MAX and self.exists(old):
             self.files.delete_file(old)
 
-    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
-        kept = f"{self.root}/{BATCHES}/schema.json"
-        if not self.exists(kept):
+    def join(self) -> int:
+        """Join small files, none of a batch that is not whole."""
+        self._check()
+        joiner = self._joiner()
+        joiner.finish()
+        # a batch that begins from here on has no file among these
+        there = [(name, info.size) for name, info in self._listed()]
+        return joiner.join(there, self._moving())
+
+    def _joiner(self) -> Joiner:
+        return Joiner(self.files, self.root, BATCHES, STAGING)
+
+    def _listed(self) -> Iterator[tuple[str, Any]]:
+        for path, _ in _files(self.files, self.root):
+            yield path[len(self.root) + 1 :], self.files.get_file_info(path)
+
+    def _moving(self) -> set[str]:
+        """The files of batches that are not whole, or were not when they were cut off."""
+        found = set[str]()
+        for info in self.files.get_file_info(pyarrow.fs.FileSelector(f"{self.root}/{BATCHES}")):
+            if info.path.endswith(".moving"):
+                # it may be whole by now, and not be joined this time
+                with suppress(FileNotFoundError), self.files.open_input_stream(info.path) as file:
+                    found.update(json.loads(file.read()))
+        return found
+
+    def _check(self) -> None:
+        if not self.exists(f"{self.root}/{BATCHES}/schema.json"):
             raise Missing("E3000", f"{self.table.path} is no table; write to it first")
+
+    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
+        self._check()
+        kept = f"{self.root}/{BATCHES}/schema.json"
         with self.files.open_input_stream(kept) as file:
             schema = StructType.fromJson(json.loads(file.read()))
-        files = [f"{self.prefix}{path}" for path, _ in _files(self.files, self.root)]
+        gone = self._joiner().replaced()
+        files = [
+            f"{self.prefix}{self.root}/{name}" for name, _ in self._listed() if name not in gone
+        ]
         return files, schema
 
 
