@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from doubles import TestClock
-from enmasse.api.audit import PATH
-from enmasse.api.login_trail import ACCEPTED_A_SECOND, REFUSED_A_SECOND, LoginTrail
+from enmasse.api.audit import PATH, TEXT_MAX
+from enmasse.api.login_trail import (
+    ACCEPTED_A_SECOND,
+    LINKS_A_SECOND,
+    REFUSED_A_SECOND,
+    LoginTrail,
+)
 from enmasse.base.rotated import RotatedFile
 from served import Served
 
@@ -31,6 +36,18 @@ REFUSED = {
     "user": "mallory",
     "space": "shop.north",
     "mechanism": "PLAIN",
+}
+
+LINK = {
+    "atMs": 1_767_225_602_000,
+    "connection": 7,
+    "peer": "192.0.2.7:51515",
+    "event": "attach-refused",
+    "address": "orders",
+    "condition": "amqp:unauthorized-access",
+    "reason": "no right to receive",
+    "space": "shop.north",
+    "user": "alice",
 }
 
 
@@ -123,3 +140,33 @@ async def test_it_is_read_over_the_api(served: Served, logins: RotatedFile) -> N
     assert '"alice"' not in (await served.http.get(PATH)).text
     wrong = await served.http.get(PATH, params={"of": "all"})
     assert wrong.status_code == 422
+
+
+def test_refused_links_are_written_with_their_address(kept: Trail) -> None:
+    kept.trail.tell(LINK)
+    assert kept.written() == [
+        {
+            "time": "2026-01-01T00:00:02Z",
+            "who": "alice",
+            "from": "192.0.2.7",
+            "verb": "attach",
+            "space": "shop.north",
+            "address": "orders",
+            "decision": "refused",
+            "condition": "amqp:unauthorized-access",
+            "why": "no right to receive",
+        }
+    ]
+
+
+def test_a_flood_of_refused_links_is_counted_and_hides_no_login(kept: Trail) -> None:
+    for number in range(LINKS_A_SECOND + 90):
+        kept.trail.tell(LINK | {"address": f"a{number}" * 400})
+    kept.trail.tell(REFUSED)
+    kept.clock.advance(1)
+    kept.trail.tell(LINK)
+    written = kept.written()
+    assert [one["verb"] for one in written] == [*["attach"] * LINKS_A_SECOND, "connect", "attach"]
+    assert written[-1]["unwritten"] == 90
+    assert "unwritten" not in written[-2]
+    assert max(len(one["address"]) for one in written if "address" in one) == TEXT_MAX

@@ -34,6 +34,16 @@ def test_logins_are_in_the_trail_and_secrets_are_not(platform: Platform) -> None
     assert came["from"] == refused["from"] == "127.0.0.1"
     assert refused["why"] == "unknown user or wrong password"
     assert "alice" in platform.enmasse("audit", "--logins", "--refused")
+    url = f"amqp://alice:wonderland@{place}"
+    words = ("receive", "multicast", "--url", url, "--timeout", "0", "--mechanism", "PLAIN")
+    done = subprocess.run([ENMASSE, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4, done.stderr
+    link = written(platform)[-1]
+    assert (link["verb"], link["address"], link["space"]) == (
+        "attach", "multicast", "default.default",
+    )  # fmt: skip
+    assert link["condition"] == "amqp:unauthorized-access"
+    assert "multicast in default.default" in platform.enmasse("audit", "--logins", "--refused")
     log = (platform.data / "logins.log").read_text()
     assert "wonderland" not in log
     assert "guess-again" not in log

@@ -1,9 +1,9 @@
-"""The trail of logins: who came in to send and receive, and who was refused.
+"""The trail of access: who came in to send and receive, who was refused, and which links were.
 
-A record is one line of JSON: who, the space, the SASL mechanism, from where, and of a refusal why.
-Passwords and tokens never come this far: the node tells neither. Who connects again and again fills
-a file of its own, and in a second no more than the bounds below; the rest is counted in the next
-record of that kind.
+A record is one line of JSON: who, the space, the SASL mechanism or the address of a link, from
+where, and of a refusal why. Passwords and tokens never come this far: the node tells neither. Who
+connects again and again fills a file of its own, and in a second no more than the bounds below; the
+rest is counted in the next record of that kind.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,11 @@ ACCEPTED_A_SECOND = 50
 REFUSED_A_SECOND = 10
 """Records of those who were refused."""
 
-_ALLOWED = {"opened": True, "login-refused": False}
+LINKS_A_SECOND = 10
+"""Records of links that were refused."""
+
+_VERBS = {"opened": "connect", "login-refused": "connect", "attach-refused": "attach"}
+_ALLOWED = "opened"
 _INSIDE = "local"
 """The transport of this process's own clients, who do not log in."""
 
@@ -32,27 +36,30 @@ class LoginTrail:
     def __init__(self, file: RotatedFile, clock: Clock) -> None:
         self._file = file
         self._bounds = {
-            True: Bounded(clock, ACCEPTED_A_SECOND),
-            False: Bounded(clock, REFUSED_A_SECOND),
+            "opened": Bounded(clock, ACCEPTED_A_SECOND),
+            "login-refused": Bounded(clock, REFUSED_A_SECOND),
+            "attach-refused": Bounded(clock, LINKS_A_SECOND),
         }
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Take one event of the node; one that is no login is passed over."""
-        allowed = _ALLOWED.get(event["event"])
-        if allowed is None or event.get("transport") == _INSIDE:
+        """Take one event of the node; one that is neither login nor link is passed over."""
+        verb = _VERBS.get(event["event"])
+        if verb is None or event.get("transport") == _INSIDE:
             return
-        bound = self._bounds[allowed]
+        bound = self._bounds[event["event"]]
         if not bound.may_write():
             return
         texts = {
             "who": event.get("user") or STRANGER,
             "from": _host(event.get("peer") or ""),
-            "verb": "connect",
+            "verb": verb,
             "space": event.get("space"),
+            "address": event.get("address"),
             "mechanism": event.get("mechanism"),
             "transport": event.get("transport"),
             "agent": event.get("container"),
-            "decision": "allowed" if allowed else "refused",
+            "decision": "allowed" if event["event"] == _ALLOWED else "refused",
+            "condition": event.get("condition") if verb == "attach" else None,
             "why": event.get("reason"),
         }
         moment = datetime.fromtimestamp(event["atMs"] / 1000, UTC)

@@ -47,9 +47,11 @@ def audit(
 
 
 def _what(one: dict[str, Any]) -> str:
-    if "mechanism" in one or "transport" in one:
+    if one["verb"] == "connect" and "path" not in one:
         by = one.get("mechanism", "no SASL")
         return f"{one.get('space', 'no space')} by {by}"
+    if one["verb"] == "attach":
+        return f"{one.get('address', 'no address')} in {one.get('space', 'no space')}"
     if "resource" not in one:
         return str(one["path"])
     parts = [one["resource"], one.get("name"), one.get("subresource")]
