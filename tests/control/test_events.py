@@ -91,3 +91,15 @@ async def test_who_goes_on_from_what_is_there_counts_and_forgets_it_too() -> Non
     await other.record([Happened(address(uid="u"), f"R{number}", "", True) for number in (1, 2)])
     kept = [one.reason for one in store.list() if isinstance(one, Event)]
     assert sorted(kept) == ["R1", "R2"]
+
+
+async def test_a_namespace_with_many_events_drives_out_its_own() -> None:
+    clock = TestClock()
+    store = MemoryStore(clock)
+    events = Events(store, clock, maximum=4)
+    quiet = address(uid="q").with_metadata(namespace="quiet")
+    await events.record([Happened(quiet, "Served", "", False)])
+    for number in range(20):
+        await events.record([Happened(address(uid="u"), f"R{number}", "", True)])
+    kept = {one.reason for one in store.list() if isinstance(one, Event)}
+    assert kept == {"Served", "R17", "R18", "R19"}

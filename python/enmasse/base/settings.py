@@ -73,6 +73,10 @@ def without_password(url: str) -> str:
     return f"{begin}{parts.path}{query and '?' + query}"
 
 
+NAMESPACE_RESOURCES_MAX = 200_000
+NAMESPACE_DATA_BYTES_MAX = 64 << 20
+
+
 class Settings(BaseModel):
     """Everything `enmasse up` can be told."""
 
@@ -111,6 +115,12 @@ class Settings(BaseModel):
 
     workers: int = Field(default=0, ge=0, le=256)
     """Threads that carry messages. 0 is one for each core the process may use."""
+
+    namespace_resources_max: int = Field(default=NAMESPACE_RESOURCES_MAX, ge=1)
+    """Resources of each kind that a namespace may hold; one more is refused."""
+
+    namespace_data_bytes_max: int = Field(default=NAMESPACE_DATA_BYTES_MAX, ge=1)
+    """Bytes that all Secrets of a namespace may hold, and all its ConfigMaps."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log record that is written."""

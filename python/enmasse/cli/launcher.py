@@ -35,6 +35,7 @@ from enmasse.cli.leader import Certificates, Endpoint, Leader
 from enmasse.cli.network import check_host, names_of, url
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
+from enmasse.control.policies import NamespaceBounds
 from enmasse.control.shipped import shipped
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
@@ -78,8 +79,7 @@ async def serve(
         data = stack.enter_context(DataDir(settings.data))
         store = await open_store(settings, data, clock)
         stack.push_async_callback(store.close)
-        exposed = not is_loopback(settings.host) and not settings.insecure
-        admission = Admission(store, exposed=exposed, hosts=names_of(settings.host))
+        admission = guard(store, settings)
         await admission.ship(shipped())
         await declare(admission, store, files)
         await admission.check()
@@ -155,6 +155,13 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
             " pip install 'enmasse[postgresql]'",
         ) from None
     return await PostgresStore.open(settings.store, clock)
+
+
+def guard(store: Store, settings: Settings) -> Admission:
+    """Return the only way into a store, as the settings have it."""
+    bounds = NamespaceBounds(settings.namespace_resources_max, settings.namespace_data_bytes_max)
+    exposed = not is_loopback(settings.host) and not settings.insecure
+    return Admission(store, exposed=exposed, hosts=names_of(settings.host), bounds=bounds)
 
 
 async def open_computed(settings: Settings, clock: Clock) -> Store:

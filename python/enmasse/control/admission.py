@@ -85,16 +85,19 @@ class Admission:
         exposed: bool,
         served: Sequence[str] = SERVED_TYPES,
         hosts: Sequence[str] = (),
+        bounds: policies.NamespaceBounds | None = None,
     ) -> None:
         """Guard `store`.
 
         `exposed`: other machines can reach a listener and that is not meant. `served`: the types of
-        address that can be served. `hosts`: the platform's own names.
+        address that can be served. `hosts`: the platform's own names. `bounds`: how much a
+        namespace may hold.
         """
         self._store = store
         self._hosts = hosts
         self.exposed = exposed
         self._served = served
+        self._bounds = bounds or policies.NamespaceBounds()
         self._index = Index()
         self._taken_in: int | None = None
         self._waiting: dict[_Wanted, None] = {}
@@ -364,7 +367,8 @@ class Admission:
     def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
         """Return all resources as they would be with some changed; None is one that has gone."""
         self._take_in()
-        return policies.World(self._index.after(changed), self.exposed, self._served, self._hosts)
+        index = self._index.after(changed)
+        return policies.World(index, self.exposed, self._served, self._hosts, self._bounds)
 
     def _take_in(self) -> None:
         """Bring the index up to date with the store."""

@@ -4,7 +4,7 @@ They are kept in memory, the newest ones. What happens again is counted instead 
 message of a status never holds a secret, and nothing else gets into an event.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
 from enmasse.store import Store
 
 EVENTS_MAX = 4096
-"""Events that are kept; of more the oldest goes."""
+"""Events that are kept; of more the oldest of the namespace that has most goes."""
 
 AT_ONCE_MAX = 256
 """Events of one moment that are written, warnings first: when thousands of addresses become active
@@ -73,11 +73,26 @@ class Events:
             self._written[identity] = event.key
             events[event.key] = event
         await self._store.put(list(events.values()))
-        gone = []
-        while len(self._written) > self._maximum:
-            gone.append(self._written.popitem(last=False)[1])
-        if gone:
+        if gone := self._forget():
             await self._store.delete(gone)
+
+    def _forget(self) -> list[Key]:
+        """Return what is too much: the oldest events of the namespaces that have most."""
+        excess = len(self._written) - self._maximum
+        if excess <= 0:
+            return []
+        counts = Counter(key.namespace for key in self._written.values())
+        most = Counter[str]()
+        for _ in range(excess):
+            ((namespace, _),) = counts.most_common(1)
+            counts[namespace] -= 1
+            most[namespace] += 1
+        gone = []
+        for identity, key in self._written.items():
+            if most[key.namespace] > 0:
+                most[key.namespace] -= 1
+                gone.append(identity)
+        return [self._written.pop(identity) for identity in gone]
 
 
 def _again(event: Event, now: str) -> Event:

@@ -6,16 +6,18 @@ as among ten. A request is decided in an `Index.after`: the same with its own re
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from enmasse.plan import CATALOGUED, Catalogue
 from enmasse.resources import (
     Address,
     AddressSpace,
+    ConfigMap,
     Declared,
     Key,
     MessagingUser,
     Resource,
+    Secret,
 )
 
 Name = tuple[str, ...]
@@ -26,6 +28,24 @@ Home = tuple[str, str]
 
 Choice = tuple[str, str | None]
 """Type and plan of an address."""
+
+Group = tuple[str, str]
+"""Kind and namespace."""
+
+
+class Held(NamedTuple):
+    """How much there is of a kind in a namespace."""
+
+    resources: int
+    data_bytes: int
+    """Bytes of the values of Secrets and ConfigMaps."""
+
+    def plus(self, data_bytes: int, step: int) -> "Held":
+        """Return it with a resource of that size more, or less."""
+        return Held(self.resources + step, self.data_bytes + step * data_bytes)
+
+
+NOTHING_HELD = Held(0, 0)
 
 _Group = TypeVar("_Group")
 
@@ -45,6 +65,7 @@ class Index:
         self._choices: defaultdict[Home, Counter[Choice]] = defaultdict(Counter)
         self._chosen_from: dict[Key, Resource] = {}
         self._catalogue: Catalogue | None = None
+        self._held: defaultdict[Group, Held] = defaultdict(lambda: NOTHING_HELD)
         for resource in resources:
             self.put(resource.key, resource)
 
@@ -85,6 +106,10 @@ class Index:
         """Return how many addresses of a space have which plan."""
         return self._choices.get(home, Counter())
 
+    def held(self, group: Group) -> Held:
+        """Return how much there is of a kind in a namespace."""
+        return self._held.get(group, NOTHING_HELD)
+
     @property
     def catalogue(self) -> Catalogue:
         """The plans and services."""
@@ -101,6 +126,7 @@ class Index:
         return Overlay(self, changed)
 
     def _count(self, key: Key, resource: Resource, step: int) -> None:
+        self._held[group_of(key)] = self._held[group_of(key)].plus(_size_of(resource), step)
         for name in unique_names(resource):
             others = tuple(one for one in self._owners.pop(name, ()) if one != key)
             if owners := ((*others, key) if step > 0 else others):
@@ -175,6 +201,21 @@ class Overlay:
         found = {*self._others(self._base.using(kind, name)), *self._own.using(kind, name)}
         return sorted(found)
 
+    def held(self, group: Group) -> Held:
+        """Return how much there is of a kind in a namespace."""
+        now = self._base.held(group)
+        for key, resource in self._changed.items():
+            if group_of(key) == group:
+                if (before := self._base.get(key)) is not None:
+                    now = now.plus(_size_of(before), -1)
+                if resource is not None:
+                    now = now.plus(_size_of(resource), 1)
+        return now
+
+    def held_before(self, group: Group) -> Held:
+        """Return how much there was of it before the change."""
+        return self._base.held(group)
+
     def choices(self, home: Home) -> Counter[Choice]:
         """Return how many addresses of a space have which plan."""
         counted = self._base.choices(home) + self._own.choices(home)
@@ -209,6 +250,17 @@ class Overlay:
 
     def _others(self, keys: Iterable[Key]) -> Iterator[Key]:
         return (key for key in keys if key not in self._changed)
+
+
+def group_of(key: Key) -> Group:
+    """Return what a resource is counted with."""
+    return key.kind, key.namespace
+
+
+def _size_of(resource: Resource) -> int:
+    if isinstance(resource, ConfigMap):
+        return sum(map(len, (*resource.data.values(), *resource.binary_data.values())))
+    return sum(map(len, resource.data.values())) if isinstance(resource, Secret) else 0
 
 
 def home_of(resource: Resource) -> Home:

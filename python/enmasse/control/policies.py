@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Exhausted, Fault, Invalid
+from enmasse.base.settings import NAMESPACE_DATA_BYTES_MAX, NAMESPACE_RESOURCES_MAX
 from enmasse.control.index import (
     Choice,
     Home,
     Overlay,
     chosen,
+    group_of,
     home_of,
     unique_names,
 )
@@ -31,6 +33,17 @@ from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.forwarders import unconnected
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceBounds:
+    """How much a namespace may hold, so that none fills the store for the others."""
+
+    resources: int = NAMESPACE_RESOURCES_MAX
+    """Resources of each kind."""
+
+    data_bytes: int = NAMESPACE_DATA_BYTES_MAX
+    """Bytes of all its Secrets, and of all its ConfigMaps."""
+
+
 @dataclass(frozen=True)
 class World:
     """All resources as they would be after a request."""
@@ -44,6 +57,9 @@ class World:
 
     hosts: Sequence[str] = ()
     """The platform's own names, which no space can have."""
+
+    bounds: NamespaceBounds = NamespaceBounds()
+    """How much a namespace may hold."""
 
     def space_of(self, resource: Resource) -> AddressSpace | None:
         """Return the address space a resource belongs to, if it exists."""
@@ -202,6 +218,35 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
                 fault = Fault(field, f"{host!r} already leads to {owners[host]}; choose another")
                 message = f"{resource.key}: {fault}"
                 return Conflict(Code.ADDRESS_TAKEN, message, faults=[fault])
+    return None
+
+
+def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
+    """A namespace would hold more of a kind than it may; what is there already may stay."""
+    for group in dict.fromkeys(group_of(resource.key) for resource, _ in changed):
+        now, before = world.index.held(group), world.index.held_before(group)
+        bounds = world.bounds
+        kind, namespace = group
+        if now.resources > max(bounds.resources, before.resources):
+            there = f"{now.resources} {kind} of {bounds.resources}"
+            setting = "namespace-resources-max"
+        elif now.data_bytes > max(bounds.data_bytes, before.data_bytes):
+            there = f"{now.data_bytes} bytes in {kind} of {bounds.data_bytes}"
+            setting = "namespace-data-bytes-max"
+        else:
+            continue
+        last = next(one for one, _ in reversed(changed) if group_of(one.key) == group)
+        problem = (
+            f"exceeded quota: namespace {namespace!r} would hold {there}; delete some, use another"
+            f" namespace, or raise the setting {setting}"
+        )
+        fault = Fault("metadata.namespace", problem)
+        return Exhausted(
+            Code.QUOTA_EXCEEDED,
+            f"{last.key} is forbidden: {fault}",
+            faults=[fault],
+            name=last.metadata.name,
+        )
     return None
 
 
@@ -366,7 +411,8 @@ def first_fault(changed: Changed, world: World) -> EnMasseError | None:
         for check in CHECKS:
             if (error := check(resource, before, world)) is not None:
                 return error
-    return quota_exceeded(changed, world) or space_opened(world)
+    full = namespace_full(changed, world)
+    return full or quota_exceeded(changed, world) or space_opened(world)
 
 
 def _invalid(code: Code, resource: Resource, faults: list[Fault]) -> Invalid:

@@ -80,6 +80,24 @@ HttpsPort = Annotated[str | None, _listener("HTTP API over TLS, for kubectl.", 6
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
 ]
+NamespaceResources = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Resources of each kind that a namespace may hold.",
+        show_default="200000",
+    ),
+]
+NamespaceDataBytes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES",
+        min=1,
+        help="Bytes that all Secrets, and all ConfigMaps, of a namespace may hold.",
+        show_default="67108864",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
@@ -101,6 +119,8 @@ def up(
     http_port: HttpPort = None,
     https_port: HttpsPort = None,
     workers: Workers = None,
+    namespace_resources_max: NamespaceResources = None,
+    namespace_data_bytes_max: NamespaceDataBytes = None,
     log_level: LogLevel = None,
 ) -> None:
     """Run the platform in this process until Ctrl-C.
@@ -127,6 +147,8 @@ def up(
         "http_port": http_port,
         "https_port": https_port,
         "workers": workers,
+        "namespace_resources_max": namespace_resources_max,
+        "namespace_data_bytes_max": namespace_data_bytes_max,
         "log_level": log_level,
     }
     _run(options, file or [], config, output)
