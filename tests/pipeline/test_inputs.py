@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Denied, EnMasseError, Invalid
-from enmasse.pipeline import batches, bronze, demo, gold, judge, live, tables
+from enmasse.pipeline import batches, bronze, demo, figures, gold, judge, live, tables
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import read
@@ -334,6 +335,27 @@ def test_small_files_become_large_ones_and_what_was_can_be_read(
             if len(DeltaTable(places.table(name), version=version).to_pyarrow_table())
         )
         assert len(DeltaTable(places.table(name), version=first + 1).to_pyarrow_table()) == 20
+
+
+def test_a_source_that_cannot_be_read_leaves_the_others_alone(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    file = document(tmp_path, log)
+    whole = yaml.safe_load(file.read_text())
+    (good,) = whole["spec"]["sources"]
+    whole["spec"]["sources"] = [good | {"name": "gone", "address": "nobody"}, good]
+    file.write_text(yaml.safe_dump(whole))
+    sent = log.publish(message(number) for number in range(30))
+    # the first of them ends at once, and the run ends after the others and says why
+    with pytest.raises(EnMasseError, match=r"^source gone: .*nobody"):
+        run_once(spark, file)
+    judged(file, sent)
+    _, _, db = opened(file)
+    with closing(db):
+        found = {one["source"]: one for one in figures.of_sources(db.status(), 0.0)}
+    assert found["s"]["trouble"] is None and "nobody" in found["gone"]["trouble"]["error"]
+    assert found["s"]["written"]["bronze"] == found["s"]["written"]["silver"] == sent
+    assert found["s"]["written"]["gold"] > 0 and found["gone"]["written"] == {}
 
 
 def test_plain_parquet_has_each_batch_once_as_delta_has(

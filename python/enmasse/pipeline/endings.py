@@ -16,7 +16,8 @@ from enmasse.base.errors import KINDS, Code, EnMasseError, Unavailable
 log = logging.getLogger("enmasse.pipeline")
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
-"""Before a query begins again, each time without a batch since; then the run ends."""
+"""Before a query begins again whose process died, each time without a batch since; the next death
+is an error that stands."""
 TROUBLE_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Before a query begins again that an error ended which stands, while other sources go on; the last
 one for ever."""

@@ -225,7 +225,7 @@ class Source(Model):
     """The same in bytes, by the size of messages at 16 places spread over the batch."""
 
     fail_on_data_loss: bool = True
-    """Messages no longer kept, or a stream made anew, end the run; else they are counted."""
+    """Messages no longer kept, or a stream made anew, end the source; else they are counted."""
 
 
 class Tables(Model):
