@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,8 @@ from enmasse.pipeline.places import read
 from piping import document, judged, message, opened, rows, run_once
 from publishing import Log
 from running import ENMASSE, Platform
-from spark_session import session
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session(tmp_path_factory.mktemp("spark")) as running:
-        yield running
 
 
 @pytest.fixture
