@@ -1,6 +1,7 @@
 """Queues and dead letters of a real process: what they keep through its end, and what they do."""
 
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from proton.reactor import Container
 from proton.utils import BlockingReceiver
 
 from exchanging import address, connected, document, fail, outcomes, send
-from running import Platform, Start, running
+from running import Platform, Start, running, up_command
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -168,6 +169,25 @@ def test_an_address_made_again_is_empty(tmp_path: Path) -> None:
         send(up, "queue", Message(body="b"))
     with running(tmp_path) as up:
         assert bodies(drain(up, "queue")) == ["b"]
+
+
+def test_a_start_with_another_store_touches_no_message(tmp_path: Path) -> None:
+    with running(tmp_path) as up:
+        send(up, "queue", Message(body="a"))
+        end_by_signal(up)
+    files, elsewhere = list(tmp_path.glob("resources.db*")), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for file in files:
+        file.rename(elsewhere / file.name)
+    tried = subprocess.run(up_command(tmp_path), capture_output=True, text=True, timeout=60)
+    assert tried.returncode != 0
+    assert "belong to the store" in tried.stderr and "served.json" in tried.stderr, tried.stderr
+    for file in tmp_path.glob("resources.db*"):
+        file.unlink()
+    for file in files:
+        (elsewhere / file.name).rename(file)
+    with running(tmp_path) as up:
+        assert bodies(drain(up, "queue")) == ["a"]
 
 
 def test_rejected_messages_go_to_the_dead_letter(stored: Platform) -> None:

@@ -5,6 +5,7 @@
       lock            held by the process that uses the folder
       resources.db    resources
       journal/        messages at rest
+      served.json     the store that names the addresses of these messages, and how far it was
       tls/            the CA and the server's certificate
       token           what a client of the API must know
       decoy           what users that do not exist are made up from, alike at every start
@@ -48,6 +49,7 @@ class DataDir:
         self.restoring = path / "restoring"
         self.resources_db = path / "resources.db"
         self.journal = path / "journal"
+        self.served = path / "served.json"
         self.tls = path / "tls"
         self.token = path / "token"
         self.decoy = path / "decoy"

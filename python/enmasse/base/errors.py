@@ -74,6 +74,7 @@ class Code(StrEnum):
     VERSION_EXPIRED = "E4005", "the watch begins before the oldest change that is kept"
     MESSAGES_STORED = "E4006", "the address holds messages"
     FIELD_OWNED = "E4007", "another manager has set the field"
+    STORE_STRANGE = "E4008", "the messages in the data folder belong to another store"
 
     LIMIT_REACHED = "E5000", "a stated limit was reached"
     REQUEST_TOO_LARGE = "E5001", "the request body is larger than the limit"

@@ -17,6 +17,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError
 from enmasse.base.settings import Settings
+from enmasse.cli.belonging import Belonging
 from enmasse.cli.network import reachable_name
 from enmasse.control import Admission, Interim, Manager, Recorder
 from enmasse.control.endpoints import Place
@@ -151,6 +152,9 @@ class Leader:
 
     async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
         clock = self._certificates.clock
+        await self._store.refresh()
+        belonging = Belonging(self._data, self._store, clock)
+        belonging.check()
         node = self._node = Node(
             workers=self._settings.workers,
             insecure=self._settings.insecure,
@@ -176,6 +180,7 @@ class Leader:
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
         self._run = [manager.run, recorder.run, completing, logging, watching, answering]
+        self._run.append(belonging.keep_noting)
         return engine, endpoints
 
 

@@ -48,6 +48,7 @@ async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Docume
             await asyncio.to_thread(_unpack, archive, manifest, data)
             async with store.turn() as turn:
                 await turn.replace_all(resources)
+            data.served.unlink(missing_ok=True)
             data.restoring.unlink()
         finally:
             await store.close()

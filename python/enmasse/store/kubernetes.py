@@ -162,12 +162,15 @@ class KubernetesStore(MemoryStore):
             for kind in self._kinds.values():
                 await self._served(kind)
         namespace = self._api.namespace
+        path = f"{_NAMESPACES}/{namespace}"
         try:
-            await self._api.get(f"{_NAMESPACES}/{namespace}")
+            found = await self._api.get(path)
         except Missing:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             with suppress(Conflict):
                 await self._api.write("POST", _NAMESPACES, body)
+            found = await self._api.get(path)
+        self._identity = str(found["metadata"]["uid"])
 
     async def _served(self, kind: ClusterKind) -> None:
         while True:

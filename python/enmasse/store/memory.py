@@ -4,6 +4,7 @@ There is one writer at a time. Readers never wait: they see what the last finish
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -24,6 +25,12 @@ class MemoryStore:
         self._resources = {resource.key: resource for resource in resources}
         self._history = History(version)
         self._writing = asyncio.Lock()
+        self._identity = str(uuid.uuid4())
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from every other."""
+        return self._identity
 
     @property
     def version(self) -> int:

@@ -64,7 +64,9 @@ create table if not exists enmasse_changes (
 create table if not exists enmasse_leader (
     id int primary key check (id = 1), holder text not null, term bigint not null,
     expires timestamptz not null
-)
+);
+create table if not exists enmasse_identity (id int primary key check (id = 1), uid text not null);
+insert into enmasse_identity (id, uid) values (1, gen_random_uuid()::text) on conflict do nothing
 """
 _LOCK = "begin; select pg_advisory_xact_lock(hashtext('enmasse'), hashtext(current_schema()))"
 _VERSION = "select version from enmasse_store"
@@ -266,7 +268,7 @@ class PostgresStore(MemoryStore):
             self._history.append(events)
 
     async def _ensure_tables(self, cursor: psycopg.AsyncCursor[Any]) -> None:
-        await cursor.execute("select to_regclass(%s)", [self._sql("enmasse_leader")])
+        await cursor.execute("select to_regclass(%s)", [self._sql("enmasse_identity")])
         # Who may only use the tables need not be allowed to make them.
         if await _first(cursor) is None:
             await cursor.execute(self._sql(_TABLES))
@@ -278,6 +280,8 @@ class PostgresStore(MemoryStore):
                 f"{self._place.name} has format {found}, this version reads up to {FORMAT}; use the"
                 " newer version or another database",
             )
+        await cursor.execute(self._sql("select uid from enmasse_identity"))
+        self._identity = str(await _first(cursor))
 
     def _sql(self, statement: LiteralString) -> LiteralString:
         """Return a statement about the tables of this store."""

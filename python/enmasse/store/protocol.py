@@ -86,6 +86,10 @@ class Store(Protocol):
         """The number of the last change."""
 
     @property
+    def identity(self) -> str:
+        """What tells this store from every other, for as long as it is there."""
+
+    @property
     def is_guarded(self) -> bool:
         """Whether nothing can be written past admission."""
 

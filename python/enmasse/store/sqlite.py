@@ -7,9 +7,11 @@ survives power loss. A row is a resource: kind, namespace, name, version, docume
 
 import asyncio
 import sqlite3
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import make_private
@@ -25,9 +27,11 @@ _TABLES = (
         version bigint not null, document text not null, primary key (kind, namespace, name)
     )""",
     "create table if not exists store (id integer primary key, version bigint not null)",
+    "create table if not exists identity (id integer primary key, uid varchar not null)",
 )
 _REMOVE = "delete from resources where kind = ? and namespace = ? and name = ?"
 _KEEP = "insert or replace into resources values (?, ?, ?, ?, ?)"
+_IDENTIFY = "insert or ignore into identity values (1, ?)"
 _SET_VERSION = "insert or replace into store values (1, ?)"
 
 
@@ -39,10 +43,10 @@ class SqliteStore(MemoryStore):
         connection: sqlite3.Connection,
         path: Path,
         clock: Clock,
-        version: int,
-        resources: Sequence[Resource],
+        held: "_Held",
     ) -> None:
-        super().__init__(clock, version, resources)
+        super().__init__(clock, held.version, held.resources)
+        self._identity = held.identity
         self._connection = connection
         self._path = path
 
@@ -52,8 +56,8 @@ class SqliteStore(MemoryStore):
 
         Raises: Unavailable if it cannot be opened or read; the message names the file.
         """
-        connection, version, resources = await asyncio.to_thread(_open, path)
-        return cls(connection, path, clock, version, resources)
+        connection, held = await asyncio.to_thread(_open, path)
+        return cls(connection, path, clock, held)
 
     async def close(self) -> None:
         """Wait for the writer and close the file."""
@@ -84,13 +88,21 @@ class SqliteStore(MemoryStore):
             self._connection.execute(_SET_VERSION, [events[-1].version])
 
 
-def _open(path: Path) -> tuple[sqlite3.Connection, int, list[Resource]]:
+class _Held(NamedTuple):
+    """What a file has."""
+
+    identity: str
+    version: int
+    resources: list[Resource]
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
     with _failures_of(path):
         _keep_from_others(path)
         # one writer at a time, in whichever thread
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            return connection, *_read(connection)
+            return connection, _read(connection)
         except BaseException:
             connection.close()
             raise
@@ -105,16 +117,18 @@ def _keep_from_others(path: Path) -> None:
             beside.chmod(0o600)
 
 
-def _read(connection: sqlite3.Connection) -> tuple[int, list[Resource]]:
+def _read(connection: sqlite3.Connection) -> _Held:
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"pragma {pragma}")
     with _transaction(connection):
         for table in _TABLES:
             connection.execute(table)
+        connection.execute(_IDENTIFY, [str(uuid.uuid4())])
+        (identity,) = connection.execute("select uid from identity").fetchone()
         version = connection.execute("select version from store").fetchone()
         rows = connection.execute("select document from resources").fetchall()
     resources = [resource_of(document) for (document,) in rows]
-    return version[0] if version else 0, resources
+    return _Held(identity, version[0] if version else 0, resources)
 
 
 @contextmanager
