@@ -188,7 +188,7 @@ def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
                 f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
                 for before, name in pairwise("abcdefgh")
             ),
-            "more than 1,000,000 values",
+            "more than [0-9,]* values",
         ),
     ],
     ids=["flow", "block", "mappings", "aliases"],

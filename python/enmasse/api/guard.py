@@ -9,6 +9,7 @@ refused. An IP address as Host cannot be such a name.
 import ipaddress
 from collections import Counter
 from collections.abc import Collection
+from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +18,8 @@ from enmasse.api.access import CALLER, STILL, forbidden
 from enmasse.api.attributes import attributes_of
 from enmasse.api.audit import WHO
 from enmasse.api.errors import error_response
+from enmasse.api.requests import TURN
+from enmasse.api.turns import Turns
 from enmasse.auth.callers import Callers
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
@@ -49,6 +52,7 @@ class Guard:
         self._callers = callers
         self._hosts = {host.lower() for host in hosts}
         self._running: Counter[str] = Counter()
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
@@ -93,6 +97,7 @@ class Guard:
         if caller is not None:
             asked = attributes_of(scope)
             scope[WHO], scope[CALLER] = caller.name, caller
+            scope[TURN] = partial(self._turns.run, caller.name)
             scope[STILL] = lambda: (now := self._callers.bearer(authorization)) and now.may(asked)
             if not open_here and not caller.may(asked):
                 return forbidden(caller, asked)

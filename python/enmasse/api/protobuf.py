@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from enmasse.base.errors import Code, Invalid
+from enmasse.resources.shape import RESOURCE_VALUES_MAX, too_many
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
@@ -94,7 +95,8 @@ def document(body: bytes) -> dict[str, Any]:
     """
     if not body.startswith(MAGIC):
         raise _broken("does not begin as protobuf of Kubernetes does")
-    envelope = _message(body[len(MAGIC) :], _ENVELOPE, 0)
+    reader = _Reader()
+    envelope = reader.message(body[len(MAGIC) :], _ENVELOPE, 0)
     head = envelope.get("type", {})
     kind = head.get("kind", "")
     if kind not in _KINDS:
@@ -102,40 +104,49 @@ def document(body: bytes) -> dict[str, Any]:
             Code.PATCH_UNSUPPORTED, f"{kind or 'this'} is not read as protobuf; send JSON"
         )
     raw = base64.b64decode(envelope.get("raw", ""))
-    return {**head, **_message(raw, _KINDS[kind], 0)}
+    return {**head, **reader.message(raw, _KINDS[kind], 0)}
 
 
-def _message(data: bytes, fields: Mapping[int, _Field], depth: int) -> dict[str, Any]:
-    if depth > _DEPTH_MAX:
-        raise _broken("is nested too deeply")
-    found: dict[str, Any] = {}
-    for number, value in _pairs(data):
-        field = fields.get(number)
-        if field is None:
-            continue
-        read = _value(field, value, depth)
-        if field.type == "map":
-            found.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
-        elif field.repeated:
-            found.setdefault(field.name, []).append(read)
-        elif read != "":  # an empty text is as good as none
-            found[field.name] = read
-    return found
+class _Reader:
+    """Reads the messages of one body, and counts their fields."""
 
+    def __init__(self) -> None:
+        self._fields = 0
 
-def _value(field: _Field, value: int | bytes, depth: int) -> Any:
-    if isinstance(value, int):
-        if field.type not in ("flag", "number"):
-            raise _broken(f"has a number as {field.name}")
-        return bool(value) if field.type == "flag" else value
-    if field.type in ("message", "map"):
-        return _message(value, field.message, depth + 1)
-    if field.type == "bytes":
-        return base64.b64encode(value).decode()
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise _broken(f"has no text as {field.name}") from None
+    def message(self, data: bytes, fields: Mapping[int, _Field], depth: int) -> dict[str, Any]:
+        """Return a message as a document."""
+        if depth > _DEPTH_MAX:
+            raise _broken("is nested too deeply")
+        found: dict[str, Any] = {}
+        for number, value in _pairs(data):
+            self._fields += 1
+            if self._fields > RESOURCE_VALUES_MAX:
+                raise _broken(f"is not read: {too_many(RESOURCE_VALUES_MAX)}")
+            field = fields.get(number)
+            if field is None:
+                continue
+            read = self._value(field, value, depth)
+            if field.type == "map":
+                found.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
+            elif field.repeated:
+                found.setdefault(field.name, []).append(read)
+            elif read != "":  # an empty text is as good as none
+                found[field.name] = read
+        return found
+
+    def _value(self, field: _Field, value: int | bytes, depth: int) -> Any:
+        if isinstance(value, int):
+            if field.type not in ("flag", "number"):
+                raise _broken(f"has a number as {field.name}")
+            return bool(value) if field.type == "flag" else value
+        if field.type in ("message", "map"):
+            return self.message(value, field.message, depth + 1)
+        if field.type == "bytes":
+            return base64.b64encode(value).decode()
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise _broken(f"has no text as {field.name}") from None
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int | bytes]]:

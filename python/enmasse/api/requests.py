@@ -1,25 +1,48 @@
 """What handlers read from a request."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from enmasse.api import protobuf
 from enmasse.base.errors import Code, Invalid
+from enmasse.resources.shape import excess
+
+TURN = "enmasse.turn"
+"""Where in a scope the guard says how what is large is worked on."""
+
+BYTES_AT_ONCE_MAX = 64 << 10
+"""Bytes of a body that is worked on at once. A larger one waits for a turn beside the event loop,
+so that nobody else waits for it; the bytes bound the values of those that do not."""
+
+_Result = TypeVar("_Result")
+
+
+async def in_turn(request: Request, work: Callable[[], _Result], *, large: bool) -> _Result:
+    """Return what `work` returns, which has no side effects: of what is large in the turn of who
+    asks."""
+    if not large:
+        return work()
+    result: _Result = await request.scope[TURN](work)
+    return result
+
+
+async def is_large(request: Request) -> bool:
+    """Whether the body is worked on in turns."""
+    return len(await request.body()) > BYTES_AT_ONCE_MAX
 
 
 async def json_body(request: Request) -> Any:
     """Return the body, which must be JSON, or protobuf where a kind is read from it.
 
-    Raises: Invalid if it is none, or gives a member of an object twice.
+    Raises: Invalid if it is none, gives a member of an object twice, or has more than one
+        resource has.
     """
-    if media_type(request) == protobuf.MEDIA_TYPE:
-        return protobuf.document(await request.body())
-    try:
-        return json.loads(await request.body(), object_pairs_hook=_once_each)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
+    body = await request.body()
+    read = protobuf.document if media_type(request) == protobuf.MEDIA_TYPE else _json
+    return await in_turn(request, lambda: read(body), large=await is_large(request))
 
 
 async def object_body(request: Request) -> dict[str, Any]:
@@ -36,6 +59,16 @@ async def object_body(request: Request) -> dict[str, Any]:
 def media_type(request: Request) -> str:
     """Return the media type of the body, without its options."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _json(body: bytes) -> Any:
+    try:
+        data = json.loads(body, object_pairs_hook=_once_each)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
+    if problem := excess(data):
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
+    return data
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

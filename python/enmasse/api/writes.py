@@ -3,6 +3,7 @@
 import secrets
 import string
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -13,14 +14,21 @@ from enmasse.api.accept import form_of
 from enmasse.api.kinds import Kind
 from enmasse.api.platform import Platform
 from enmasse.api.queries import WriteQuery
-from enmasse.api.requests import json_body, media_type, object_body
+from enmasse.api.requests import in_turn, is_large, json_body, media_type, object_body
 from enmasse.base.clock import rfc3339
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
 from enmasse.resources import Key, Resource, invalid, one_document, parse, pruned
+from enmasse.resources.shape import RESOURCE_VALUES_MAX, excess
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 ATTEMPTS = 5
 """How often a change without a version is tried on a resource that others change meanwhile."""
+
+VALUES_AT_ONCE_MAX = 5_000
+"""Values of a stored document that is changed at once; more is as much work as a large body."""
+
+MANAGED_VALUES_MAX = 20 * RESOURCE_VALUES_MAX
+"""Values of the list of who has set which field: each manager may have set them all."""
 
 WARNINGS_MAX = 20
 """Fields that one answer warns of."""
@@ -60,8 +68,12 @@ class Write:
     async def create(self, namespace: str | None) -> Response:
         """Answer POST on all resources of the kind."""
         data = _named(await object_body(self._request))
-        read = _read(data, self._kind, namespace, None, self._query.validation)
-        return await self._created(Change(read, self._updated([], None, read)))
+
+        def made() -> Change:
+            read = _read(data, self._kind, namespace, None, self._query.validation)
+            return Change(read, self._updated([], None, read))
+
+        return await self._created(made)
 
     async def replace(self, key: Key) -> Response:
         """Answer PUT on one resource."""
@@ -74,7 +86,13 @@ class Write:
         if media == patches.APPLY:
             return await self._apply(key)
         patch = _patcher(self._kind, media, await json_body(self._request))
-        return await self._change(key, patch)
+
+        def patched(before: Document) -> Any:
+            data = patch(before)
+            _check_shape(data)
+            return data
+
+        return await self._change(key, patched)
 
     async def _change(self, key: Key, make: Callable[[Document], Any]) -> Response:
         def change(before: Document) -> Change:
@@ -94,7 +112,11 @@ class Write:
 
     async def _apply(self, key: Key) -> Response:
         text = (await self._request.body()).decode(errors="replace")
-        config = self._configuration(key, one_document(text))
+        config = await in_turn(
+            self._request,
+            lambda: self._configuration(key, one_document(text)),
+            large=await is_large(self._request),
+        )
         if not self._request.query_params.get("fieldManager"):
             fault = Fault("fieldManager", "is required for an apply")
             raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
@@ -103,6 +125,7 @@ class Write:
             unknown: list[Fault] = []
 
             def read(document: Document) -> Read:
+                _check_shape(document)
                 found = _read(document, self._kind, key.namespace, key.name, self._query.validation)
                 unknown[:] = found.unknown
                 return found
@@ -124,7 +147,7 @@ class Write:
 
         if self._platform.store_of(self._kind.model).get(key) is None:
             try:
-                return await self._created(change(None))
+                return await self._created(lambda: change(None))
             except Conflict as error:
                 if error.code != Code.ALREADY_EXISTS:
                     raise
@@ -160,7 +183,11 @@ class Write:
                 raise Missing(
                     Code.RESOURCE_MISSING, f'{self._kind.qualified} "{key.name}" not found'
                 )
-            read, entries = change(self._document(stored))
+            document = self._document(stored)
+            large = await is_large(self._request) or excess(document, VALUES_AT_ONCE_MAX)
+            read, entries = await in_turn(
+                self._request, partial(change, document), large=bool(large)
+            )
             version = stored.metadata.resource_version
             named = read.resource.metadata.resource_version
             has_version = named not in (None, MUST_NOT_EXIST, version)
@@ -178,8 +205,9 @@ class Write:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _created(self, change: Change) -> Response:
-        read, entries = change
+    async def _created(self, make: Callable[[], Change]) -> Response:
+        large = await is_large(self._request)
+        read, entries = await in_turn(self._request, make, large=large)
         managed = field_managers.managed_fields(entries)
         resource = read.resource.with_metadata(managed_fields=managed)
         made = await self._platform.admission.create(resource, dry_run=self._query.dry_run)
@@ -265,6 +293,23 @@ def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
         Code.PATCH_UNSUPPORTED,
         f"a patch of type {media!r} is not applied here; send {' or '.join(known)}",
     )
+
+
+def _check_shape(patched: Any) -> None:
+    """See that what a patch leaves is no more than a body could have said.
+
+    The list of who has set which field is the server's, and counts apart.
+
+    Raises: Invalid if it is more.
+    """
+    metadata = patched.get("metadata") if isinstance(patched, dict) else None
+    managed: object = ()
+    if isinstance(metadata, dict):
+        managed = metadata.get("managedFields")
+        rest = {name: value for name, value in metadata.items() if name != "managedFields"}
+        patched = patched | {"metadata": rest}
+    if problem := excess(patched) or excess(managed, MANAGED_VALUES_MAX):
+        raise Invalid(Code.PATCH_UNFIT, f"what the patch leaves cannot be: {problem}")
 
 
 def _member(data: Document, name: str) -> Document:

@@ -1,7 +1,6 @@
 """From text to resources: YAML or JSON, several documents in one text, `kind: List` unfolded."""
 
 import contextlib
-import copy
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +21,13 @@ from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraCon
 from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
 from enmasse.resources.pipeline import Pipeline
+from enmasse.resources.shape import (
+    NESTING_MAX,
+    RESOURCE_VALUES_MAX,
+    TOO_DEEP,
+    excess,
+    too_many,
+)
 
 KINDS: dict[str, type[Resource]] = {
     model.__name__: model
@@ -46,11 +52,8 @@ _SERVER_METADATA = (
 )
 """Metadata that a request may carry and does not say."""
 
-NESTING_MAX = 100
-"""Levels of a YAML text; what a pod template nests to is below twenty."""
-
 VALUES_MAX = 1_000_000
-"""Values of a YAML text, names of fields among them."""
+"""Values of the text of a file, which may have many resources; names of fields among them."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -109,9 +112,10 @@ def _placed(item: object, namespace: str | None) -> object:
 def one_document(text: str) -> object:
     """Return the plain data of a YAML or JSON text that is one document.
 
-    Raises: Invalid if it cannot be read, or is none or several.
+    Raises: Invalid if it cannot be read, is none or several, or more than one resource has
+        (NESTING_MAX, RESOURCE_VALUES_MAX).
     """
-    found = list(_documents(text, "the body"))
+    found = list(_documents(text, "the body", RESOURCE_VALUES_MAX))
     if len(found) != 1:
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body has {len(found)} documents, not one")
     return found[0]
@@ -138,12 +142,13 @@ def parse(data: object, *, stored: bool = False) -> Resource:
         raise invalid(model.__name__, _name(data), faults.of(error, model)) from None
     # What is stored has been let in; a stricter rule must not make it unreadable.
     if not stored and (found := resource.faults()):
-        raise invalid(model.__name__, _name(data), found)
+        raise invalid(model.__name__, _name(data), faults.first(found, lambda fault: fault))
     return resource
 
 
 def pruned(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
-    """Return plain data without the fields that its kind does not have, and a fault for each.
+    """Return plain data without the fields that its kind does not have, and a fault for each of
+    the first FAULTS_MAX.
 
     Raises: Invalid if the kind is not known.
     """
@@ -153,17 +158,20 @@ def pruned(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
         model.model_validate(data, by_alias=True, by_name=False, context={STORED: False})
     except ValidationError as error:
         unknown = [
-            detail["loc"]
-            for detail in error.errors(include_url=False)
-            if detail["type"] == "extra_forbidden"
+            detail for detail in error.errors(include_url=False) if detail["type"] == faults.UNKNOWN
         ]
-        if unknown:
-            named = {fault.field: fault for fault in faults.of(error, model)}
-            data = copy.deepcopy(data)
-            for location in unknown:
-                _remove(data, location)
-            return data, [named[faults.path(location)] for location in unknown]
+        data = _apart(data)
+        for detail in unknown:
+            _remove(data, detail["loc"])
+        return data, faults.said(unknown, model)
     return data, []
+
+
+def _apart(data: Any) -> Any:
+    """Return a copy in which nothing is in two places, as what YAML aliases stand for is."""
+    if isinstance(data, Mapping):
+        return {name: _apart(value) for name, value in data.items()}
+    return [_apart(value) for value in data] if isinstance(data, list) else data
 
 
 def _remove(data: Any, location: Sequence[int | str]) -> None:
@@ -192,14 +200,21 @@ def _declared_twice(resource: Resource, first: int) -> Invalid:
     return invalid(resource.kind, resource.metadata.name, [fault])
 
 
-def _documents(text: str, source: str) -> Iterator[object]:
+def _documents(text: str, source: str, values_max: int = VALUES_MAX) -> Iterator[object]:
+    for document in _read(text, source, values_max):
+        if problem := excess(document, values_max):
+            raise _unreadable(source, problem)
+        yield document
+
+
+def _read(text: str, source: str, values_max: int) -> Iterator[object]:
     try:
         if text.lstrip().startswith(("{", "[")):
             with contextlib.suppress(json.JSONDecodeError):
                 yield json.loads(text)
                 return
             # YAML in flow style begins alike; its parser says what is wrong.
-        _check_shape(text, source)
+        _check_shape(text, source, values_max)
         for document in yaml.load_all(text, Loader=_StrictLoader):
             if document is not None:
                 yield document
@@ -213,13 +228,13 @@ def _documents(text: str, source: str) -> Iterator[object]:
         raise _unreadable(source, "it is nested too deeply") from None
 
 
-def _check_shape(text: str, source: str) -> None:
+def _check_shape(text: str, source: str, values_max: int) -> None:
     """See that building what a YAML text stands for takes bounded stack and memory.
 
     The parser is asked for events, which nest nowhere; libyaml's composer recurses for each level,
     and an alias is a few bytes that stand for any number of values.
 
-    Raises: Invalid beyond NESTING_MAX or VALUES_MAX; yaml.YAMLError if it is not YAML.
+    Raises: Invalid beyond NESTING_MAX or `values_max`; yaml.YAMLError if it is not YAML.
     """
     values = 0
     sizes: dict[str, int] = {}
@@ -237,10 +252,9 @@ def _check_shape(text: str, source: str) -> None:
             if anchor is not None:
                 sizes[anchor] = values - before
         if len(above) > NESTING_MAX:
-            raise _unreadable(source, f"it is nested more than {NESTING_MAX} levels deep")
-        if values > VALUES_MAX:
-            problem = f"it has more than {VALUES_MAX:,} values, those of aliases counted each time"
-            raise _unreadable(source, problem)
+            raise _unreadable(source, TOO_DEEP)
+        if values > values_max:
+            raise _unreadable(source, too_many(values_max))
 
 
 def _unreadable(where: str, problem: str | None) -> Invalid:

@@ -1,12 +1,20 @@
 """From the validator's findings to faults that name the field, what is wrong, and the mend."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from enmasse.base.errors import Fault
+
+FAULTS_MAX = 100
+"""Faults that are told of one document; of more only how many."""
+
+UNKNOWN = "extra_forbidden"
+"""What the validator calls a field that the model does not have."""
+
+_Found = TypeVar("_Found")
 
 _PLAIN = {
     "string_type": "must be text (in YAML, quote numbers and yes/no)",
@@ -24,15 +32,33 @@ _PLAIN = {
 
 
 def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
-    """Return the faults of a document that `model` refused, in the order of the model's fields."""
+    """Return the first faults of a document that `model` refused, in the order of its fields."""
     found = error.errors(include_url=False)
     # Of a list whose items are refused the validator also says that too few are left.
     inner = {detail["loc"][:-1] for detail in found}
-    return [
-        Fault(path(detail["loc"]), _message(detail, model))
-        for detail in found
-        if not (detail["type"] == "too_short" and detail["loc"] in inner)
-    ]
+    return said(
+        [
+            detail
+            for detail in found
+            if not (detail["type"] == "too_short" and detail["loc"] in inner)
+        ],
+        model,
+    )
+
+
+def said(details: Sequence[Mapping[str, Any]], model: type[BaseModel]) -> list[Fault]:
+    """Return the faults for the first findings of the validator."""
+    return first(details, lambda one: Fault(path(one["loc"]), _message(one, model)))
+
+
+def first(found: Sequence[_Found], fault: Callable[[_Found], Fault]) -> list[Fault]:
+    """Return the fault of each of the first FAULTS_MAX, and one that says how many more there are.
+
+    Writing one takes a comparison with all known names, so it is not done for the others.
+    """
+    faults = [fault(one) for one in found[:FAULTS_MAX]]
+    more = len(found) - len(faults)
+    return [*faults, Fault("", f"and {more:,} more")] if more else faults
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -55,7 +81,7 @@ def path(location: Sequence[int | str]) -> str:
 def _message(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
     location: Sequence[int | str] = detail["loc"]
     kind: str = detail["type"]
-    if kind == "extra_forbidden":
+    if kind == UNKNOWN:
         known = [
             _alias(parent, name) for parent in _at(model, location) for name in _fields(parent)
         ]
