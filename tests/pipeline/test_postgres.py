@@ -2,13 +2,15 @@
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from enmasse.base.errors import Invalid, Unavailable
+from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import live
+from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.live import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import measured, us
@@ -101,6 +103,20 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     known.tick("s", us(10**6))
     known.told("s", "alerts", {1: "accepted"})
     assert contents(db) == contents(known)
+    # what is older than all that is kept goes in both, and troubles and documents are alike
+    trouble = Trouble(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
+    later = Batch("s", "q", 100, measured({"seconds": 10**8}, first=10**6), [], us(10**8))
+    before = len(db.rows(live.SESSIONS))
+    for one in (db, known):
+        assert one.commit(later)
+        one.prune()
+        one.troubled("source", {"s": trouble})
+        one.keep_documents({"windows": "[1]"})
+        assert len(one.rows(live.SESSIONS)) == 1 < before
+        assert one.rows(live.USAGE) == []
+        assert one.documents() == {"windows": "[1]"}
+    assert contents(db) == contents(known)
+    assert db.status() == known.status()
     db.close()
     known.close()
 
