@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from doubles import address, space
-from enmasse.api.snapshots import Snapshots
+from enmasse.api.snapshots import Asked, Snapshots
 from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.control import Admission
-from served import ADDRESSES, Served
+from served import ADDRESSES, SPACES, Served
+from tokens import token_secret
 
 
 @pytest.fixture
@@ -114,15 +115,81 @@ async def test_all_that_a_list_shows_can_be_deleted_together(with_five: Served) 
     assert len(with_five.store.list("Address")) == 3
 
 
+async def bearer(served: Served, name: str) -> dict[str, str]:
+    """Return what a new token for namespaces `default` and `shop` sends."""
+    token = f"{name}.0123456789"
+    await served.store.put([token_secret(token, tenant_edit="default,shop")])
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_the_rest_of_a_list_is_for_who_began_it_and_asks_for_the_same(
+    with_five: Served,
+) -> None:
+    http = with_five.http
+    tina, vera = await bearer(with_five, "tina"), await bearer(with_five, "vera")
+    begin = {"limit": 1, "labelSelector": "parity=even"}
+    first = await http.get(ADDRESSES, params=begin, headers=tina)
+    again = begin | {"continue": first.json()["metadata"]["continue"]}
+    other = again | {"labelSelector": "parity=odd"}
+    narrowed = again | {"fieldSelector": "spec.address=a2"}
+    elsewhere = ADDRESSES.replace("/default/", "/shop/")
+    answers = [
+        await http.get(ADDRESSES, params=again, headers=vera),
+        await http.get(ADDRESSES, params=again),
+        await http.get(SPACES, params=again, headers=tina),
+        await http.get(elsewhere, params=again, headers=tina),
+        await http.get(ADDRESSES, params=other, headers=tina),
+        await http.get(ADDRESSES, params=narrowed, headers=tina),
+    ]
+    assert [(one.status_code, one.json()["reason"]) for one in answers] == [(410, "Expired")] * 6
+    rest = await http.get(ADDRESSES, params=again | {"limit": 500}, headers=tina)
+    assert names(rest.json()) == ["a2", "a4"]
+
+
+async def test_secrets_are_not_in_the_list_of_another_kind(with_five: Served) -> None:
+    tina = await bearer(with_five, "tina")
+    await bearer(with_five, "vera")
+    secrets = "/api/v1/namespaces/enmasse-tokens/secrets"
+    first = (await with_five.http.get(secrets, params={"limit": 1})).json()
+    asked = {"continue": first["metadata"]["continue"]}
+    nothing: dict[str, str] = {}
+    for headers in (nothing, tina):
+        answer = await with_five.http.get(ADDRESSES, params=asked, headers=headers)
+        assert answer.status_code == 410
+
+
+async def test_who_begins_list_upon_list_ends_only_lists_of_its_own(with_five: Served) -> None:
+    http = with_five.http
+    tina, vera = await bearer(with_five, "tina"), await bearer(with_five, "vera")
+    mine = (await page(with_five, limit=2))["metadata"]["continue"]
+    hers = (await http.get(ADDRESSES, params={"limit": 1}, headers=tina)).json()
+    for _ in range(100):
+        await http.get(ADDRESSES, params={"limit": 1}, headers=vera)
+    assert names(await page(with_five, **{"continue": mine})) == ["a2", "a3", "a4"]
+    rest = {"continue": hers["metadata"]["continue"]}
+    assert (await http.get(ADDRESSES, params=rest, headers=tina)).status_code == 200
+
+
 def test_the_snapshot_read_longest_ago_goes() -> None:
     resources = [address(f"default.a{number}") for number in range(4)]
-    snapshots = Snapshots(maximum=2)
-    first, second = (snapshots.first(version, resources, 1) for version in (1, 2))
-    assert snapshots.next(first.continue_, 1).version == 1
-    snapshots.first(3, resources, 1)
-    assert snapshots.next(first.continue_, 0).remaining == 0
+    snapshots = Snapshots(of_one=2)
+    tina = Asked("tina", "v1/Secret", "default", ("", ""))
+    first, second = (snapshots.first(tina, version, resources, 1) for version in (1, 2))
+    assert snapshots.next(tina, first.continue_, 1).version == 1
+    snapshots.first(tina, 3, resources, 1)
+    assert snapshots.next(tina, first.continue_, 0).remaining == 0
     with pytest.raises(Conflict) as refusal:
-        snapshots.next(second.continue_, 1)
+        snapshots.next(tina, second.continue_, 1)
     assert refusal.value.code == Code.VERSION_EXPIRED
     with pytest.raises(Invalid, match="continue"):
-        snapshots.next("x", 1)
+        snapshots.next(tina, "x", 1)
+
+
+def test_all_lists_together_have_a_bound() -> None:
+    resources = [address(f"default.a{number}") for number in range(2)]
+    snapshots = Snapshots(maximum=3)
+    callers = [Asked(f"t{number}", "v1/Secret", "default", ("", "")) for number in range(4)]
+    pages = [snapshots.first(one, 1, resources, 1) for one in callers]
+    with pytest.raises(Conflict, match="begin the list anew"):
+        snapshots.next(callers[0], pages[0].continue_, 1)
+    assert snapshots.next(callers[1], pages[1].continue_, 1).resources == resources[1:]

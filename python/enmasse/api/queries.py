@@ -20,7 +20,9 @@ class ListQuery:
     """What a list or a watch is asked for."""
 
     selects: Selector
-    is_selective: bool
+    selectors: tuple[str, str]
+    """Those of labels and of fields, as they were written."""
+
     limit: int
     """Resources of one page; 0 is all."""
 
@@ -48,7 +50,7 @@ class ListQuery:
         initial = parameters.get("sendInitialEvents")
         query = cls(
             selects=selector(model, labels, fields),
-            is_selective=bool(labels or fields),
+            selectors=(labels, fields),
             limit=number(parameters, "limit") or 0,
             continue_=parameters.get("continue", ""),
             # Empty is what clients send for any version.

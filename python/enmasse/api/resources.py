@@ -10,11 +10,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from enmasse.api import forms
 from enmasse.api.accept import WHOLE, form_of
 from enmasse.api.access import while_allowed
+from enmasse.api.audit import WHO
 from enmasse.api.kinds import Kind
 from enmasse.api.platform import Platform
 from enmasse.api.queries import ListQuery, WriteQuery
 from enmasse.api.requests import object_body
-from enmasse.api.snapshots import Page, Snapshots
+from enmasse.api.snapshots import Asked, Page, Snapshots
 from enmasse.api.watch import Watched, check_version, watch_lines
 from enmasse.api.writes import Write
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
@@ -47,11 +48,11 @@ class ResourceHandlers:
             watched = Watched(store, kind, namespace, form, _shown(kind, {}), self._platform.clock)
             lines = while_allowed(request, watch_lines(watched, query))
             return StreamingResponse(_encoded(lines), media_type="application/json")
-        page = self._page(kind, namespace, query)
+        page = self._page(request, kind, query)
         metadata: Document = {"resourceVersion": str(page.version)}
         if page.continue_:
             metadata["continue"] = page.continue_
-            if not query.is_selective:
+            if not any(query.selectors):
                 metadata["remainingItemCount"] = page.remaining
         shown = _shown(kind, await self._figures(request, kind))
         now = self._platform.clock.now()
@@ -74,9 +75,13 @@ class ResourceHandlers:
         found = self._get(kind, key)
         return JSONResponse(forms.one(kind, form, found, shown, self._platform.clock.now()))
 
-    def _page(self, kind: Kind, namespace: str | None, query: ListQuery) -> Page:
+    def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
+        namespace = request.path_params.get("namespace")
+        asked = Asked(
+            request.scope[WHO], f"{kind.group_version}/{kind.name}", namespace, query.selectors
+        )
         if query.continue_:
-            return self._snapshots.next(query.continue_, query.limit)
+            return self._snapshots.next(asked, query.continue_, query.limit)
         store = self._platform.store_of(kind.model)
         check_version(store, query.resource_version)
         if query.match == "Exact" and query.resource_version != store.version:
@@ -86,7 +91,7 @@ class ResourceHandlers:
                 f" {store.version} now",
             )
         found = [one for one in store.list(kind.name, namespace) if query.selects(one)]
-        return self._snapshots.first(store.version, found, query.limit)
+        return self._snapshots.first(asked, store.version, found, query.limit)
 
     async def _delete(self, kind: Kind, request: Request, key: Key) -> Response:
         options, dry_run = await _delete_options(request)

@@ -8,9 +8,23 @@ from enmasse.base.errors import Code, Conflict, Fault, Invalid
 from enmasse.base.ids import new_token
 from enmasse.resources import Resource
 
-SNAPSHOTS_MAX = 32
+SNAPSHOTS_MAX = 256
 """Lists read in pages at one time; the one that was read longest ago goes. Resources are shared
 between them, so that one costs 8 bytes a resource."""
+
+SNAPSHOTS_OF_ONE_MAX = 8
+"""Of these, those of one caller; of more its own goes that was read longest ago."""
+
+
+class Asked(NamedTuple):
+    """What a list is of. Only the same is answered with a page of it."""
+
+    caller: str
+    kind: str
+    namespace: str | None
+    """None: all."""
+
+    selectors: tuple[str, str]
 
 
 class Page(NamedTuple):
@@ -26,42 +40,57 @@ class Page(NamedTuple):
     remaining: int
 
 
+class _Snapshot(NamedTuple):
+    """A whole list."""
+
+    asked: Asked
+    version: int
+    resources: Sequence[Resource]
+
+
 class Snapshots:
     """The lists that are being read."""
 
-    def __init__(self, maximum: int = SNAPSHOTS_MAX) -> None:
+    def __init__(self, maximum: int = SNAPSHOTS_MAX, of_one: int = SNAPSHOTS_OF_ONE_MAX) -> None:
         self._maximum = maximum
-        self._kept: OrderedDict[str, tuple[int, Sequence[Resource]]] = OrderedDict()
+        self._of_one = of_one
+        self._kept: OrderedDict[str, _Snapshot] = OrderedDict()
+        """By name, the one read longest ago first."""
 
-    def first(self, version: int, resources: Sequence[Resource], limit: int) -> Page:
+    def first(self, asked: Asked, version: int, resources: Sequence[Resource], limit: int) -> Page:
         """Return the first page of a list; 0 is no limit."""
         if limit == 0 or len(resources) <= limit:
             return Page(version, resources, "", 0)
         name = new_token()
-        self._kept[name] = (version, resources)
-        while len(self._kept) > self._maximum:
+        own = [one for one, kept in self._kept.items() if kept.asked.caller == asked.caller]
+        if len(own) >= self._of_one:
+            del self._kept[own[0]]
+        elif len(self._kept) >= self._maximum:
             self._kept.popitem(last=False)
+        self._kept[name] = _Snapshot(asked, version, resources)
         return self._page(name, 0, limit)
 
-    def next(self, continue_: str, limit: int) -> Page:
+    def next(self, asked: Asked, continue_: str, limit: int) -> Page:
         """Return the page that `continue_` of the one before stands for.
 
-        Raises: Conflict if the list is no longer kept; Invalid if it is no such value.
+        Raises: Conflict if the list is no longer kept, or is not what is asked for, which is not
+            told apart; Invalid if it is no such value.
         """
         start, _, name = continue_.partition(".")
         if not start.isdecimal() or not start.isascii() or len(start) > 18 or not name:
             fault = Fault("continue", "is not what an earlier page gave")
             raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
-        if name not in self._kept:
+        if name not in self._kept or self._kept[name].asked != asked:
             raise Conflict(
                 Code.VERSION_EXPIRED,
-                "the rest of this list is no longer kept; begin the list anew, without `continue`",
+                "no rest of this list, of these selectors and for this token, is kept; begin the"
+                " list anew, without `continue`",
             )
         self._kept.move_to_end(name)
         return self._page(name, int(start), limit)
 
     def _page(self, name: str, start: int, limit: int) -> Page:
-        version, resources = self._kept[name]
+        _, version, resources = self._kept[name]
         end = start + limit if limit else len(resources)
         remaining = max(len(resources) - end, 0)
         return Page(version, resources[start:end], f"{end}.{name}" if remaining else "", remaining)
