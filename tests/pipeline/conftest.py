@@ -48,8 +48,9 @@ def numbers() -> Iterator[int]:
 def node(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
-    """A node to be killed, with three streams and a queue for each of the module's schedules."""
-    kinds, seeds = ("in", "out", "on"), range(request.module.SCHEDULES)
+    """A node to be killed, with three streams and a queue for each of the module's schedules and
+    for two more."""
+    kinds, seeds = ("in", "out", "on"), range(request.module.SCHEDULES + 2)
     documents = [SPACE, *(stream(f"{kind}{seed}") for seed in seeds for kind in kinds)]
     documents += [address(f"queue{seed}", type="queue") for seed in seeds]
     with mortal_node(tmp_path_factory.mktemp("mortal"), documents) as started:

@@ -146,3 +146,21 @@ def test_whatever_is_killed_every_figure_is_exact(
     whole = document(tmp_path / "whole", log, detectors=DETECTORS, **spec)
     assert not killed(whole, None)
     assert found_by(file) == found_by(whole), kills
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
+    node: Node, tmp_path: Path, after: bool
+) -> None:
+    number = SCHEDULES + after
+    dice, log = random.Random(number), Log(node.url, f"queue{number}")
+    file = document(tmp_path / "p", log, {"spool": "spool"})
+    begin = int(SystemClock().now().timestamp()) - 7200
+    sent = 0
+    for point in [*batch_engine.SPOOL_POINTS, "deliver", "keep rejected"]:
+        sent += log.publish(wave(dice, sent, begin))
+        kill = {"point": point, "count": 1, "after": after}
+        assert killed(file, kill, forwarded=f"on{number}"), point
+    assert not killed(file, None, forwarded=f"on{number}")
+    judged(file, sent)
+    forwarded_once(file, Log(node.url, f"on{number}"))
