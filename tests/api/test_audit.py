@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 from doubles import address, deadletter, queue, space, user
-from enmasse.api.audit import PATH, STRANGERS_A_SECOND
+from enmasse.api.audit import PATH, REFUSED_A_SECOND
 from enmasse.base.rotated import RotatedFile
+from enmasse.resources.model import NAME_LENGTH_MAX
 from served import ADDRESSES, SPACES, USERS, Served
+from tokens import token_secret
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -120,7 +122,7 @@ async def test_strangers_are_written_and_cannot_drive_out_others(
     for _ in range(100):
         assert (await client.delete(f"{ADDRESSES}/default.orders")).status_code == 401
     refusals = written(trail)
-    assert len(refusals) == STRANGERS_A_SECOND
+    assert len(refusals) == REFUSED_A_SECOND
     assert {(one["who"], one["decision"], one["code"]) for one in refusals} == {
         ("system:anonymous", "refused", "E2001")
     }
@@ -128,13 +130,42 @@ async def test_strangers_are_written_and_cannot_drive_out_others(
     assert written(trail)[-1]["unwritten"] == 90
     served.clock.advance(1.0)
     await client.get(SPACES)
-    assert len(written(trail)) == STRANGERS_A_SECOND + 2
+    assert len(written(trail)) == REFUSED_A_SECOND + 2
 
 
-async def test_long_names_are_cut(served: Served, trail: RotatedFile) -> None:
-    await served.http.delete(f"{ADDRESSES}/{'x' * 5000}")
+async def test_refusals_of_one_token_do_not_drive_out_records_of_others(
+    served: Served, trail: RotatedFile
+) -> None:
+    client = served.client()
+    for name in ("tina", "vera"):
+        await served.store.put([token_secret(f"{name}.x", tenant_edit="hers")])
+    for _ in range(100):
+        refused = await client.get(ADDRESSES, headers={"Authorization": "Bearer tina.x"})
+        assert refused.status_code == 403
+        missing = f"{ADDRESSES.replace('default', 'hers')}/a"
+        await client.delete(missing, headers={"Authorization": "Bearer tina.x"})
+    assert [one["who"] for one in written(trail)] == ["tina"] * REFUSED_A_SECOND
+    await client.get(ADDRESSES, headers={"Authorization": "Bearer vera.x"})
+    await client.get(ADDRESSES)
+    assert [one["who"] for one in written(trail)][-2:] == ["vera", "system:anonymous"]
+    assert written(trail)[-2]["unwritten"] == 200 - REFUSED_A_SECOND
+    for name in ("a", "b"):
+        await served.http.post(SPACES, json=body(space(name)))
+    served.clock.advance(1.0)
+    await client.get(ADDRESSES, headers={"Authorization": "Bearer tina.x"})
+    last = written(trail)[-3:]
+    assert [(one["who"], one["decision"]) for one in last] == [
+        ("enmasse:token", "allowed"),
+        ("enmasse:token", "allowed"),
+        ("tina", "refused"),
+    ]
+
+
+async def test_paths_and_long_names_are_cut(served: Served, trail: RotatedFile) -> None:
+    await served.http.delete(f"{ADDRESSES}/{'x' * 5000}", headers={"User-Agent": "y" * 5000})
     (record,) = written(trail)
-    assert len(record["path"]) == len(record["name"]) == 500
+    assert [len(record[field]) for field in ("path", "name", "agent")] == [NAME_LENGTH_MAX] * 3
+    assert record["path"] == f"{ADDRESSES}/{'x' * 5000}"[:NAME_LENGTH_MAX]
 
 
 async def test_a_disk_that_refuses_stops_nobody(served: Served, trail: RotatedFile) -> None:

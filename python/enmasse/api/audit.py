@@ -20,6 +20,7 @@ from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources import API_VERSION
+from enmasse.resources.model import NAME_LENGTH_MAX
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +34,9 @@ TEXT_MAX = 500
 ANSWER_BYTES_MAX = 1 << 16
 """Bytes of an answer that are looked at for a name or a reason."""
 
-STRANGERS_A_SECOND = 10
-"""Refusals of requests without a valid token that are written in a second; of the others only how
-many there were, so that strangers cannot drive out the records of others."""
+REFUSED_A_SECOND = 10
+"""Refused and failed requests of one token that are written in a second, and of those without a
+valid one; of the others only how many there were, so that nobody drives out records of others."""
 
 WHO = "enmasse.who"
 """Where in a scope the guard says who asks."""
@@ -55,7 +56,7 @@ class Audit:
         self._app = app
         self._file = file
         self._clock = clock
-        self._strangers = Bounded(clock, STRANGERS_A_SECOND)
+        self._refused = Bounded(clock, REFUSED_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request and write down how."""
@@ -77,7 +78,7 @@ class Audit:
         if reads and (not refused or status == 404):
             return
         who = scope.get(WHO, STRANGER)
-        if who == STRANGER and not self._strangers.may_write():
+        if refused and not self._refused.may_write(who):
             return
         said = _said(body)
         details = said.get("details") or {}
@@ -98,7 +99,7 @@ class Audit:
                 "reason": said.get("reason"),
                 "fields": [_short(cause.get("field", "")) for cause in causes][:10] or None,
             }
-        append(self._file, record | {"unwritten": self._strangers.unwritten()})
+        append(self._file, record | {"unwritten": self._refused.unwritten()})
 
 
 def append(file: RotatedFile, record: Mapping[str, Any]) -> None:
@@ -140,7 +141,10 @@ class _Answer:
 
 
 def _asked(scope: Scope) -> dict[str, Any]:
-    """Return what a request is about, as far as its first line says: verb, resource, name."""
+    """Return what a request is about, as far as its first line says: verb, resource, name.
+
+    Each text is cut where the longest name of a resource would end.
+    """
     headers, query = Headers(scope=scope), QueryParams(scope.get("query_string", b""))
     about = attributes_of(scope)
     asked: dict[str, Any] = {"verb": _short(about.verb), "path": _short(about.path)}
@@ -175,7 +179,7 @@ def _name(said: Mapping[str, Any]) -> str | None:
 
 
 def _short(text: object) -> str:
-    return str(text)[:TEXT_MAX]
+    return str(text)[:NAME_LENGTH_MAX]
 
 
 PATH = f"/apis/{API_VERSION}/audit"

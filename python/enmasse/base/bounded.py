@@ -1,5 +1,7 @@
 """A bound on what is written in a second."""
 
+from collections import Counter
+
 from enmasse.base.clock import Clock
 
 
@@ -10,16 +12,20 @@ class Bounded:
         self._clock = clock
         self._a_second = a_second
         self._second = -1
-        self._count = 0
+        self._counts: Counter[str] = Counter()
         self._unwritten = 0
 
-    def may_write(self) -> bool:
-        """Whether one more is written; one that is not is counted."""
+    def may_write(self, of: str = "") -> bool:
+        """Whether one more is written; one that is not is counted.
+
+        `of` tells apart what has a bound of its own; it is forgotten with the second.
+        """
         second = int(self._clock.monotonic())
         if second != self._second:
-            self._second, self._count = second, 0
-        self._count += 1
-        if self._count > self._a_second:
+            self._second = second
+            self._counts.clear()
+        self._counts[of] += 1
+        if self._counts[of] > self._a_second:
             self._unwritten += 1
             return False
         return True
