@@ -222,6 +222,14 @@ pub struct ConnectionLine {
     pub transport: &'static str,
     /// links it has
     pub links: usize,
+    /// deliveries it began to send, since it came to its space
+    pub messages_in: u64,
+    /// bytes of those
+    pub bytes_in: u64,
+    /// deliveries that were begun to be sent to it
+    pub messages_out: u64,
+    /// bytes of those
+    pub bytes_out: u64,
     /// index of its worker
     pub worker: u16,
 }

@@ -11,8 +11,9 @@ use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
 use enmasse_router::table::{Judged, Refusal, Table};
 use mio::Token;
 
-use super::Worker;
+use super::rounds::Rounds;
 use super::socket::{Newcomer, Phase, Socket};
+use super::{TURN_NEWCOMERS, Worker};
 use crate::checks::Host;
 use crate::events::Happening;
 use crate::stats::{ConnectionLine, WorkerAnswer};
@@ -70,7 +71,7 @@ impl Worker {
 
     fn obey(&mut self, now: Time, letter: Command) {
         match letter {
-            Command::Welcome(newcomer) => self.take_in(now, newcomer),
+            Command::Welcome(newcomer) => self.newcomers.push_back(newcomer),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
                 self.stats.passwords_checked += 1;
@@ -113,6 +114,15 @@ impl Worker {
         }
     }
 
+    /// Takes a few of those in who are new, so that those inside do not wait for all of them.
+    pub(super) fn take_newcomers(&mut self, now: Time) {
+        let count = self.newcomers.len().min(TURN_NEWCOMERS);
+        for _ in 0..count {
+            let Some(newcomer) = self.newcomers.pop_front() else { return };
+            self.take_in(now, newcomer);
+        }
+    }
+
     fn take_in(&mut self, now: Time, newcomer: Newcomer) {
         let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
         let Ok(socket) = Socket::new(newcomer, end) else {
@@ -143,6 +153,7 @@ impl Worker {
         let Some(key) = self.seat(socket) else { return };
         let conn = self.shard.adopt(moved);
         self.go_live(key, conn);
+        self.settle_in(key, conn);
         self.warm(key);
         self.feed_again(now, key);
     }
@@ -186,10 +197,19 @@ impl Worker {
         let Some(key) = self.socket_of(conn) else { return };
         let Some(moved) = self.shard.extract(conn) else { return };
         let mut socket = self.sockets.remove(key as usize);
+        self.rounds.leave(std::mem::replace(&mut socket.party, Rounds::NEWCOMERS));
         // Fails only for a stream that was never watched.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.moved += 1;
         self.shared.mailboxes[usize::from(to)].post([Command::Adopt(Box::new(socket), Box::new(moved))]);
+    }
+
+    /// From now on the connection's reads are those of its space.
+    fn settle_in(&mut self, key: u32, conn: ConnId) {
+        let Some(space) = self.shard.space_of(conn) else { return };
+        let party = self.rounds.join(space);
+        let before = std::mem::replace(&mut self.sockets[key as usize].party, party);
+        self.rounds.leave(before);
     }
 
     fn tell_fact(&mut self, conn: ConnId, fact: Fact) {
@@ -198,6 +218,8 @@ impl Worker {
         let transport = socket.transport();
         let what = match fact {
             Fact::Opened { container, space, user, mechanism } => {
+                self.settle_in(key, conn);
+                let socket = &mut self.sockets[key as usize];
                 socket.about.container = Some(container.as_str().into());
                 Happening::Opened { container, space, user, mechanism, transport }
             }
@@ -223,6 +245,10 @@ impl Worker {
                 address: socket.about.peer.map(|peer| peer.to_string()),
                 transport: socket.transport(),
                 links: summary.links,
+                messages_in: summary.carried.messages_in,
+                bytes_in: summary.carried.bytes_in,
+                messages_out: summary.carried.messages_out,
+                bytes_out: summary.carried.bytes_out,
                 worker: self.index,
             })
         });

@@ -1,14 +1,15 @@
 //! One worker: a thread with its own readiness loop, sockets, timers, and a shard.
 //!
-//! A turn: wait for events; take what other threads left; read each ready socket once and feed the shard; take
+//! A turn: wait for events; take what other threads left; read ready sockets by turns and feed the shard; take
 //! batches of other workers; let timers fire; end the shard's turn; write each connection that has output with one
 //! system call; hand batches over. Latency under light load is one turn, and under heavy load the batches grow.
 //!
-//! `reading` brings bytes to the shard, `writing` takes them away and closes, `mail` is what other threads and the
+//! `rounds` says whose turn it is to be read, `reading` brings bytes to the shard, `writing` takes them away and closes, `mail` is what other threads and the
 //! shard ask for. This file is the order of steps.
 
 mod mail;
 mod reading;
+mod rounds;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use mio::{Events, Poll, Token};
 use slab::Slab;
 
 pub(crate) use self::mail::Command;
+use self::rounds::Rounds;
 pub(crate) use self::socket::Newcomer;
 use self::socket::{Phase, Socket};
 use crate::events::{Happening, NodeEvent};
@@ -40,8 +42,10 @@ use crate::timers::{Tick, Wheel};
 const WAKE: Token = Token(usize::MAX);
 /// Events taken from the system at once; more ready sockets than this wait for the next turn.
 const EVENTS: usize = 1024;
-/// Bytes read from one socket in one turn: the fairness between connections, and it fits the second-level cache.
+/// Bytes read from one socket in one turn: it fits the second-level cache.
 const READ_BYTES: usize = 256 * 1024;
+/// Newcomers taken in one turn, each some 10 us: TLS and SASL come on top. The others wait, as many as may be connected.
+const TURN_NEWCOMERS: usize = 32;
 /// How long a connection may be quiet before its buffers go back.
 const SWEEP_MICROS: u64 = 1_000_000;
 /// How long to sleep at most while another worker's ring is full.
@@ -90,8 +94,10 @@ pub(crate) struct Worker {
     sockets: Slab<Socket>,
     /// socket of each connection of the shard, by `ConnId::key`
     socket_of: Vec<u32>,
+    /// who is not taken in yet
+    newcomers: VecDeque<Newcomer>,
     /// sockets to read
-    ready: VecDeque<u32>,
+    rounds: Rounds,
     /// sockets to write, beside those the shard names
     unwritten: Vec<u32>,
     /// sockets that may hold buffers
@@ -138,7 +144,8 @@ impl Worker {
             shard,
             sockets: Slab::new(),
             socket_of: Vec::new(),
-            ready: VecDeque::new(),
+            newcomers: VecDeque::new(),
+            rounds: Rounds::new(),
             unwritten: Vec::new(),
             swept: Vec::new(),
             next_sweep: now,
@@ -165,7 +172,7 @@ impl Worker {
             self.turn();
         }
         self.mailbox.close();
-        let left = self.sockets.len();
+        let left = self.sockets.len() + self.newcomers.len();
         self.shared.connection_count.fetch_sub(left, Ordering::Relaxed);
     }
 
@@ -196,7 +203,7 @@ impl Worker {
             }
             if socket.readable && !socket.queued {
                 socket.queued = true;
-                self.ready.push_back(key as u32);
+                self.rounds.push(socket.party, key as u32);
             }
         }
     }
@@ -204,7 +211,8 @@ impl Worker {
     /// How long to sleep: not at all while there is work, else until the next timer.
     fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
-            || (!self.ready.is_empty() && !self.choked)
+            || (!self.rounds.is_empty() && !self.choked)
+            || !self.newcomers.is_empty()
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
             || self.mesh.has_incoming();
@@ -230,6 +238,7 @@ impl Worker {
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
         self.shard.set_time_of_day(Clock::time_of_day_ms());
         self.read_mail(now);
+        self.take_newcomers(now);
         if !self.choked {
             self.read_sockets(now);
         }

@@ -7,6 +7,7 @@
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::ConnId;
 
+use super::rounds::HANDSHAKE_COST;
 use super::socket::Phase;
 use super::{READ_BYTES, Worker};
 use crate::events::Happening;
@@ -15,30 +16,29 @@ use crate::transport::TransportError;
 
 /// Bytes read in one turn before what they led to is written: what latency under heavy load is made of.
 const TURN_BYTES: u64 = 2 * 1024 * 1024;
-/// Reads in one turn that may each cost a signature, some 200 us: others wait behind them.
-const TURN_HANDSHAKES: usize = 8;
 
 impl Worker {
-    /// Reads ready sockets, each once, until the turn has its share of bytes and of handshakes. The rest, and those
-    /// that have more, wait for the next turn in the order of their coming.
+    /// Reads ready sockets by the turns of their spaces, each once, until the turn has its share of bytes. The rest,
+    /// and those that have more, wait for the next turn.
     pub(super) fn read_sockets(&mut self, now: Time) {
         let bytes_before = self.stats.bytes_in;
-        let mut handshakes = 0;
-        for _ in 0..self.ready.len() {
-            if self.stats.bytes_in - bytes_before >= TURN_BYTES || handshakes >= TURN_HANDSHAKES {
-                return;
-            }
-            let Some(key) = self.ready.pop_front() else { return };
+        self.rounds.begin_turn();
+        while self.stats.bytes_in - bytes_before < TURN_BYTES
+            && let Some((party, key)) = self.rounds.next()
+        {
             if self.is_worth_reading(key) {
-                handshakes += usize::from(matches!(self.sockets[key as usize].phase, Phase::Greeting(_)));
+                let shakes_hands = matches!(self.sockets[key as usize].phase, Phase::Greeting(_));
+                let before = self.stats.bytes_in;
                 self.read_socket(now, key);
+                let cost = if shakes_hands { HANDSHAKE_COST } else { self.stats.bytes_in - before };
+                self.rounds.spend(party, cost);
             }
             let again = self.is_worth_reading(key);
             if let Some(socket) = self.sockets.get_mut(key as usize) {
                 socket.queued = again;
-            }
-            if again {
-                self.ready.push_back(key);
+                if again {
+                    self.rounds.push(socket.party, key);
+                }
             }
         }
     }
@@ -175,7 +175,7 @@ impl Worker {
         let socket = &mut self.sockets[key as usize];
         if worth && !socket.queued {
             socket.queued = true;
-            self.ready.push_back(key);
+            self.rounds.push(socket.party, key);
         }
     }
 }

@@ -7,6 +7,7 @@ use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, Peer};
 use rustls::ServerConfig;
 
+use super::rounds::{Party, Rounds};
 use crate::stream::Stream;
 use crate::timers::Tick;
 use crate::transport::{Introduction, TransportError, Wrapping};
@@ -56,6 +57,8 @@ pub(crate) struct Socket {
     pub(super) tail: Vec<u8>,
     pub(super) about: Box<About>,
     pub(super) timer: Tick,
+    /// with whom it shares its turns to be read
+    pub(super) party: Party,
     /// the socket may have bytes for us
     pub(super) readable: bool,
     /// the socket takes bytes
@@ -98,6 +101,7 @@ impl Socket {
             tail: Vec::new(),
             about: Box::new(About { id, peer, vouched, container: None, traced: None }),
             timer: Tick::NEVER,
+            party: Rounds::NEWCOMERS,
             readable: false,
             writable: true,
             hung_up: false,

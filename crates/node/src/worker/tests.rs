@@ -1,4 +1,4 @@
-//! Two workers whose turns the test takes for them, one of which does not get any.
+//! Workers whose turns the test takes for them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ const MESSAGE_BYTES: usize = 60_000;
 /// Turns without a byte after which nothing is to be expected any more.
 const PATIENCE_TURNS: usize = 200;
 
-fn workers(count: u16) -> Vec<Worker> {
+fn workers(count: u16, plan: &str) -> Vec<Worker> {
     let seats: Vec<Seat> = (0..count).map(|_| Seat::new().unwrap()).collect();
     let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
     let config = NodeConfig::default();
@@ -32,7 +32,7 @@ fn workers(count: u16) -> Vec<Worker> {
     let logins = Logins::new().unwrap();
     let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
-    let plan: Plan = serde_json::from_str(PLAN).unwrap();
+    let plan: Plan = serde_json::from_str(plan).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());
     let made = (0..count).zip(seats).zip(Mesh::build(count)).map(|((index, seat), mesh)| {
         let shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(|bytes| bytes.fill(9)));
@@ -61,13 +61,13 @@ struct Peer {
 }
 
 impl Peer {
-    fn connect(worker: &mut Worker) -> Self {
+    fn connect(worker: &mut Worker, space: &str) -> Self {
         let (stream, ours) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         ours.set_nonblocking(true).unwrap();
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
         let mut newcomer = worker.shared.newcomer(stream_of_worker, None, None, false);
-        newcomer.vouched = Some(("default".to_owned(), None));
+        newcomer.vouched = Some((space.to_owned(), None));
         worker.mailbox.post([Command::Welcome(newcomer)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };
         let open = Open { container_id: "peer".to_owned(), ..Open::default() };
@@ -148,16 +148,16 @@ impl Peer {
 
 #[test]
 fn a_worker_that_cannot_hand_over_reads_no_further() {
-    let mut workers = workers(2);
+    let mut workers = workers(2, PLAN);
     let [here, there] = &mut workers[..] else { unreachable!() };
-    let mut receiver = Peer::connect(there);
+    let mut receiver = Peer::connect(there, "default");
     let from = receiver.attach(Role::Receiver, Some("anycast"));
     receiver.machine.grant(from, 1_000_000);
     while receiver.attached < 1 {
         receiver.pump();
         take_turn(there);
     }
-    let mut sender = Peer::connect(here);
+    let mut sender = Peer::connect(here, "default");
     // A connection with a link stays where it is.
     sender.attach(Role::Sender, None);
     let out = sender.attach(Role::Sender, Some("anycast"));
@@ -189,4 +189,43 @@ fn a_worker_that_cannot_hand_over_reads_no_further() {
     }
     assert!(!here.choked, "it goes on once there is room");
     assert_eq!(receiver.received_bytes, sent * MESSAGE_BYTES);
+}
+
+/// Sends heartbeats until the socket takes no more; how many bytes that were.
+fn fill(peer: &mut Peer) -> usize {
+    const HEARTBEAT: [u8; 8] = [0, 0, 0, 8, 2, 0, 0, 0];
+    let mut sent = 0;
+    loop {
+        let heartbeats = HEARTBEAT.repeat(4096);
+        // Goes on within a heartbeat where the last write ended.
+        match peer.stream.write(&heartbeats[(peer.sent_bytes + sent) % 8..]) {
+            Ok(count) => sent += count,
+            Err(_) => break,
+        }
+    }
+    peer.sent_bytes += sent;
+    sent
+}
+
+#[test]
+fn a_space_of_forty_connections_is_read_no_more_than_one_of_two() {
+    let space = |name: &str| {
+        format!(
+            r#"{{"uid": "{name}", "names": ["{name}"], "addresses": [],
+            "authentication": {{"type": "none", "anonymous": true, "mechanisms": ["ANONYMOUS"]}}}}"#
+        )
+    };
+    let plan = format!(r#"{{"version": 1, "spaces": [{}, {}]}}"#, space("crowd"), space("couple"));
+    let mut workers = workers(1, &plan);
+    let worker = &mut workers[0];
+    let mut crowd: Vec<Peer> = (0..40).map(|_| Peer::connect(worker, "crowd")).collect();
+    let mut couple: Vec<Peer> = (0..2).map(|_| Peer::connect(worker, "couple")).collect();
+    let (mut of_crowd, mut of_couple) = (0, 0);
+    for _ in 0..50 {
+        of_crowd += crowd.iter_mut().map(fill).sum::<usize>();
+        of_couple += couple.iter_mut().map(fill).sum::<usize>();
+        take_turn(worker);
+    }
+    assert!(of_couple > 50 * 100_000, "{of_couple} bytes of the couple");
+    assert!(of_crowd < 3 * of_couple, "{of_crowd} bytes of the crowd, {of_couple} of the couple");
 }

@@ -146,6 +146,7 @@ impl Worker {
     pub(super) fn drop_socket(&mut self, key: u32) {
         self.forget(key);
         let mut socket = self.sockets.remove(key as usize);
+        self.rounds.leave(socket.party);
         // A watch ends with its descriptor; ending it first keeps stale events of this turn's list away.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.closed += 1;

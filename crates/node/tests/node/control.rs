@@ -208,6 +208,10 @@ fn figures_and_lists_tell_what_is_there() {
         assert_eq!(line.links, 1);
         assert!(line.address.as_deref().unwrap().starts_with("127.0.0.1:"));
     }
+    let mut carried: Vec<_> =
+        list.iter().map(|line| (line.messages_in, line.bytes_in, line.messages_out, line.bytes_out)).collect();
+    carried.sort_unstable();
+    assert_eq!(carried, [(0, 0, 1, 100), (1, 100, 0, 0)]);
     to.close();
     from.close();
     site.wait_for_close();

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-use enmasse_amqp::types::SaslCode;
+use enmasse_amqp::types::{SaslCode, condition};
 use enmasse_node::ListenerKind::Amqp;
 use enmasse_node::WorkerStats;
 use serde_json::{Value, json};
@@ -55,4 +55,28 @@ fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
     alice.receiver("orders", 1);
     let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
     assert!(codes.iter().all(|code| matches!(code, SaslCode::Auth | SaslCode::SysTemp)), "{codes:?}");
+}
+
+#[test]
+fn who_knocks_at_a_full_space_is_told_why_a_few_times_and_then_to_come_later() {
+    let mut plan = two_spaces();
+    plan["spaces"][0]["limits"] = json!({"connections": 1});
+    let site = Site::new(&workers(1), &plan.to_string());
+    let knock = || Client::bare(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
+    let inside = Client::start(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
+    let mut knocking: Vec<Client> = (0..200).map(|_| knock()).collect();
+    knocking.iter_mut().for_each(Client::say);
+    let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
+    let told = codes.iter().zip(&mut knocking).filter(|(code, _)| **code == SaslCode::Ok).map(|(_, client)| {
+        assert_eq!(client.closed().unwrap().condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    });
+    let told = told.count();
+    assert!(told >= 10, "{codes:?}");
+    assert!(codes.iter().all(|code| matches!(code, SaslCode::Ok | SaslCode::SysTemp)), "{codes:?}");
+    let checked = sum(&site, |worker| worker.passwords_checked);
+    assert_eq!(checked as usize, told + 1, "a password was checked for nothing");
+    assert!(told < 150, "{told} of 200 passwords were checked");
+    drop(inside);
+    // Another space notices nothing, and once there is a place the next one gets it.
+    Client::start(site.stream(Amqp), Some(plain("alice@other", "secret"))).receiver("orders", 1);
 }

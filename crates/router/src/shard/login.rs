@@ -59,11 +59,25 @@ impl Shard {
     }
 
     fn exchange(&mut self, id: ConnId, step: impl FnOnce(&mut Handshake) -> Step<Guest>) {
+        let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(handshake) = &mut conn.handshake else {
             return conn.machine.sasl_outcome(SaslCode::Sys, None);
         };
-        match step(handshake) {
+        let step = match step(handshake) {
+            // Neither a derivation nor somebody else's time for who would be refused all the same.
+            Step::CheckPlain(_) | Step::Ask(_)
+                if handshake
+                    .space()
+                    .and_then(|key| self.table.space(key))
+                    .is_some_and(|space| space.turns_away(now)) =>
+            {
+                let why = "the address space has no place for one more connection, and many knock";
+                Step::Refused { code: SaslCode::SysTemp, why }
+            }
+            step => step,
+        };
+        match step {
             Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
             Step::CheckPlain(check) => {
                 let space = handshake.space();

@@ -48,7 +48,7 @@ pub use stored::Shelving;
 pub use subscribing::kept_subscription;
 
 use crate::core::{AddressKey, AddressStats, Links, QueueNumbers, Router};
-use crate::table::Table;
+use crate::table::{Carried, SpaceKey, Table};
 use batch::Entry;
 use conn::Conn;
 use fabric::Fabric;
@@ -185,6 +185,13 @@ impl Shard {
 
     fn knows(&self, id: ConnId) -> bool {
         self.serials.get(id.key()) == Some(&id.serial) && self.fabric.conns.contains(id.key())
+    }
+
+    /// The space that a connection has come into, once it has.
+    #[must_use]
+    pub fn space_of(&self, id: ConnId) -> Option<SpaceKey> {
+        let conn = self.fabric.conns.get(id.key()).filter(|_| self.knows(id))?;
+        conn.home.as_ref().map(|(space, _)| *space)
     }
 
     /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or has to wait for
@@ -510,6 +517,7 @@ impl Shard {
             space: conn.home.as_ref().and_then(|(key, _)| self.table.space(*key)).map(|space| space.name().to_owned()),
             user: conn.user().map(str::to_owned),
             links: conn.links.iter().filter(|link| !matches!(link, conn::Link::Vacant)).count(),
+            carried: conn.pacing.counted(),
         })
     }
 }
@@ -525,4 +533,6 @@ pub struct ConnectionSummary {
     pub user: Option<String>,
     /// links it has
     pub links: usize,
+    /// what it has carried since it came to its space
+    pub carried: Carried,
 }

@@ -14,6 +14,8 @@ use crate::table::{Allowance, Carried, Pace, Space, Traffic};
 pub(super) struct Pacing {
     /// what it has carried since that was last counted
     pub(super) carried: Carried,
+    /// what it had carried until then
+    counted: Carried,
     traffic: Option<Arc<Traffic>>,
     pace: Option<Arc<Pace>>,
     allowance: Allowance,
@@ -23,7 +25,14 @@ pub(super) struct Pacing {
 
 impl Default for Pacing {
     fn default() -> Self {
-        Self { carried: Carried::default(), traffic: None, pace: None, allowance: UNBOUND, waits: None }
+        Self {
+            carried: Carried::default(),
+            counted: Carried::default(),
+            traffic: None,
+            pace: None,
+            allowance: UNBOUND,
+            waits: None,
+        }
     }
 }
 
@@ -70,12 +79,18 @@ impl Pacing {
             return;
         }
         let carried = std::mem::take(&mut self.carried);
+        self.counted.add(&carried);
         if let Some(traffic) = &self.traffic {
             traffic.add(&carried);
         }
         if let Some(pace) = &self.pace {
             pace.charge(now, carried.messages_in, carried.bytes_in);
         }
+    }
+
+    /// All that it has carried, but for the turn that is under way.
+    pub(super) const fn counted(&self) -> Carried {
+        self.counted
     }
 
     /// What it may have now. Whether its links have another share by that.

@@ -40,15 +40,19 @@ pub struct Pace {
 }
 
 #[derive(Debug)]
-struct Bound {
+pub(super) struct Bound {
     a_second: NonZeroU64,
     /// until when what has come is paid for, in nanoseconds after a second before the origin of time
     paid_ns: AtomicU64,
 }
 
 impl Bound {
+    pub(super) const fn of(a_second: NonZeroU64) -> Self {
+        Self { a_second, paid_ns: AtomicU64::new(0) }
+    }
+
     fn new(a_second: Option<u64>) -> Option<Self> {
-        a_second.and_then(NonZeroU64::new).map(|a_second| Self { a_second, paid_ns: AtomicU64::new(0) })
+        a_second.and_then(NonZeroU64::new).map(Self::of)
     }
 
     fn charge(&self, now_ns: u64, count: u64) {
@@ -63,6 +67,15 @@ impl Bound {
     fn due_ns(&self, now_ns: u64) -> Option<u64> {
         let paid = self.paid_ns.load(Ordering::Relaxed);
         (paid > now_ns).then(|| paid.saturating_add(REST_NS))
+    }
+
+    /// Takes one, if there is one at that time.
+    pub(super) fn take(&self, now: Time) -> bool {
+        let there = self.due_ns(nanos(now)).is_none();
+        if there {
+            self.charge(nanos(now), 1);
+        }
+        there
     }
 
     fn share(&self, each: u64) -> u32 {
@@ -196,6 +209,15 @@ mod tests {
         let pace = pace(Some(1), Some(u64::MAX));
         pace.charge(at(1), u64::MAX, u64::MAX);
         assert!(matches!(pace.allowance(at(2), 0), Allowance::After(end) if end > at(u64::MAX / 10_000_000)));
+    }
+
+    #[test]
+    fn one_that_is_taken_is_there_again_a_share_of_a_second_later() {
+        let bound = Bound::new(Some(10)).expect("it is a bound");
+        // A second's worth, and the one that makes a debt.
+        assert_eq!((0..100).filter(|_| bound.take(at(5000))).count(), 11);
+        assert!(!bound.take(at(5099)) && bound.take(at(5100)) && !bound.take(at(5100)));
+        assert_eq!((0..100).filter(|_| bound.take(at(60_000))).count(), 11);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 
 use super::decoy::Decoy;
@@ -113,6 +114,13 @@ impl Space {
     /// `amqp:resource-limit-exceeded` at the space's limit.
     pub fn enter(&self) -> Result<Option<Place>, Error> {
         self.place(&self.usage.connections, self.limits.connections, "connections")
+    }
+
+    /// Whether a login is to be turned away before it costs anything: there is no place, and others have just been told.
+    #[must_use]
+    pub fn turns_away(&self, now: Time) -> bool {
+        let is_full = self.limits.connections.is_some_and(|limit| self.usage.connections.taken() >= limit);
+        is_full && !self.usage.knocks.0.take(now)
     }
 
     /// Counts one more link.

@@ -1,7 +1,13 @@
 //! How much of its limits a space uses on this node, counted across all shards.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::pace::Bound;
+
+/// Logins a second that are looked at although their space has no place left: those are told why, others to try again.
+const KNOCKS_A_SECOND: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 /// The counters of one space; the same for every table in which the space stands.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +15,17 @@ pub(super) struct Usage {
     pub(super) connections: Counter,
     pub(super) links: Counter,
     pub(super) traffic: Arc<Traffic>,
+    pub(super) knocks: Knocks,
+}
+
+/// Those who log in while there is no place.
+#[derive(Clone, Debug)]
+pub(super) struct Knocks(pub(super) Arc<Bound>);
+
+impl Default for Knocks {
+    fn default() -> Self {
+        Self(Arc::new(Bound::of(KNOCKS_A_SECOND)))
+    }
 }
 
 /// What was sent in a space and received from it: plain numbers of one connection and one turn, or of all together.
@@ -37,6 +54,14 @@ impl Carried {
     pub fn went(&mut self, first: bool, bytes: usize) {
         self.messages_out += u64::from(first);
         self.bytes_out += bytes as u64;
+    }
+
+    /// Counts more.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.messages_in += more.messages_in;
+        self.bytes_in += more.bytes_in;
+        self.messages_out += more.messages_out;
+        self.bytes_out += more.bytes_out;
     }
 
     /// Whether nothing was carried.

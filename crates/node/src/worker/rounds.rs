@@ -1,0 +1,267 @@
+//! Whose socket is read next: spaces take turns by bytes, and within a space its sockets take turns.
+//!
+//! Deficit round robin (Shreedhar and Varghese, 1995). A visit to a space is worth [`QUANTUM`]; what its last read took
+//! beyond that is a debt, which its next visit pays. So spaces that always have something to read get the same bytes,
+//! however many sockets they have, and a space alone goes on as if there were no turns. Pure: no socket, no clock.
+
+use std::collections::{HashMap, VecDeque};
+
+use enmasse_router::table::SpaceKey;
+use slab::Slab;
+
+use super::READ_BYTES;
+
+/// What a visit to a space is worth, in bytes read: no less than one read may take, so that each visit reads.
+pub(super) const QUANTUM: i64 = READ_BYTES as i64;
+/// What a read costs at least, in bytes: a system call and what follows from a small frame, some microseconds.
+const READ_COST: u64 = 2 * 1024;
+/// The same of somebody who is not in yet: SASL and `open`, some tens of microseconds.
+const NEWCOMER_COST: u64 = 8 * 1024;
+/// What a read costs that may call for a signature, some 200 us: eight of them are a visit.
+pub(super) const HANDSHAKE_COST: u64 = 32 * 1024;
+
+/// Names those who share their turns: the connections of a space, or all newcomers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Party(u32);
+
+/// Sockets to read.
+pub(super) struct Rounds {
+    parties: Slab<Members>,
+    of_space: HashMap<SpaceKey, Party>,
+    /// parties with something to read and something left; the first one's visit has begun
+    order: VecDeque<Party>,
+    /// all sockets to read
+    ready: usize,
+    /// visits and reads that are left in this turn
+    visits: usize,
+    reads: usize,
+}
+
+struct Members {
+    /// `None`: newcomers, whose space is not known
+    space: Option<SpaceKey>,
+    /// sockets of the party
+    count: usize,
+    ready: VecDeque<u32>,
+    /// what is left of the visit; below zero: a debt
+    left: i64,
+}
+
+impl Rounds {
+    /// Where newcomers are until they have a space.
+    pub(super) const NEWCOMERS: Party = Party(0);
+
+    pub(super) fn new() -> Self {
+        let newcomers = Members { space: None, count: 0, ready: VecDeque::new(), left: 0 };
+        let parties = Slab::from_iter([(Self::NEWCOMERS.0 as usize, newcomers)]);
+        Self { parties, of_space: HashMap::new(), order: VecDeque::new(), ready: 0, visits: 0, reads: 0 }
+    }
+
+    /// One more socket belongs to that space; to be taken back by `leave`.
+    pub(super) fn join(&mut self, space: SpaceKey) -> Party {
+        let party = *self.of_space.entry(space).or_insert_with(|| {
+            let members = Members { space: Some(space), count: 0, ready: VecDeque::new(), left: 0 };
+            Party(self.parties.insert(members) as u32)
+        });
+        self.parties[party.0 as usize].count += 1;
+        party
+    }
+
+    /// A socket of the party is gone, or belongs to another. Of newcomers nobody keeps count.
+    pub(super) fn leave(&mut self, party: Party) {
+        let Some(space) = self.parties[party.0 as usize].space else { return };
+        let members = &mut self.parties[party.0 as usize];
+        members.count -= 1;
+        if members.count == 0 {
+            self.ready -= self.parties.remove(party.0 as usize).ready.len();
+            self.of_space.remove(&space);
+            self.order.retain(|one| *one != party);
+        }
+    }
+
+    /// Whether there is nothing to read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Whether nobody else could want to be read soon: newcomers never are alone.
+    fn is_alone(&self) -> bool {
+        self.of_space.len() < 2 && self.order.len() < 2 && self.order.front() != Some(&Self::NEWCOMERS)
+    }
+
+    /// A socket of the party has something to read. It is to be queued once.
+    pub(super) fn push(&mut self, party: Party, socket: u32) {
+        let members = &mut self.parties[party.0 as usize];
+        if members.ready.is_empty() {
+            members.left = members.left.min(0) + QUANTUM;
+            self.order.push_back(party);
+        }
+        members.ready.push_back(socket);
+        self.ready += 1;
+    }
+
+    /// A turn of the worker begins. In it each socket is read once at most and each party visited once, a space that is
+    /// alone as often as it likes.
+    pub(super) fn begin_turn(&mut self) {
+        self.reads = self.ready;
+        self.visits = if self.is_alone() { usize::MAX } else { self.order.len() };
+    }
+
+    /// The next socket, and to whom it belongs; `None` once the turn's visits or reads are over. To be followed by
+    /// `spend`.
+    pub(super) fn next(&mut self) -> Option<(Party, u32)> {
+        if self.visits == 0 || self.reads == 0 {
+            return None;
+        }
+        let party = *self.order.front()?;
+        let members = &mut self.parties[party.0 as usize];
+        let socket = members.ready.pop_front()?;
+        if members.ready.is_empty() {
+            self.order.pop_front();
+            self.visits -= 1;
+        }
+        self.ready -= 1;
+        self.reads -= 1;
+        Some((party, socket))
+    }
+
+    /// A read of a socket of the party took so many bytes. Once they are as many as a visit is worth, the next party is
+    /// visited.
+    pub(super) fn spend(&mut self, party: Party, bytes: u64) {
+        let least = if party == Self::NEWCOMERS { NEWCOMER_COST } else { READ_COST };
+        let Some(members) = self.parties.get_mut(party.0 as usize) else { return };
+        members.left -= bytes.max(least) as i64;
+        if members.left <= 0 && self.order.front() == Some(&party) {
+            members.left += QUANTUM;
+            self.order.rotate_left(1);
+            self.visits -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FULL: u64 = READ_BYTES as u64;
+
+    /// Takes turns in which each read of a socket takes `bytes_of` it and leaves more; what each party had.
+    fn serve(rounds: &mut Rounds, turns: usize, bytes_of: impl Fn(u32) -> u64) -> BTreeMap<u32, u64> {
+        let mut had = BTreeMap::new();
+        for _ in 0..turns {
+            rounds.begin_turn();
+            while let Some((party, socket)) = rounds.next() {
+                rounds.spend(party, bytes_of(socket));
+                *had.entry(party.0).or_default() += bytes_of(socket);
+                rounds.push(party, socket);
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn a_hundred_sockets_of_one_space_get_no_more_than_one_of_another() {
+        let mut rounds = Rounds::new();
+        let (many, one) = (rounds.join(SpaceKey(1)), rounds.join(SpaceKey(2)));
+        (0..100).for_each(|socket| rounds.push(many, socket));
+        rounds.push(one, 100);
+        let had = serve(&mut rounds, 100, |_| FULL);
+        assert_eq!((had[&many.0], had[&one.0]), (100 * FULL, 100 * FULL));
+    }
+
+    #[test]
+    fn a_visit_of_small_reads_has_an_end_and_what_was_read_beyond_is_a_debt() {
+        let mut rounds = Rounds::new();
+        let (many, one) = (rounds.join(SpaceKey(1)), rounds.join(SpaceKey(2)));
+        (0..1000).for_each(|socket| rounds.push(many, socket));
+        rounds.push(one, 1000);
+        let mut before = 0;
+        rounds.begin_turn();
+        while rounds.next().is_some_and(|(party, _)| party == many) {
+            rounds.spend(many, 100);
+            before += 1;
+        }
+        assert_eq!(before, QUANTUM as u64 / READ_COST);
+        // One byte short of a visit, then a full read: the next visit is one of a byte.
+        for bytes in [FULL - 1, FULL] {
+            let (party, _) = rounds.next().unwrap_or_else(|| {
+                rounds.begin_turn();
+                rounds.next().unwrap()
+            });
+            rounds.spend(party, bytes);
+        }
+        assert_eq!(rounds.parties[many.0 as usize].left, 1, "all but a byte of the next visit is spent");
+    }
+
+    #[test]
+    fn in_a_turn_a_space_alone_reads_each_socket_once_and_newcomers_a_few_handshakes() {
+        let mut rounds = Rounds::new();
+        let inside = rounds.join(SpaceKey(1));
+        (0..40).for_each(|socket| rounds.push(inside, socket));
+        assert_eq!(serve(&mut rounds, 1, |_| FULL)[&inside.0], 40 * FULL);
+        (0..40).for_each(|socket| rounds.push(Rounds::NEWCOMERS, 100 + socket));
+        let had = serve(&mut rounds, 1, |socket| if socket < 100 { FULL } else { HANDSHAKE_COST });
+        assert_eq!((had[&inside.0], had[&Rounds::NEWCOMERS.0]), (FULL, 8 * HANDSHAKE_COST));
+    }
+
+    #[test]
+    fn a_space_whose_last_socket_goes_leaves_nothing_behind() {
+        let mut rounds = Rounds::new();
+        let (gone, stays) = (rounds.join(SpaceKey(1)), rounds.join(SpaceKey(2)));
+        assert_eq!(rounds.join(SpaceKey(1)), gone);
+        rounds.push(gone, 1);
+        rounds.push(stays, 2);
+        rounds.leave(gone);
+        assert!(rounds.of_space.contains_key(&SpaceKey(1)));
+        rounds.leave(gone);
+        rounds.begin_turn();
+        assert_eq!((rounds.next(), rounds.next(), rounds.is_empty()), (Some((stays, 2)), None, true));
+        assert_eq!((rounds.ready, rounds.parties.len(), rounds.of_space.len()), (0, 2, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn spaces_that_always_have_more_get_the_same(
+            sockets in prop::collection::vec(200u32..300, 2..8),
+            sizes in prop::collection::vec(READ_COST..=FULL, 30),
+            turns in 20usize..60,
+        ) {
+            let mut rounds = Rounds::new();
+            for (space, count) in sockets.iter().enumerate() {
+                let party = rounds.join(SpaceKey(space as u32));
+                (0..*count).for_each(|socket| rounds.push(party, socket));
+            }
+            let had = serve(&mut rounds, turns, |socket| sizes[socket as usize % sizes.len()]);
+            let (least, most) = (had.values().min().unwrap(), had.values().max().unwrap());
+            prop_assert!(most - least <= 2 * FULL, "{had:?}");
+        }
+
+        #[test]
+        fn nobody_waits_for_more_than_a_visit_of_each_other(
+            pushes in prop::collection::vec((0u32..6, 1u64..=FULL), 1..200),
+        ) {
+            let mut rounds = Rounds::new();
+            let parties: Vec<_> = (0..7).map(|space| rounds.join(SpaceKey(space))).collect();
+            for (number, (space, _)) in pushes.iter().enumerate() {
+                rounds.push(parties[*space as usize], number as u32);
+            }
+            let late = parties[6];
+            rounds.push(late, u32::MAX);
+            rounds.begin_turn();
+            let mut spent: BTreeMap<u32, i64> = BTreeMap::new();
+            loop {
+                let (party, socket) = rounds.next().expect("its visit is part of the turn");
+                if party == late {
+                    break;
+                }
+                rounds.spend(party, pushes[socket as usize].1);
+                *spent.entry(party.0).or_default() += pushes[socket as usize].1 as i64;
+            }
+            prop_assert!(spent.values().all(|bytes| *bytes < 2 * QUANTUM), "{spent:?}");
+        }
+    }
+}
