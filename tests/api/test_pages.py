@@ -2,12 +2,13 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from enmasse.api.metrics import ADDRESSES_MAX, render
+from enmasse.api.metrics import ADDRESSES_MAX, OTHERS, SPACES_MAX, render
 from enmasse.engines import (
     AddressFigures,
     Connection,
     JournalFigures,
     Observed,
+    SpaceFigures,
     WorkerFigures,
 )
 from served import Served
@@ -111,6 +112,31 @@ def test_many_addresses_have_series_only_when_asked_for() -> None:
     assert found["enmasse_space_senders", "default.default"] == ADDRESSES_MAX + 1
     everything = samples(render(many, [], ready=True, all_addresses=True))
     assert everything["enmasse_address_senders", "default.default", "a1000"] == 1
+
+
+def test_spaces_have_figures_and_those_with_the_least_are_one_series() -> None:
+    busy = [SpaceFigures(f"u{n}", f"s{n}.a", 1, 2, 10 + n, 100, 1, 10) for n in range(SPACES_MAX)]
+    idle = [SpaceFigures(f"i{n}", f"idle{n}.a", 1, 3, 2, 20, 1, 5) for n in range(7)]
+    addresses = [ORDERS._replace(space=one.name, receivers=2) for one in (*busy[:2], *idle)]
+    connections = [
+        Connection(number, one.name, None, None, None, "amqp", 0)
+        for number, one in enumerate((*busy, *idle))
+    ]
+    page = render(Observed(0, addresses), connections, [*idle, *busy], ready=True,
+        all_addresses=False)  # fmt: skip
+    found = samples(page)
+    assert found["enmasse_spaces",] == SPACES_MAX + 7
+    assert found["enmasse_space_messages_in_total", "s0.a"] == 10
+    assert found["enmasse_space_bytes_in_total", "s5.a"] == 100
+    assert found["enmasse_space_messages_out_total", "s5.a"] == 1
+    for name, sum_of_seven in {
+        "messages_in_total": 14, "bytes_in_total": 140, "messages_out_total": 7,
+        "bytes_out_total": 35, "links": 21, "receivers": 14,
+    }.items():  # fmt: skip
+        assert found[f"enmasse_space_{name}", OTHERS] == sum_of_seven
+    assert found["enmasse_space_connections", OTHERS, "amqp"] == 7
+    labels = {key[1] for key in found if key[0].startswith("enmasse_space_")}
+    assert len(labels) == SPACES_MAX + 1
 
 
 def test_connections_and_workers_have_figures_too() -> None:

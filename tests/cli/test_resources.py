@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from doubles import address_plan, infra, queue, space_plan
-from enmasse.engines import AddressFigures
+from enmasse.engines import AddressFigures, Connection
 from obeying import Obeying
 
 SMALL = address_plan("small", "queue", router=0.25, broker=0.5, shortDescription="Half a broker")
@@ -340,9 +340,35 @@ def test_top_shows_the_busiest_first(shop: Obeying) -> None:
     assert rows[0][:5] == ["ADDRESS", "SPACE", "NAMESPACE", "IN", "OUT"]
     assert [row[0] for row in rows[1:]] == ["dead", "orders"]
     assert len(said(shop, "top", "--limit", "1").splitlines()) == 2
-    (one,) = json.loads(said(shop, "top", "--by", "space", "-o", "json"))["items"]
+    (one,) = json.loads(said(shop, "top", "spaces", "-o", "json"))["items"]
     assert (one["space"], one["addresses"], one["depth"]) == ("default", 2, 75)
     assert (one["storedBytes"], one["oldestAgeSeconds"], one["senders"]) == (50, 3.0, 1)
+
+
+def test_top_shows_who_carries_most(shop: Obeying) -> None:
+    def peer(number: int, space: str | None, messages: int, size: int) -> Connection:
+        return Connection(number, space, "alice", "c", "10.0.0.1:5", "amqp", 2,
+            messages, messages * size, 0, 0)  # fmt: skip
+
+    shop.engine.open = [
+        peer(1, "default.default", 5, 1000),
+        peer(2, "north.default", 700, 1),
+        peer(3, None, 0, 0),
+    ]
+    rows = [line.split() for line in said(shop, "top", "connections").splitlines()]
+    assert rows[0][:4] == ["ID", "SPACE", "NAMESPACE", "USER"]
+    assert [row[0] for row in rows[1:]] == ["2", "1"], "who has no space yet carries nothing"
+    sorted_by_bytes = said(shop, "top", "connections", "--sort", "bytes", "-o", "json")
+    first = json.loads(sorted_by_bytes)["items"][0]
+    assert (first["id"], first["messagesIn"], first["bytesIn"]) == (1, 5, 5000)
+    (here,) = json.loads(said(shop, "top", "connections", "--space", "north", "-o", "json"))[
+        "items"
+    ]
+    assert here["id"] == 2
+    spaces = json.loads(said(shop, "top", "spaces", "-o", "json"))["items"]
+    found = {one["space"]: (one["connections"], one["links"]) for one in spaces}
+    assert found == {"default": (1, 2), "north": (1, 2)}
+    assert "rate or bytes" in refused(shop, 2, "top", "connections", "--sort", "age")
 
 
 def test_what_is_looked_up_may_be_of_no_space(planned: Obeying) -> None:

@@ -181,6 +181,7 @@ class _Pages:
         text = metrics.render(
             await self._platform.engine.observe(),
             await self._platform.engine.connections(),
+            await self._platform.engine.usage(),
             ready=self._platform.is_ready(),
             all_addresses=request.query_params.get("addresses") == "all",
         )

@@ -1,7 +1,7 @@
 """`/metrics`: the engine's figures in the text format of Prometheus, made when asked for.
 
-Names are stable: `enmasse_space_*` sums over the addresses of a space, `enmasse_address_*` is one
-address. Series for single addresses are left out above a bound, unless they are asked for.
+Names are stable: `enmasse_space_*` is one space, `enmasse_address_*` one address. Above a bound,
+spaces with little to do share one label and single addresses are left out, unless asked for.
 """
 
 from collections import Counter
@@ -19,11 +19,18 @@ from enmasse.engines import (
     Connection,
     JournalFigures,
     Observed,
+    SpaceFigures,
     WorkerFigures,
 )
 
 ADDRESSES_MAX = 1000
 """Addresses with series of their own. Each has some thirty lines of text, made in Python."""
+
+SPACES_MAX = 1000
+"""Spaces with a label of their own: those that have carried most. The others are summed."""
+
+OTHERS = "_others"
+"""The label of all other spaces together; no space can have that name."""
 
 OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
 
@@ -114,21 +121,35 @@ _WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = 
         "Connections that never finished their handshake.",
         attrgetter("handshakes_timed_out"),
     ),
+    ("passwords_checked", "Passwords checked.", attrgetter("passwords_checked")),
+    (
+        "logins_put_off",
+        "Logins told to try again because too many waited.",
+        attrgetter("checks_refused"),
+    ),
     ("bytes_in", "Bytes read from sockets.", attrgetter("bytes_in")),
     ("bytes_out", "Bytes written to sockets.", attrgetter("bytes_out")),
+)
+
+_SPACE_COUNTERS: tuple[tuple[str, str, Callable[[SpaceFigures], int]], ...] = (
+    ("messages_in", "Messages that clients sent.", attrgetter("messages_in")),
+    ("bytes_in", "Bytes of messages that clients sent.", attrgetter("bytes_in")),
+    ("messages_out", "Deliveries to clients.", attrgetter("messages_out")),
+    ("bytes_out", "Bytes of deliveries to clients.", attrgetter("bytes_out")),
 )
 
 
 def render(
     observed: Observed,
     connections: Sequence[Connection],
+    spaces: Sequence[SpaceFigures] = (),
     *,
     ready: bool,
     all_addresses: bool,
 ) -> bytes:
     """Return the page for the figures of one moment."""
     registry = CollectorRegistry()
-    registry.register(_Snapshot(observed, connections, ready, all_addresses))
+    registry.register(_Snapshot(observed, connections, spaces, ready, all_addresses))
     return generate_latest(registry)
 
 
@@ -139,11 +160,14 @@ class _Snapshot(Collector):
         self,
         observed: Observed,
         connections: Sequence[Connection],
+        spaces: Sequence[SpaceFigures],
         ready: bool,
         all_addresses: bool,
     ) -> None:
         self._observed = observed
         self._connections = connections
+        self._spaces = spaces
+        self._label = _labels(spaces, observed.addresses)
         self._ready = ready
         self._all_addresses = all_addresses
 
@@ -165,7 +189,8 @@ class _Snapshot(Collector):
             value=sum(one.senders + one.receivers for one in addresses),
         )
         yield GaugeMetricFamily("enmasse_addresses", "Addresses served.", value=len(addresses))
-        yield from _families("enmasse_space", ["space"], _by_space(addresses))
+        yield from self._of_spaces()
+        yield from _families("enmasse_space", ["space"], _by_space(addresses, self._label))
         shown = self._all_addresses or len(addresses) <= ADDRESSES_MAX
         if shown:
             labelled = [([one.space, one.name], one) for one in addresses]
@@ -185,7 +210,10 @@ class _Snapshot(Collector):
             "Open connections that belong to a space.",
             labels=["space", "transport"],
         )
-        counted = Counter((one.space or "", one.transport) for one in self._connections)
+        counted = Counter(
+            (self._label.get(one.space or "", one.space or ""), one.transport)
+            for one in self._connections
+        )
         for labels, count in sorted(counted.items()):
             by_space.add_metric(labels, count)
         yield by_space
@@ -194,6 +222,25 @@ class _Snapshot(Collector):
             "Times that newcomers waited because a bound of connections was reached.",
             value=self._observed.accept_pauses,
         )
+
+    def _of_spaces(self) -> Iterator[Metric]:
+        links = GaugeMetricFamily("enmasse_space_links", "Open links in a space.", labels=["space"])
+        for label, members in self._grouped():
+            links.add_metric([label], sum(one.links for one in members))
+        yield links
+        for name, text, value in _SPACE_COUNTERS:
+            counter = CounterMetricFamily(f"enmasse_space_{name}", text, labels=["space"])
+            for label, members in self._grouped():
+                counter.add_metric([label], sum(map(value, members)))
+            yield counter
+        yield GaugeMetricFamily("enmasse_spaces", "Address spaces served.", value=len(self._spaces))
+
+    def _grouped(self) -> Iterator[tuple[str, list[SpaceFigures]]]:
+        def label(one: SpaceFigures) -> str:
+            return self._label[one.name]
+
+        for name, members in groupby(sorted(self._spaces, key=label), key=label):
+            yield name, list(members)
 
     def _of_workers(self) -> Iterator[Metric]:
         busy = GaugeMetricFamily(
@@ -242,12 +289,20 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
     yield dead
 
 
-def _by_space(addresses: Sequence[AddressFigures]) -> _Labelled:
-    ordered = sorted(addresses, key=attrgetter("space"))
-    return [
-        ([space], _sum(space, list(members)))
-        for space, members in groupby(ordered, key=attrgetter("space"))
-    ]
+def _labels(spaces: Sequence[SpaceFigures], addresses: Sequence[AddressFigures]) -> dict[str, str]:
+    """Return the label of each space: its name, or `OTHERS` for those that have carried least."""
+    carried = dict.fromkeys((one.space for one in addresses), 0)
+    carried |= {one.name: one.messages_in + one.messages_out for one in spaces}
+    ranked = sorted(carried, key=lambda name: (-carried[name], name))
+    return {name: name if rank < SPACES_MAX else OTHERS for rank, name in enumerate(ranked)}
+
+
+def _by_space(addresses: Sequence[AddressFigures], label: dict[str, str]) -> _Labelled:
+    def of(one: AddressFigures) -> str:
+        return label[one.space]
+
+    ordered = sorted(addresses, key=of)
+    return [([name], _sum(name, list(members))) for name, members in groupby(ordered, key=of)]
 
 
 def _sum(space: str, members: list[AddressFigures]) -> AddressFigures:

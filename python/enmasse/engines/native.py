@@ -274,4 +274,8 @@ def _connection(line: dict[str, Any]) -> Connection:
         peer=line["address"],
         transport=line["transport"],
         links=line["links"],
+        messages_in=line["messagesIn"],
+        bytes_in=line["bytesIn"],
+        messages_out=line["messagesOut"],
+        bytes_out=line["bytesOut"],
     )

@@ -120,6 +120,12 @@ class Connection(NamedTuple):
     peer: str | None
     transport: str
     links: int
+    messages_in: int = 0
+    """Deliveries it began to send since it came, and below what it was sent, and bytes of both."""
+
+    bytes_in: int = 0
+    messages_out: int = 0
+    bytes_out: int = 0
 
 
 class WorkerFigures(NamedTuple):
@@ -134,6 +140,8 @@ class WorkerFigures(NamedTuple):
     cut_off: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    passwords_checked: int = 0
+    checks_refused: int = 0
 
 
 class SpaceFigures(NamedTuple):

@@ -1,8 +1,8 @@
-"""`enmasse top`: where the messages are."""
+"""`enmasse top`: who is busy, and where the messages are."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,16 +16,20 @@ from enmasse.cli.options import (
     TokenFile,
 )
 
+if TYPE_CHECKING:
+    from enmasse.cli.client import Api
+
 REFRESH_S = 1.0
 Document = dict[str, Any]
 Row = dict[str, Any]
 
 
-class By(StrEnum):
+class What(StrEnum):
     """What a line is about."""
 
-    ADDRESS = "address"
-    SPACE = "space"
+    ADDRESSES = "addresses"
+    SPACES = "spaces"
+    CONNECTIONS = "connections"
 
 
 class Order(StrEnum):
@@ -43,14 +47,35 @@ _ORDER = {
     Order.DEPTH: lambda row: row["depth"],
     Order.AGE: lambda row: row["oldestAgeSeconds"],
 }
+_CONNECTION_ORDER = {
+    Order.RATE: lambda row: row["messagesIn"] + row["messagesOut"],
+    Order.BYTES: lambda row: row["bytesIn"] + row["bytesOut"],
+}
+_FIGURES = ("in", "out", "bytesPerSecond", "depth", "storedBytes", "oldestAgeSeconds")
+_COLUMNS = {
+    What.ADDRESSES: ("address", "space", "namespace", *_FIGURES, "senders", "receivers"),
+    What.SPACES: ("space", "addresses", "namespace", *_FIGURES, "senders", "receivers",
+        "connections", "links"),
+    What.CONNECTIONS: ("id", "space", "namespace", "user", "container", "peer", "links",
+        "messagesIn", "messagesOut", "bytesIn", "bytesOut"),
+}  # fmt: skip
+_HEADINGS = {
+    "bytesPerSecond": "bytes/s",
+    "storedBytes": "stored bytes",
+    "oldestAgeSeconds": "oldest s",
+    "messagesIn": "in",
+    "messagesOut": "out",
+    "bytesIn": "bytes in",
+    "bytesOut": "bytes out",
+}
 
 
 def top(
-    by: Annotated[By, typer.Option(help="A line for each address, or for each space.")] = (
-        By.ADDRESS
-    ),
+    what: Annotated[
+        What, typer.Argument(metavar="[addresses|spaces|connections]", help="A line for each.")
+    ] = What.ADDRESSES,
     sort: Annotated[
-        Order, typer.Option(help="First: most messages a second, bytes, depth, or the oldest.")
+        Order, typer.Option(help="First: most messages, bytes, depth, or the oldest.")
     ] = Order.RATE,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Lines at most.")] = 20,
     watch: Annotated[
@@ -63,32 +88,69 @@ def top(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the busiest addresses: messages a second in and out, depth, and the oldest message.
+    """Show the busiest addresses, spaces or connections.
 
-    IN is messages stored a second, OUT messages handed to receivers.
+    IN is messages stored a second, OUT messages handed to receivers; of a connection, what it has
+    sent and received since it came.
 
     Examples:
 
       enmasse top --sort depth
 
-      enmasse top --by space --watch
+      enmasse top spaces --watch
+
+      enmasse top connections --sort bytes
     """
     from enmasse.cli.client import Api
     from enmasse.cli.output import repeat, show
 
+    order = _CONNECTION_ORDER if what is What.CONNECTIONS else _ORDER
+    if sort not in order:
+        raise typer.BadParameter("sort connections by rate or bytes", param_hint="--sort")
     with Api.find(data, server, token_file) as api:
 
         def rows() -> list[Row]:
-            listed = api.list("addresses", namespace, statistics=True)["items"]
-            found = [_row(one) for one in listed if space in (None, _space(one))]
-            if by is By.SPACE:
-                found = _summed(found)
-            return sorted(found, key=_ORDER[sort], reverse=True)[:limit]
+            found = _found(api, what, space, namespace)
+            return sorted(found, key=order[sort], reverse=True)[:limit]
 
         if watch:
-            repeat(lambda: _table(rows(), by), REFRESH_S)
+            repeat(lambda: _table(rows(), what), REFRESH_S)
         found = rows()
-        show({"items": found}, output, lambda: _table(found, by))
+        show({"items": found}, output, lambda: _table(found, what))
+
+
+def _found(api: "Api", what: What, space: str | None, namespace: str | None) -> list[Row]:
+    """Return the rows, in no order, of the space and the namespace; None: of all."""
+    connections = [] if what is What.ADDRESSES else list(map(_connection, _connections(api)))
+    connections = [
+        row
+        for row in connections
+        if space in (None, row["space"]) and namespace in (None, row["namespace"])
+    ]
+    if what is What.CONNECTIONS:
+        return connections
+    listed = api.list("addresses", namespace, statistics=True)["items"]
+    rows = [_row(one) for one in listed if space in (None, _space(one))]
+    return rows if what is What.ADDRESSES else _summed(rows, connections)
+
+
+def _connections(api: "Api") -> list[Document]:
+    return [one for one in api.connections()["items"] if one["space"]]
+
+
+def _connection(one: Document) -> Row:
+    space, _, namespace = one["space"].partition(".")
+    names = ("id", "user", "container", "peer", "transport", "links")
+    return (
+        {"space": space, "namespace": namespace}
+        | {name: one[name] for name in names}
+        | {
+            "messagesIn": one["messages_in"],
+            "messagesOut": one["messages_out"],
+            "bytesIn": one["bytes_in"],
+            "bytesOut": one["bytes_out"],
+        }
+    )
 
 
 def _row(one: Document) -> Row:
@@ -114,29 +176,31 @@ def _row(one: Document) -> Row:
 _SUMS = ("in", "out", "bytesPerSecond", "depth", "storedBytes", "senders", "receivers")
 
 
-def _summed(rows: list[Row]) -> list[Row]:
+def _summed(rows: list[Row], connections: list[Row]) -> list[Row]:
     spaces: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         spaces[row["namespace"], row["space"]].append(row)
+    peers: Counter[tuple[str, str]] = Counter()
+    links: Counter[tuple[str, str]] = Counter()
+    for one in connections:
+        key = (one["namespace"], one["space"])
+        peers[key] += 1
+        links[key] += one["links"]
     return [
-        {"space": space, "namespace": namespace, "addresses": len(members)}
+        {"space": key[1], "namespace": key[0], "addresses": len(members)}
         | {name: sum(row[name] for row in members) for name in _SUMS}
-        | {"oldestAgeSeconds": max(row["oldestAgeSeconds"] for row in members)}
-        for (namespace, space), members in spaces.items()
+        | {"oldestAgeSeconds": max((row["oldestAgeSeconds"] for row in members), default=0.0)}
+        | {"connections": peers[key], "links": links[key]}
+        for key, members in {**dict.fromkeys(peers, []), **spaces}.items()
     ]
 
 
-def _table(rows: list[Row], by: By) -> str:
+def _table(rows: list[Row], what: What) -> str:
     from enmasse.cli.output import columns
 
-    first = ("address", "space") if by is By.ADDRESS else ("space", "addresses")
-    names = (*first, "namespace", "in", "out", "bytesPerSecond", "depth", "storedBytes")
-    headings = [*first, "namespace", "in", "out", "bytes/s", "depth", "stored bytes", "oldest s"]
-    headings += ["senders", "receivers"]
-    fields = (*names, "oldestAgeSeconds", "senders", "receivers")
-    return columns(
-        [one.upper() for one in headings], [[row[one] for one in fields] for row in rows]
-    )
+    fields = _COLUMNS[what]
+    headings = [_HEADINGS.get(name, name).upper() for name in fields]
+    return columns(headings, [[row[name] for name in fields] for row in rows])
 
 
 def _space(one: Document) -> str:
