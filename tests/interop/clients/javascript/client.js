@@ -311,8 +311,99 @@ async function select(connection, { address, count, selector, matching }) {
   };
 }
 
+/** Opens connections until one is refused. */
+async function crowd(connection, options) {
+  const others = [];
+  let [open, condition] = [0, null];
+  while (open < options.count && condition === null) {
+    open += 1;
+    const other = rhea.create_container().connect(connectOptions(options));
+    others.push(other);
+    other.open_sender({ target: options.address });
+    condition = await new Promise((resolve) => {
+      other.once('sendable', () => resolve(null));
+      other.once('connection_error', () => resolve(other.error.condition));
+      other.on('disconnected', () => {});
+    });
+  }
+  for (const other of others) other.close();
+  return { open, condition };
+}
+
+async function links(connection, { address, count }) {
+  for (let open = 0; open < count; open += 1) {
+    const sender = connection.open_sender({ target: address, name: `${open}` });
+    const condition = await new Promise((resolve) => {
+      sender.once('sendable', () => resolve(null));
+      sender.once('sender_error', () => resolve(sender.error.condition));
+    });
+    if (condition !== null) return { open, condition };
+  }
+  return { open: count, condition: null };
+}
+
+async function too_large(connection, { address }) {
+  const sender = await openSender(connection, { target: address });
+  const told = Number(sender.max_message_size);
+  const condition = conditionOf(sender, 'sender');
+  await send(sender, { body: body(0, told + 1) });
+  return { told, condition: await condition };
+}
+
+/** Sends a message and resolves to what became of it. */
+async function ended(sender, message) {
+  const ending = settled(sender, 1);
+  await send(sender, message);
+  return (await ending)[0];
+}
+
+async function overfill(connection, { address, count, size }) {
+  for (let accepted = 0; accepted < count; accepted += 1) {
+    const sender = await openSender(connection, { target: address });
+    const { outcome, state } = await ended(sender, { body: body(accepted, size) });
+    if (outcome !== 'accepted') return { accepted, outcome, condition: state.error.condition };
+    sender.close();
+  }
+  return { accepted: count, outcome: null, condition: null };
+}
+
+async function overdue(connection, { address, dead }) {
+  const sender = await openSender(connection, { target: address });
+  await ended(sender, { body: 'nobody comes' });
+  const { receiver, next } = await openReceiver(connection, { source: dead });
+  receiver.add_credit(1);
+  const { message, delivery } = await next();
+  delivery.accept();
+  return { body: message.body, cause: message.message_annotations['x-opt-dead-letter-cause'] };
+}
+
+/** Sends until there is no credit for a while; then once more, however long that takes. */
+async function pour(connection, { address, count, size, quiet_s: quiet, patient }) {
+  const sender = await openSender(connection, { target: address });
+  let [accepted, stuck] = [0, false];
+  sender.on('accepted', () => { accepted += 1; });
+  const sendable = (milliseconds) => new Promise((resolve) => {
+    if (sender.sendable()) { resolve(true); return; }
+    const timer = setTimeout(resolve, milliseconds, false);
+    sender.once('sendable', () => { clearTimeout(timer); resolve(true); });
+  });
+  const deliver = async () => {
+    const one = once(sender, 'settled');
+    sender.send({ body: body(accepted, size) });
+    await one;
+  };
+  for (let sent = 0; sent < count && !stuck; sent += 1) {
+    stuck = !(await sendable(quiet * 1000));
+    if (!stuck) await deliver();
+  }
+  const at_once = accepted;
+  if (patient && await sendable(60_000)) await deliver();
+  return { accepted: at_once, stuck, later: accepted - at_once };
+}
+
 const SCENARIOS = {
   exchange, outcomes, drain, request, refused, multicast, anonymous, queue, judge, browse, select,
+  crowd, links, too_large, overfill, overdue, pour,
 };
 
 async function main(scenario, options) {

@@ -7,9 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from proton import Condition, ConnectionException, Delivery, Message, SSLDomain, symbol
+from proton import (
+    Condition,
+    ConnectionException,
+    Delivery,
+    Message,
+    SSLDomain,
+    Timeout,
+    symbol,
+)
 from proton.reactor import AtLeastOnce, AtMostOnce
-from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender, LinkDetached
+from proton.utils import (
+    BlockingConnection,
+    BlockingReceiver,
+    BlockingSender,
+    ConnectionClosed,
+    LinkDetached,
+)
 
 TIMEOUT_S = 60
 OUTCOME_NAMES = {
@@ -33,22 +47,26 @@ def connected(options: dict[str, Any]) -> Iterator[BlockingConnection]:
         domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
         if "certificate" in options:
             domain.set_credentials(options["certificate"], options["key"], None)
-    scheme = "amqps" if options.get("tls") else "amqp"
-    mechanism = options.get("mechanism", "ANONYMOUS")
     try:
-        connection = BlockingConnection(
-            f"{scheme}://{options['host']}:{options['port']}",
-            timeout=TIMEOUT_S,
-            ssl_domain=domain,
-            sasl_enabled=mechanism != "NONE",
-            allowed_mechs=mechanism,
-            user=options.get("user"),
-            password=options.get("password"),
-        )
+        connection = open_connection(options, domain)
     except ConnectionException as error:
         raise Refused(str(error)) from error
     yield connection
     connection.close()
+
+
+def open_connection(options: dict[str, Any], domain: SSLDomain | None = None) -> BlockingConnection:
+    scheme = "amqps" if options.get("tls") else "amqp"
+    mechanism = options.get("mechanism", "ANONYMOUS")
+    return BlockingConnection(
+        f"{scheme}://{options['host']}:{options['port']}",
+        timeout=TIMEOUT_S,
+        ssl_domain=domain,
+        sasl_enabled=mechanism != "NONE",
+        allowed_mechs=mechanism,
+        user=options.get("user"),
+        password=options.get("password"),
+    )
 
 
 def body(number: int, size: int) -> bytes:
@@ -207,9 +225,86 @@ def anonymous(connection: BlockingConnection, options: dict[str, Any]) -> dict[s
     }
 
 
+def crowd(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    others: list[BlockingConnection] = []
+    try:
+        while len(others) < options["count"]:
+            # The refusal may come with the answer to `open`, or right behind it.
+            other = open_connection(options)
+            other.create_sender(options["address"])
+            others.append(other)
+    except ConnectionClosed as error:
+        return {"open": 1 + len(others), "condition": error.condition}
+    return {"open": 1 + len(others), "condition": None}
+
+
+def links(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    for number in range(options["count"]):
+        if condition := condition_of(
+            lambda number=number: connection.create_sender(options["address"], name=f"{number}")
+        ):
+            return {"open": number, "condition": condition}
+    return {"open": options["count"], "condition": None}
+
+
+def too_large(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    sender: BlockingSender = connection.create_sender(options["address"])
+    told = sender.link.remote_max_message_size
+    large = Message(body=b"x" * (told + 1))
+    return {"told": told, "condition": condition_of(lambda: sender.send(large))}
+
+
+def overfill(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    sender: BlockingSender = connection.create_sender(options["address"])
+    for number in range(options["count"]):
+        delivery = sender.link.send(Message(body=body(number, options["size"])))
+        wait_settled(connection, [delivery])
+        if delivery.remote_state != Delivery.ACCEPTED:
+            outcome = OUTCOME_NAMES[delivery.remote_state]
+            condition = delivery.remote.condition.name
+            return {"accepted": number, "outcome": outcome, "condition": condition}
+    return {"accepted": options["count"], "outcome": None, "condition": None}
+
+
+def overdue(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    sender: BlockingSender = connection.create_sender(options["address"])
+    sender.send(Message(body="nobody comes"))
+    receiver = connection.create_receiver(options["dead"], credit=1)
+    dead = receiver.receive(TIMEOUT_S)
+    receiver.accept()
+    return {"body": dead.body, "cause": dead.annotations["x-opt-dead-letter-cause"]}
+
+
+def pour(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    sender: BlockingSender = connection.create_sender(options["address"])
+    accepted = 0
+
+    def send(within_s: float) -> None:
+        nonlocal accepted
+        connection.wait(lambda: sender.link.credit > 0, timeout=within_s)
+        delivery = sender.link.send(Message(body=body(accepted, options["size"])))
+        wait_settled(connection, [delivery])
+        accepted += delivery.remote_state == Delivery.ACCEPTED
+
+    try:
+        for _ in range(options["count"]):
+            send(options["quiet_s"])
+    except Timeout:
+        stuck = True
+    else:
+        stuck = False
+    at_once = accepted
+    if options["patient"]:
+        send(TIMEOUT_S)
+    return {"accepted": at_once, "stuck": stuck, "later": accepted - at_once}
+
+
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (exchange, outcomes, drain, request, refused, multicast, anonymous)
+    for scenario in (
+        *(exchange, outcomes, drain, request, refused, multicast, anonymous),
+        *(crowd, links, too_large, overfill, overdue, pour),
+    )
 }
 
 
