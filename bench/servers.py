@@ -24,6 +24,8 @@ WARM_S = 30
 """A Java broker shows its speed after half a minute."""
 QUEUES = 40
 """Queues of each kind beside which a run finds one of its own."""
+NOISY_LIMIT = 10_000
+"""Messages a second that the plan of the noisy neighbour allows."""
 STREAMS = ("stream/small", "stream/large")
 ARTEMIS = "2.44.0"
 PASSWORD = "bench-password"
@@ -98,6 +100,8 @@ def _manifest(path: Path, kind: str) -> None:
         metadata = f"metadata: {{name: default.{name.replace('/', '-')}}}"
         spec = f"spec: {{address: {name}, type: {type_}}}"
         documents.append(f"{base}kind: Address\n{metadata}\n{spec}\n")
+    if kind == "neighbours":
+        documents += _neighbours(base)
     if kind == "secure":
         password = base64.b64encode(PASSWORD.encode()).decode()
         documents.append(
@@ -109,9 +113,26 @@ def _manifest(path: Path, kind: str) -> None:
     path.write_text("---\n".join(documents))
 
 
+def _neighbours(base: str) -> list[str]:
+    """A second space, whose plan bounds what it sends a second."""
+    plan = "apiVersion: admin.enmasse.io/v1beta2\nkind: AddressSpacePlan\n"
+    return [
+        f"{plan}metadata: {{name: bounded}}\n"
+        "spec:\n  addressSpaceType: standard\n  infraConfigRef: default\n"
+        "  addressPlans: [standard-small-anycast]\n"
+        "  resourceLimits: {router: 1, broker: 1, aggregate: 2}\n"
+        f"  limits: {{messagesPerSecond: {NOISY_LIMIT}}}\n",
+        f"{base}kind: AddressSpace\nmetadata: {{name: noisy}}\n"
+        "spec: {type: standard, plan: bounded}\n",
+        f"{base}kind: Address\nmetadata: {{name: noisy.anycast}}\n"
+        "spec: {address: anycast, type: anycast, plan: standard-small-anycast}\n",
+    ]
+
+
 @contextlib.contextmanager
 def node(folder: Path, kind: str = "node") -> Iterator[Server]:
-    """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues.
+    """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
+    `neighbours` a second space, `noisy`, with a bound.
 
     A second one of the same kind in the same folder finds what the first has left.
     """
