@@ -1,13 +1,20 @@
 """`enmasse pipeline` on the command line."""
 
 import json
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from enmasse.base.errors import Conflict
 from enmasse.cli import app
+from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.places import read
+from measured import measured, us
 
 
 def enmasse(*words: str) -> tuple[int, str, str]:
@@ -42,6 +49,29 @@ def test_init_refuses_a_url_that_names_no_server(folder: Path) -> None:
     assert code == 1
     assert "names no server" in err
     assert not (folder / "pipeline.yaml").exists()
+
+
+def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
+    enmasse("init")
+    pipeline, places = read(folder / "pipeline.yaml")
+    places.state.mkdir()
+    trouble = Trouble(Conflict("E4000", "it was made anew"), datetime(2026, 1, 31, tzinfo=UTC), 2)
+    with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:
+        db.claim("readings", "q")
+        rows = measured({})
+        db.commit(Batch("readings", "q", 0, rows, [], us(0), {"bronze": 1200, "sinks/hot": 7}))
+        db.troubled("source", {"readings": trouble})
+        db.troubled("address", {"alerts": trouble})
+    code, out, _ = enmasse("status")
+    assert code == 0
+    assert "readings: rows out: bronze 1,200, live 3, sinks/hot 7" in out
+    said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it was made anew"
+    assert f"readings: does not go on {said}" in out
+    assert f"alerts: takes no alerts {said}" in out
+    found = json.loads(enmasse("status", "--output", "json")[1])
+    assert found["sources"][0]["written"]["bronze"] == 1200
+    assert found["refusingAddresses"]["alerts"]["tries"] == 2
+    assert "troubles" not in found and "written" not in found
 
 
 @pytest.mark.parametrize("command", ["run", "reconcile"])
