@@ -1,5 +1,6 @@
 """Logins that the node leaves to others: who is asked, what is kept, and what never is said."""
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from doubles import TestClock
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Unanswered
 from enmasse.auth.logins import KEPT_MAX, KEPT_S, Logins
-from enmasse.resources import Resource, parse
+from enmasse.resources import AuthenticationService, Resource, parse
 from enmasse.store import MemoryStore
 from issuing import ISSUER, Issuer
 
@@ -202,3 +203,47 @@ async def test_a_space_names_another_realm_and_place_of_an_external_service() ->
         given = own | {"caCertSecret": {"name": "ca"}}
         await asked.store.put([space("ext", overrides=given)])
         assert "no Secret 'ca' in 'north'" in (await asked("PLAIN", "wrong", "bob"))["unavailable"]
+
+
+async def problem(asked: Asked, name: str, type_: str, **settings: Any) -> str | None:
+    one = service(name, type_, **settings)
+    assert isinstance(one, AuthenticationService)
+    return await asked.logins.problem(one)
+
+
+async def test_an_issuer_answers_when_its_keys_can_be_had() -> None:
+    issuer = Issuer()
+    asked = Asked(issuer)
+    oidc = {"oidc": {"issuer": ISSUER}}
+    assert await problem(asked, "staff", "standard", standard=oidc) is None
+    issuer.keys = []
+    said = await problem(asked, "staff", "standard", standard=oidc)
+    assert said is not None and "has no key that can be used" in said
+    elsewhere = {"oidc": {"issuer": "https://other.example.com"}}
+    assert await problem(asked, "staff", "standard", standard=elsewhere) is not None
+    with_ca = {"oidc": {"issuer": ISSUER, "caCertSecret": {"name": "none"}}}
+    said = await problem(asked, "staff", "standard", standard=with_ca)
+    assert said is not None and "there is no Secret 'none'" in said
+
+
+async def test_an_external_service_answers_when_it_speaks_sasl() -> None:
+    asked = Asked()
+    with authenticator() as known:
+        place = {"host": "127.0.0.1", "port": known.port}
+        assert await problem(asked, "e", "external", external=place) is None
+        assert known.asked == [], "nobody logs in to see whether it answers"
+    said = await problem(asked, "e", "external", external=place)
+    assert said is not None and "cannot be reached" in said
+
+
+async def test_what_speaks_something_else_does_not_answer() -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request")
+        writer.close()
+
+    asked = Asked()
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        place = {"host": "127.0.0.1", "port": server.sockets[0].getsockname()[1]}
+        said = await problem(asked, "e", "external", external=place)
+    assert said is not None and "does not speak SASL over AMQP" in said

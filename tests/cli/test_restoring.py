@@ -112,3 +112,11 @@ async def test_resources_go_to_a_database(
     with pytest.raises(Conflict, match="a platform runs on the database"):
         await restored(file, settings, overwrite=True)
     await store.close()
+
+
+async def test_a_cluster_takes_no_backup_and_the_reason_is_said(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path / "new", store="kubernetes://home")
+    with pytest.raises(Invalid, match="a uid of its own.*restore with --store sqlite") as refusal:
+        await restored(tmp_path / "none.tar.gz", settings, overwrite=True)
+    assert refusal.value.code == Code.OPERATION_UNFIT
+    assert not settings.data.exists()

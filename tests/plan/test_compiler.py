@@ -79,7 +79,9 @@ def test_what_is_left_out_is_named_with_the_reason() -> None:
     lost = left_out[Key("Address", "default", "shop.lost")]
     assert lost.reason == "SpaceMissing"
     assert "'shop' does not exist in namespace 'default'" in lost.message
-    assert len(left_out) == 2
+    (ignored,) = (one for key, one in left_out.items() if key.kind == "MessagingUser")
+    assert ignored.reason == "UsersNotAsked"
+    assert len(left_out) == 3
 
 
 def test_a_user_that_only_finalizers_keep_is_let_in_no_more() -> None:

@@ -6,6 +6,7 @@ may do (`address-authz`, a map from addresses to lists of operations), and their
 """
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+from enmasse.auth.fetching import context
 from enmasse.auth.grants import (
     Grant,
     Refused,
@@ -25,6 +27,9 @@ from enmasse.auth.grants import (
 )
 from enmasse.base.errors import Denied, EnMasseError
 from enmasse.client import connect
+
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+"""What a server that wants a login answers with, to the same (AMQP 1.0, 5.3.1)."""
 
 CAPABILITY = "ADDRESS-AUTHZ"
 """What is asked for: that the service says what a user may do."""
@@ -64,6 +69,37 @@ async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> 
     except (EnMasseError, OSError) as error:
         raise Unanswered(f"the external service {server.host}:{server.port}: {error}") from None
     return grant_of(said)
+
+
+async def reach(server: Server) -> None:
+    """See that a service takes connections and speaks SASL, without logging in.
+
+    Raises: Unanswered if it does not.
+    """
+    where = f"{server.host}:{server.port}"
+    try:
+        with ExitStack() as stack:
+            tls = _context(server, stack) if server.secure else None
+            reader, writer = await asyncio.open_connection(server.host, server.port, ssl=tls)
+            try:
+                writer.write(SASL_HEADER)
+                said = await reader.readexactly(len(SASL_HEADER))
+            finally:
+                writer.close()
+                await writer.wait_closed()
+    except asyncio.IncompleteReadError:
+        raise Unanswered(f"{where} closes the connection before SASL") from None
+    except OSError as error:
+        raise Unanswered(f"{where} cannot be reached: {error}") from None
+    if said != SASL_HEADER:
+        raise Unanswered(f"{where} does not speak SASL over AMQP")
+
+
+def _context(server: Server, stack: ExitStack) -> ssl.SSLContext:
+    found, files = context(server.ca), _files(server, stack)
+    if "certificate" in files:
+        found.load_cert_chain(files["certificate"], files.get("key"))
+    return found
 
 
 def grant_of(said: Mapping[str, Any]) -> Grant:

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from enmasse.auth.fetching import Fetch
 from enmasse.auth.grants import Grant, Refused, Unanswered
-from enmasse.auth.keys import IssuerKeys
+from enmasse.auth.keys import IssuerKeys, public_keys
 from enmasse.auth.tokens import Expected, check
 from enmasse.base.clock import Clock
 
@@ -86,6 +86,14 @@ class TokenChecker:
             raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         return Grant(grant.user, grant.rights)
+
+    async def check_keys(self) -> None:
+        """See that the issuer's keys can be had, asking for them now.
+
+        Raises: Unanswered if not, or if there is none that a signature can be checked with.
+        """
+        if not public_keys(await self._load_keys()):
+            raise Unanswered(f"{self._issuer.expected.issuer} has no key that can be used")
 
     async def _load_keys(self) -> dict[str, Any]:
         uri = self._issuer.jwks_uri

@@ -41,6 +41,10 @@ CHECKERS_MAX = 256
 """Issuers whose keys are kept at a time; the one not asked for longest goes."""
 
 
+MASTER_REALM = "master"
+"""The realm that every Keycloak has."""
+
+
 class Question(NamedTuple):
     """What the node asks about a peer. Never log one: `secret` is its password or token."""
 
@@ -113,6 +117,24 @@ class Logins:
         user, password = question.user or "", question.secret
         return await self._remembered(question, lambda: checker.password(user, password))
 
+    async def problem(self, service: AuthenticationService) -> str | None:
+        """Return why a service cannot be asked now; None: it answers, and where it signs tokens its
+        keys could be fetched. A Keycloak with a realm for each space is asked for that of its own,
+        `master`."""
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                if service.spec.type == "external":
+                    await external.reach(self._server(None, service))
+                else:
+                    await TokenChecker(
+                        self._issuer(None, service), self._fetch, self._clock
+                    ).check_keys()
+        except (Refused, Unanswered) as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer in {DECISION_TIMEOUT_S:g} s"
+        return None
+
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
         name, _, namespace = question.space.partition(".")
         space = self._store.get(Key("AddressSpace", namespace, name))
@@ -150,17 +172,17 @@ class Logins:
             self._checkers.popitem(last=False)
         return self._checkers[issuer]
 
-    def _issuer(self, space: AddressSpace, service: AuthenticationService) -> Issuer:
+    def _issuer(self, space: AddressSpace | None, service: AuthenticationService) -> Issuer:
         spec, namespace = service.spec, service.metadata.namespace
         if spec.keycloak is not None:
             return self._keycloak(space, spec.keycloak, spec.realm, namespace)
         if spec.standard is None or spec.standard.oidc is None:
             raise Refused("the authentication service names no issuer of tokens")
         oidc: Oidc = spec.standard.oidc
-        metadata = space.metadata
+        full_name = f"{space.metadata.name}.{space.metadata.namespace}" if space else None
         expected = Expected(
             issuer=oidc.issuer,
-            audience=oidc.audience or f"{metadata.name}.{metadata.namespace}",
+            audience=oidc.audience or full_name,
             user_claim=oidc.user_claim,
             groups_claim=oidc.groups_claim,
             algorithms=oidc.algorithms,
@@ -170,37 +192,45 @@ class Logins:
         return Issuer(expected, oidc.jwks_uri, ca)
 
     def _keycloak(
-        self, space: AddressSpace, keycloak: KeycloakService, realm: str | None, namespace: str
+        self,
+        space: AddressSpace | None,
+        keycloak: KeycloakService,
+        realm: str | None,
+        namespace: str,
     ) -> Issuer:
+        own_realm = space.own_realm if space else MASTER_REALM
         ca, secret = keycloak.ca_cert_secret, keycloak.client_secret
         return realm_of_keycloak(
             keycloak.url,
-            realm or space.own_realm,
+            realm or own_realm,
             audience=keycloak.audience,
             client_id=keycloak.client_id,
             client_secret=self._text(secret, namespace, "client-secret") if secret else None,
             ca=self._text(ca, namespace, "ca.crt") if ca else None,
         )
 
-    def _server(self, space: AddressSpace, service: AuthenticationService) -> external.Server:
+    def _server(
+        self, space: AddressSpace | None, service: AuthenticationService
+    ) -> external.Server:
         own = service.spec.external
         if own is None:
             raise Refused("the authentication service says not where it is")
-        given = space.overrides if own.allow_override else None
+        given = space.overrides if space and own.allow_override else None
         host = (given and given.host) or own.host
 
         def text(reference: str, name: str) -> str | None:
             """Return a text of a secret that the space names, else of one the service names."""
-            if given is not None and (found := getattr(given, reference)) is not None:
+            if space and given and (found := getattr(given, reference)) is not None:
                 return self._text(found, space.metadata.namespace, name)
             found = getattr(own, reference)
             return self._text(found, service.metadata.namespace, name) if found else None
 
         ca = text("ca_cert_secret", "ca.crt")
+        own_realm = space.own_realm if space else ""
         return external.Server(
             host=host,
             port=(given and given.port) or own.port,
-            realm=(given and given.realm) or service.spec.realm or space.own_realm,
+            realm=(given and given.realm) or service.spec.realm or own_realm,
             secure=ca is not None or not is_loopback(host),
             ca=ca,
             certificate=text("client_cert_secret", "tls.crt"),

@@ -21,6 +21,7 @@ from enmasse.cli.belonging import Belonging
 from enmasse.cli.network import reachable_name
 from enmasse.control import Admission, Interim, Manager, Recorder
 from enmasse.control.endpoints import Place
+from enmasse.control.prober import Prober
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.plan import Plan
@@ -168,19 +169,22 @@ class Leader:
         interim = Interim(self._data.usage)
         await self._store.refresh()
         manager.recover_usage(interim.read())
+        manager.note_answers({})
         await manager.catch_up()
         tls = self._certificates.ensure()
         endpoints = listen(self._settings, node, tls)
         ports = {kind: one.port for kind, one in endpoints.items()}
         authority = "" if tls.is_own else tls.ca.read_text()
         manager.listens(Place(reachable_name(self._settings.host), ports, authority))
-        answering = partial(engine.answer_logins, Logins(self._store, clock).answer)
+        logins = Logins(self._store, clock)
+        answering = partial(engine.answer_logins, logins.answer)
+        prober = Prober(self._store, manager, logins.problem, clock)
         logging = partial(engine.log_events, self._login_trail.tell)
         recorder = Recorder(manager, engine, clock, interim)
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
-        self._run = [manager.run, recorder.run, completing, logging, watching, answering]
-        self._run.append(belonging.keep_noting)
+        self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
+        self._run += [completing, logging, watching, answering]
         return engine, endpoints
 
 

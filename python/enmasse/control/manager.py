@@ -18,7 +18,13 @@ import structlog
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
-from enmasse.control import address, address_space, messaging_user, plans
+from enmasse.control import (
+    address,
+    address_space,
+    authentication_service,
+    messaging_user,
+    plans,
+)
 from enmasse.control.address_space_schema import schemas
 from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
@@ -26,7 +32,7 @@ from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
 from enmasse.control.kept import with_kept
 from enmasse.control.secret_passwords import SecretPasswords
-from enmasse.control.status import Check, Seen, decide
+from enmasse.control.status import Answer, Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
@@ -64,6 +70,7 @@ CHAINS: dict[str, tuple[Check, ...]] = {
     "Address": address.CHAIN,
     "MessagingUser": messaging_user.CHAIN,
     **{model.__name__: plans.CHAIN for model in CATALOGUED},
+    "AuthenticationService": authentication_service.CHAIN,
 }
 """How each kind becomes ready."""
 
@@ -118,6 +125,7 @@ class Manager:
         self._exhausted: dict[str, str] = {}
         """Spaces that have sent all they may in this period, by uid, with what there is to say."""
 
+        self._answers: Mapping[Key, Answer] | None = None
         self._published: Catalogue | None = None
         self._plan: Plan | None = None
         self._proof: Proof | None = None
@@ -168,6 +176,20 @@ class Manager:
     def unsaved_usage(self) -> dict[str, tuple[Usage, ...]]:
         """Return what spaces have come to, by uid, in periods of which the status says less."""
         return self._book.unsaved_periods()
+
+    def note_answers(self, answers: Mapping[Key, Answer]) -> None:
+        """Note what authentication services elsewhere have answered: from the first time on they
+        are not ready unless they have."""
+        before = self._answers or {}
+        changed = {
+            key for key in answers.keys() | before.keys() if answers.get(key) != before.get(key)
+        }
+        is_first, self._answers = self._answers is None, answers
+        if is_first:
+            changed |= {key for key in self._looked_at if key.kind == "AuthenticationService"}
+        if changed:
+            self._owed |= changed
+            self._due.set()
 
     def prove_again(self) -> None:
         """Something has happened to the engine: ask it anew what it serves."""
@@ -474,6 +496,7 @@ class Manager:
             proof=self._proof,
             refusal=refusal,
             now=self._clock.now(),
+            answers=self._answers,
         )
         decided: list[Declared] = []
         for resource in ordered:

@@ -26,6 +26,16 @@ class Finding(NamedTuple):
     message: str
 
 
+class Answer(NamedTuple):
+    """What became of asking a service."""
+
+    identity: tuple[str | None, int | None]
+    """uid and generation of what was asked."""
+
+    problem: str | None
+    """Why it did not answer; None: it did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What is known when statuses are decided."""
@@ -46,6 +56,9 @@ class Seen:
     """Why the engine does not serve that Plan; None if it does."""
 
     now: datetime
+
+    answers: Mapping[Key, Answer] | None = None
+    """What authentication services elsewhere have answered; None: nobody asks them."""
 
 
 Check = Callable[[Declared, Seen], Finding | None]

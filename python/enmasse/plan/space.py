@@ -56,6 +56,11 @@ EXPOSED = (
     " spec.authenticationService.type to standard, create a MessagingUser, or start with --insecure"
 )
 
+USERS_NOT_ASKED = (
+    "the authentication service of the address space lets everybody in, so no user counts; give the"
+    " space one of type standard"
+)
+
 SERVICE_ACCOUNT = (
     "tokens of service accounts are not asked about here, so nobody logs in as this user; make it"
     " federated, in a space whose authentication service has the cluster as oidc.issuer"
@@ -197,7 +202,7 @@ class SpaceState:
             else None
             for key in affected
         }
-        outcomes |= self._outcomes_of_users(whole)
+        outcomes |= self._outcomes_of_users(catalogue, whole=whole)
         if self._space is not None and (whole or self._exposed):
             outcomes[self._space.key] = self._outcome_of_space(self._space, catalogue)
         outcomes |= {key: None for key in self._changed if key not in outcomes}
@@ -348,9 +353,15 @@ class SpaceState:
             return None
         return found
 
-    def _outcomes_of_users(self, whole: bool) -> dict[Key, Outcome | None]:
+    def _outcomes_of_users(self, catalogue: Catalogue, *, whole: bool) -> dict[Key, Outcome | None]:
         if not whole and not any(key.kind == "MessagingUser" for key in self._changed):
             return {}
+        space = self._space
+        lets_all_in = (
+            space is not None
+            and not self._exposed
+            and self._kind_of_authentication(space, catalogue) == "none"
+        )
         outcomes: dict[Key, Outcome | None] = {}
         names: dict[str, MessagingUser] = {}
         for user in _oldest_first(self._users.values()):
@@ -366,6 +377,8 @@ class SpaceState:
             elif (excess := user.excess()) is not None:
                 message = f"spec.authorization {excess}"
                 outcomes[user.key] = Outcome(left_out=LeftOut("TooManyAddresses", message))
+            elif lets_all_in:
+                outcomes[user.key] = Outcome(left_out=LeftOut("UsersNotAsked", USERS_NOT_ASKED))
             elif user.is_service_account:
                 left_out = LeftOut("ServiceAccountNotServed", SERVICE_ACCOUNT)
                 outcomes[user.key] = Outcome(left_out=left_out)

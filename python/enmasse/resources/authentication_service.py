@@ -251,6 +251,13 @@ class AuthenticationService(Administered):
         }
         return told.model_copy(update={"status": told.status.model_copy(update=place)})
 
+    @property
+    def asks_others(self) -> bool:
+        """Whether a server elsewhere is asked about logins or keys."""
+        standard = self.spec.standard
+        has_issuer = standard is not None and standard.oidc is not None
+        return self.spec.type in ("keycloak", "external") or has_issuer
+
     def faults(self) -> list[Fault]:
         """Return settings that are for another type, or are missing."""
         spec = self.spec

@@ -1,0 +1,25 @@
+"""When an authentication service is ready: who it asks answers."""
+
+from enmasse.control.status import Check, Finding, Seen, terminating, waiting_for_another
+from enmasse.resources import AuthenticationService, Declared
+
+
+def not_answering(resource: Declared, seen: Seen) -> Finding | None:
+    """The server that it names does not answer, or has not been asked yet."""
+    if seen.answers is None or not isinstance(resource, AuthenticationService):
+        return None
+    if not resource.asks_others:
+        return None
+    answer = seen.answers.get(resource.key)
+    if answer is None or answer.identity != (resource.metadata.uid, resource.metadata.generation):
+        return Finding("Configuring", "NotAsked", "waiting for its answer")
+    if answer.problem is None:
+        return None
+    message = f"it does not answer and is asked again: {answer.problem}"
+    phase = resource.status.phase
+    return Finding(
+        "Failed" if phase in ("Active", "Failed") else "Configuring", "NotAnswering", message
+    )
+
+
+CHAIN: tuple[Check, ...] = (terminating, waiting_for_another, not_answering)
