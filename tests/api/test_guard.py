@@ -2,13 +2,16 @@
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
+from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from enmasse.api import guard
 from enmasse.api.audit import WHO
 from enmasse.api.guard import BODY_BYTES_MAX, Guard
 from enmasse.auth.roles import OWNER_CALLER, Caller
+from enmasse.base.errors import Code
 from served import ADDRESSES, TOKEN, Served
 
 GOOD = {"Authorization": f"Bearer {TOKEN}"}
@@ -71,6 +74,42 @@ async def test_a_name_made_to_point_here_is_refused(served: Served, host: str) -
         answer = await http.get("/metrics", headers={"Host": host, **GOOD})
     assert answer.status_code == 403
     assert answer.json()["reason"] == "Forbidden"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "peer", "server", "status"),
+    [
+        ("http", "192.0.2.1", "192.0.2.7", 403),
+        ("http", "127.0.0.1", "127.0.0.1", 200),
+        ("http", "::ffff:127.0.0.1", "[::ffff:127.0.0.1]", 200),
+        ("http", "::ffff:192.0.2.1", "[::ffff:192.0.2.7]", 403),
+        # This machine, by an address that others ask too: no other can have it as its own.
+        ("http", "192.0.2.7", "192.0.2.7", 200),
+        ("https", "192.0.2.1", "192.0.2.7", 200),
+    ],
+)
+async def test_in_clear_only_this_machine_is_answered_where_others_reach_the_port(
+    scheme: str, peer: str, server: str, status: int
+) -> None:
+    callers = Known({"o": OWNER_CALLER})
+    for exposed, expected in ((True, status), (False, 200)):
+        door = Guard(
+            PlainTextResponse("ok"),
+            callers=callers,  # type: ignore[arg-type]
+            hosts=[],
+            exposed=exposed,
+        )
+        transport = httpx2.ASGITransport(door, client=(peer, 1))
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=f"{scheme}://{server}", headers={"Authorization": "o"}
+        ) as http:
+            answers = [await http.get(path) for path in ("/version", "/metrics")]
+            health = [await http.get(path) for path in ("/healthz", "/readyz")]
+        assert {one.status_code for one in answers} == {expected}
+        assert {one.status_code for one in health} == {200}
+        if expected == 403:
+            assert answers[0].json()["details"]["code"] == Code.TLS_REQUIRED
+            assert "--insecure" in answers[0].json()["message"]
 
 
 async def test_a_body_has_a_bound_told_or_not(served: Served) -> None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -39,6 +40,8 @@ kind: AddressSpace
 metadata: {name: north}
 spec: {type: standard}
 """
+
+CLOSED = "type: standard, authenticationService: {name: standard}"
 
 SERVED = [
     f"default.{type_}"
@@ -250,3 +253,26 @@ def test_an_open_space_is_not_served_to_other_machines(tmp_path: Path) -> None:
     assert "--insecure" in error.message
     settings = Settings(data=tmp_path, host="0.0.0.0", insecure=True, **OFF)
     asyncio.run(start_and_stop(settings))
+
+
+async def test_the_api_is_not_served_in_clear_to_other_machines(tmp_path: Path) -> None:
+    """A proxy on this machine says for whom it asks, and is believed."""
+    file = tmp_path / "north.yaml"
+    file.write_text(NORTH.replace("type: standard", CLOSED))
+    elsewhere = {"X-Forwarded-For": "192.0.2.1"}
+    for insecure, host, status in (
+        (False, "0.0.0.0", 403),
+        (True, "0.0.0.0", 200),
+        (False, "127.0.0.1", 200),
+    ):
+        data = tmp_path / f"{insecure}{host}"
+        settings = Settings(data=data, host=host, insecure=insecure, **OFF | {"http_port": 0})
+        async with running(settings, file) as ready:
+            bearer = {"Authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+            url = f"http://127.0.0.1:{ready.endpoints['http'].port}"
+            async with httpx2.AsyncClient(base_url=url, headers=bearer) as http:
+                answer = await http.get("/version", headers=elsewhere)
+                assert answer.status_code == status
+                assert (await http.get("/healthz", headers=elsewhere)).status_code == 200
+                assert (await http.get("/version")).status_code == 200
+            assert await names(data, "addressspaces") == ["north"]

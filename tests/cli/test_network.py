@@ -16,6 +16,8 @@ from enmasse.cli.network import check_host, names_of, url
         ("127.9.9.9", True),
         ("::1", True),
         ("localhost", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
         ("0.0.0.0", False),
         ("::", False),
         ("192.0.2.1", False),

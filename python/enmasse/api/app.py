@@ -61,12 +61,14 @@ def create_app(
     hosts: Collection[str],
     trail: RotatedFile | None = None,
     logins: RotatedFile | None = None,
+    exposed: bool = False,
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
     `token` is that of the platform's owner, beside those in the store; `hosts` are the names under
     which the server may be asked, beside plain addresses. Who asks for what goes into `trail`; in
-    `logins` is who came in to send and receive.
+    `logins` is who came in to send and receive. `exposed`: other machines reach it, and get answers
+    over TLS only.
     """
     app = Starlette(
         routes=[
@@ -82,7 +84,8 @@ def create_app(
             Exception: _handle_bug,
         },
     )
-    guarded = Guard(app, callers=Callers(platform.store, token, platform.clock), hosts=hosts)
+    callers = Callers(platform.store, token, platform.clock)
+    guarded = Guard(app, callers=callers, hosts=hosts, exposed=exposed)
     return Audit(guarded, trail, platform.clock) if trail is not None else guarded
 
 

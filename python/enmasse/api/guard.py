@@ -23,6 +23,7 @@ from enmasse.api.turns import Turns
 from enmasse.auth.callers import Callers
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
+from enmasse.base.hosts import is_loopback
 
 BODY_BYTES_MAX = 1 << 20
 """Largest request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
@@ -46,10 +47,14 @@ LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
 class Guard:
     """Lets a request through to the application, or answers why not."""
 
-    def __init__(self, app: ASGIApp, *, callers: Callers, hosts: Collection[str]) -> None:
-        """Guard `app`. `hosts` are the names under which this server may be asked."""
+    def __init__(
+        self, app: ASGIApp, *, callers: Callers, hosts: Collection[str], exposed: bool = False
+    ) -> None:
+        """Guard `app`. `hosts` are the names under which this server may be asked; `exposed`: other
+        machines reach it, and what they say in clear text is refused."""
         self._app = app
         self._callers = callers
+        self._exposed = exposed
         self._hosts = {host.lower() for host in hosts}
         self._running: Counter[str] = Counter()
         self._turns = Turns()
@@ -85,6 +90,12 @@ class Guard:
         path = scope["path"]
         if path in OPEN_PATHS:
             return None
+        if self._exposed and scope["scheme"] == "http" and not _is_local(scope):
+            return Denied(
+                Code.TLS_REQUIRED,
+                "other machines are answered over TLS only: ask the port of --https-port, or start"
+                " the platform with --insecure",
+            )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         authorization = headers.get("authorization")
         caller = self._callers.bearer(authorization)
@@ -126,8 +137,9 @@ class Guard:
 
 
 def _is_local(scope: Scope) -> bool:
-    client = scope.get("client") or ("", 0)
-    return _is_address(client[0]) and ipaddress.ip_address(client[0]).is_loopback
+    """Whether the peer is on this machine: on loopback, or at the address that it has asked."""
+    peer, own = ((scope.get(name) or ("", 0))[0] for name in ("client", "server"))
+    return is_loopback(peer) or (peer == own and _is_address(peer))
 
 
 def _is_address(name: str) -> bool:

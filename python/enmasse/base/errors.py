@@ -59,6 +59,7 @@ class Code(StrEnum):
     TOKEN_REQUIRED = "E2001", "the request carries no valid bearer token"
     HOST_REFUSED = "E2002", "the Host header names another server"
     VERB_REFUSED = "E2003", "the path does not allow that verb"
+    TLS_REQUIRED = "E2004", "the API is asked in clear text from another machine"
 
     NOT_FOUND = "E3000", "it does not exist"
     RESOURCE_MISSING = "E3001", "there is no resource of that name"

@@ -8,6 +8,9 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # How a peer of version 4 is called where one listener takes both.
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -93,7 +93,7 @@ class Settings(BaseModel):
     """Address every listener binds. Loopback, because the first space has no authentication."""
 
     insecure: bool = False
-    """Allow spaces without authentication, and PLAIN without TLS, beyond loopback."""
+    """Allow spaces without authentication, and PLAIN and the API without TLS, beyond loopback."""
 
     amqp_port: Port = 5672
     """AMQP 1.0 over TCP. The port registered for AMQP."""

@@ -119,6 +119,7 @@ async def serve(
             hosts=names_of(settings.host),
             trail=trail,
             logins=logins,
+            exposed=is_exposed(settings),
         )
         for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
             if port is not None:
@@ -160,8 +161,14 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
 def guard(store: Store, settings: Settings) -> Admission:
     """Return the only way into a store, as the settings have it."""
     bounds = NamespaceBounds(settings.namespace_resources_max, settings.namespace_data_bytes_max)
-    exposed = not is_loopback(settings.host) and not settings.insecure
-    return Admission(store, exposed=exposed, hosts=names_of(settings.host), bounds=bounds)
+    return Admission(
+        store, exposed=is_exposed(settings), hosts=names_of(settings.host), bounds=bounds
+    )
+
+
+def is_exposed(settings: Settings) -> bool:
+    """Whether other machines reach the listeners, and are not allowed to come in open."""
+    return not is_loopback(settings.host) and not settings.insecure
 
 
 async def open_computed(settings: Settings, clock: Clock) -> Store:

@@ -67,7 +67,8 @@ Insecure = Annotated[
     bool | None,
     typer.Option(
         "--insecure",
-        help="Allow spaces without authentication, and passwords without TLS, beyond this machine.",
+        help="Allow spaces without authentication, and passwords and the HTTP API without TLS,"
+        " beyond this machine.",
         rich_help_panel=_LISTENERS,
     ),
 ]
@@ -75,7 +76,9 @@ AmqpPort = Annotated[str | None, _listener("AMQP.", 5672)]
 AmqpsPort = Annotated[str | None, _listener("AMQP over TLS.", 5671)]
 WsPort = Annotated[str | None, _listener("AMQP over WebSocket.", 8081)]
 WssPort = Annotated[str | None, _listener("AMQP over WebSocket over TLS.", 8443)]
-HttpPort = Annotated[str | None, _listener("HTTP API, metrics, health.", 8080)]
+HttpPort = Annotated[
+    str | None, _listener("HTTP API, metrics, health; in clear, for this machine.", 8080)
+]
 HttpsPort = Annotated[str | None, _listener("HTTP API over TLS, for kubectl.", 6443)]
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
