@@ -168,7 +168,7 @@ def run(
 
 def _forward(rows: pyarrow.Table, to: Writing, address: str, number: int) -> None:
     """Write the messages of a batch as two tasks; what is no JSON goes where nothing is."""
-    messages = batches.whole_messages(rows).to_pylist()
+    messages = rows.to_pylist()
     out = [
         {
             "address": "nowhere" if one["body"] == b"{" else address,

@@ -1,12 +1,13 @@
 """Readings as silver has them, for tests of what comes after it."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow
 
-from enmasse.pipeline import silver
+from enmasse.pipeline import bronze, silver
 from enmasse.resources.pipeline import Source
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -72,3 +73,23 @@ def decoded(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow.
         came = at(given.pop("seconds", 0.0))
         rows.append(known | {"offset": offset, "enqueued_time": came} | given)
     return pyarrow.Table.from_pylist(rows, schema)
+
+
+def messages(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow.Table:
+    """The same records as messages: of several of one offset the body is a list, and what has an
+    `_error` is no JSON."""
+    bodies: dict[int, list[dict[str, Any]]] = {}
+    rows: dict[int, dict[str, Any]] = {}
+    for offset, record in enumerate(records, first):
+        given = dict(record)
+        came = at(given.pop("seconds", 0.0))
+        place = given.pop("offset", offset)
+        fields = {name: given.pop(name) for name in ("device", "value") if name in given}
+        known = {"space": "sp", "address": of.address, "partition": 0, "offset": place}
+        known |= {"enqueued_time": came, "body_kind": "data"}
+        rows.setdefault(place, known | given)
+        bodies.setdefault(place, []).append(fields)
+    for place, row in rows.items():
+        is_json = row.pop("_error", None) is None
+        row["body"] = json.dumps(bodies[place]).encode() if is_json else b"no"
+    return pyarrow.Table.from_pylist(list(rows.values()), bronze.MESSAGE)

@@ -1,5 +1,6 @@
 """A batch goes into each table once, wherever it is cut off. Spark is played by frames of rows."""
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,12 +14,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from enmasse.base.errors import Conflict, Invalid, Unavailable
-from enmasse.pipeline import batches, functions, gold, live, recompute
+from enmasse.pipeline import batches, decoding, functions, gold, live, recompute, silver
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.resources import Pipeline
-from measured import decoded, us
+from enmasse.resources.pipeline import Source
+from measured import messages, us
 
 pytestmark = pytest.mark.timeout(120)
 HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 0}
@@ -63,7 +65,7 @@ class Filling:
     ) -> None:
         tell = told or self.told.append
         put = Batches(self.pipeline, self.source, self.store, self.db, [], [], tell)
-        put(frame(decoded(self.source, *records, first=first), query_id), batch_id)
+        put(frame(messages(self.source, *records, first=first), query_id), batch_id)
 
     def rows(self, name: str) -> pyarrow.Table:
         return DeltaTable(self.places.table(name)).to_pyarrow_table()
@@ -109,7 +111,7 @@ def test_a_batch_fills_every_table(fill: Callable[..., Filling]) -> None:
     filling.put(
         0,
         {"device": "a", "value": 9.0, "seconds": 1},
-        {"device": "a", "value": 1.0, "seconds": 2, "_index": 1, "offset": 0, "body": None},
+        {"device": "a", "value": 1.0, "seconds": 2, "offset": 0},
         {"_error": "JSON: no", "seconds": 3},
         {"device": "b", "value": 2.0, "seconds": 86_400.0, "partition": 1},
     )
@@ -118,14 +120,17 @@ def test_a_batch_fills_every_table(fill: Callable[..., Filling]) -> None:
     ]
     bronze = filling.rows("bronze")
     assert sorted(bronze["offset"].to_pylist()) == [0, 2, 3]
-    assert bronze["body"].to_pylist() == [b"12345"] * 3
+    bodies = dict(zip(bronze["offset"].to_pylist(), bronze["body"].to_pylist(), strict=True))
+    both = [{"device": "a", "value": 9.0}, {"device": "a", "value": 1.0}]
+    assert (json.loads(bodies[0]), bodies[2]) == (both, b"no")
     assert {str(day) for day in bronze["date"].to_pylist()} == {"2026-01-31", "2026-02-01"}
-    assert filling.rows("quarantine")["reason"].to_pylist() == ["JSON: no"]
+    (reason,) = filling.rows("quarantine")["reason"].to_pylist()
+    assert reason.startswith("JSON: ")
     usage = filling.db.rows(live.USAGE)
     figures = ("date", "messages", "bytes", "readings", "quarantined")
     assert [tuple(row[name] for name in figures) for row in usage] == [
-        ("2026-01-31", 2, 10, 2, 1),
-        ("2026-02-01", 1, 5, 1, 0),
+        ("2026-01-31", 2, len(bodies[0]) + len(bodies[2]), 2, 1),
+        ("2026-02-01", 1, len(bodies[3]), 1, 0),
     ]
     # partition 0 is known up to its last message only
     assert filling.db.rows(live.PROGRESS)[0]["known_to_us"] == us(3)
@@ -242,6 +247,26 @@ def test_a_query_of_another_checkpoint_is_refused(fill: Callable[..., Filling]) 
     assert len(filling.rows("bronze")) == 5
 
 
+def test_small_messages_that_become_many_rows_are_judged_part_by_part(
+    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling = fill()
+    largest = 0
+    parse = silver.parse
+
+    def counting(records: pyarrow.Table, source: Source) -> pyarrow.Table:
+        nonlocal largest
+        largest = max(largest, len(records))
+        return parse(records, source)
+
+    monkeypatch.setattr(silver, "parse", counting)
+    empty = [{"offset": number} for number in range(6) for _ in range(10_000)]
+    filling.put(0, *empty)
+    assert len(filling.rows("bronze")) == 6
+    assert len(filling.rows("quarantine")) == 60_000
+    assert largest < len(empty)
+
+
 def test_options_come_from_the_document_and_the_password_from_its_file(
     fill: Callable[..., Filling], tmp_path: Path
 ) -> None:
@@ -253,7 +278,9 @@ def test_options_come_from_the_document_and_the_password_from_its_file(
     (tmp_path / "p" / "p.txt").write_text("secret\n")
     chosen = batches.options(filling.source, filling.places)
     assert (chosen["user"], chosen["password"]) == ("u", "secret")
-    assert (chosen["decode"], chosen["csvHeader"]) == ("csv", "true")
+    assert "decode" not in chosen, "bodies are decoded when they are here"
+    declared = decoding.declared(filling.source)
+    assert (declared["decode"], declared["csvHeader"]) == ("csv", True)
 
 
 def test_steps_are_found_in_their_file(tmp_path: Path) -> None:

@@ -15,7 +15,17 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from enmasse.base.errors import Invalid, Missing, Unavailable
-from enmasse.pipeline import bronze, detect, functions, gold, gold_table, reading, silver, tables
+from enmasse.pipeline import (
+    bronze,
+    decoding,
+    detect,
+    functions,
+    gold,
+    gold_table,
+    reading,
+    silver,
+    tables,
+)
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline.forward import Forward
 from enmasse.pipeline.functions import Step
@@ -92,6 +102,7 @@ class Batches:
         self._store = store
         self._live = live
         self._forwards = forwards
+        decoding.declared(source)  # what cannot be read together is said before the start
         self._steps = [one for one in steps if one.source in (functions.ALL, source.name)]
         self._told = told
 
@@ -102,31 +113,28 @@ class Batches:
         self.put(frame.toArrow(), query_id, batch_id, spark)
 
     def put(
-        self, records: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
+        self, messages: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
     ) -> None:
-        """Put the records of a batch in, unless they are in already.
+        """Put the messages of a batch in, unless they are in already.
 
         Steps, sinks and Parquet tables need Spark; what else there is does without.
         """
         self._patiently(lambda: self._live.claim(self._source.name, query_id))
-        self._put(records, query_id, batch_id, spark)
+        self._put(messages, query_id, batch_id, spark)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.tidy(self._pipeline.spec.tables.keep)
             self._patiently(self._live.prune)
 
     def _put(
-        self, records: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
+        self, messages: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
     ) -> None:
         source, store = self._source, self._store
         name = app_id(self._pipeline, source.name, query_id)
-        messages = whole_messages(records)
-        store.append(spark, messages, store.bronze, name, batch_id)
-        if self._steps and spark is not None:
-            stepped = functions.applied(spark.createDataFrame(records), self._steps)
-            records = stepped.toArrow()
-        rows = silver.parse(records, source)
-        readings, refused = silver.parted(rows)
+        messages = messages.select(bronze.MESSAGE.names).cast(bronze.MESSAGE)
+        dated = with_days(messages)
+        store.append(spark, dated, store.bronze, name, batch_id)
+        readings, refused = decoding.judged(messages, source, self._steps, spark)
         store.append(spark, readings, store.silver, name, batch_id)
         store.append(spark, refused, store.quarantine, name, batch_id)
         with store.one:
@@ -138,7 +146,7 @@ class Batches:
         if spark is not None:
             for forward in self._forwards:
                 written[f"sinks/{forward.name}"] = forward(spark, of_tables, name, batch_id)
-        usage = _usage(messages, rows)
+        usage = _usage(dated, readings, refused)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us, written)
         is_new = self._committed(batch)
@@ -172,31 +180,33 @@ def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
     return f"{pipeline.metadata.name}/{source}/{query_id}"
 
 
-def whole_messages(records: pyarrow.Table) -> pyarrow.Table:
-    """Return bronze's rows out of decoded records, of which the first has the body."""
-    messages = records.filter(pc.equal(records["_index"], 0)).select(silver.ENVELOPE)
+def with_days(messages: pyarrow.Table) -> pyarrow.Table:
+    """Return bronze's rows: messages with the day of their arrival."""
     return messages.append_column("date", silver.days(messages["enqueued_time"].combine_chunks()))
 
 
-def _usage(messages: pyarrow.Table, rows: pyarrow.Table) -> list[dict[str, Any]]:
+def _usage(
+    messages: pyarrow.Table, readings: pyarrow.Table, refused: pyarrow.Table
+) -> list[dict[str, Any]]:
     """What came in and what became of it, by tenant, address and day of arrival."""
     key = ["space", "address", "date"]
-    sized = messages.select(key).append_column("bytes", pc.binary_length(messages["body"]))
-    came = sized.group_by(key).aggregate([([], "count_all"), ("bytes", "sum")])
-    day = pc.cast(rows["enqueued_time"], pyarrow.date32())
-    judged = rows.select(["space", "address"]).append_column("date", day)
-    judged = judged.append_column("is_good", pc.is_null(rows["reason"]))
-    became = judged.group_by([*key, "is_good"]).aggregate([([], "count_all")])
     usage: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for one in [*came.to_pylist(), *became.to_pylist()]:
+
+    def entry(one: Mapping[str, Any]) -> dict[str, Any]:
         names = {name: str(one[name] or "") for name in key}
         zero = names | {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
-        entry = usage.setdefault((names["space"], names["address"], names["date"]), zero)
-        if "is_good" in one:
-            entry["readings" if one["is_good"] else "quarantined"] += one["count_all"]
-        else:
-            entry["messages"] += one["count_all"]
-            entry["bytes"] += one["bytes_sum"] or 0
+        return usage.setdefault((names["space"], names["address"], names["date"]), zero)
+
+    sized = messages.select(key).append_column("bytes", pc.binary_length(messages["body"]))
+    came = sized.group_by(key).aggregate([([], "count_all"), ("bytes", "sum")])
+    for one in came.to_pylist():
+        entry(one)["messages"] += one["count_all"]
+        entry(one)["bytes"] += one["bytes_sum"] or 0
+    for figure, rows in (("readings", readings), ("quarantined", refused)):
+        day = pc.cast(rows["enqueued_time"], pyarrow.date32())
+        placed = rows.select(["space", "address"]).append_column("date", day)
+        for one in placed.group_by(key).aggregate([([], "count_all")]).to_pylist():
+            entry(one)[figure] += one["count_all"]
     return list(usage.values())
 
 
@@ -216,9 +226,7 @@ def options(source: Source, places: Places) -> dict[str, str]:
     chosen = _rooted(source.options, places) | {
         "url": source.url,
         "address": source.address,
-        "decode": source.format,
-        "columns": silver.columns(source),
-        "timeUnit": source.time_unit,
+        "columns": ", ".join(bronze.MESSAGE.names),
         "start": source.start,
         "maxRowsPerTrigger": str(source.max_rows),
         "maxBytesPerTrigger": str(source.max_bytes),
@@ -226,9 +234,6 @@ def options(source: Source, places: Places) -> dict[str, str]:
     }
     if source.spool is not None:
         chosen["spool"] = str(places.document.resolve().parent / source.spool)
-    if source.format == "csv":
-        chosen["csvHeader"] = str(source.csv_header).lower()
-        chosen["csvDelimiter"] = source.csv_delimiter
     return chosen | _password(f"source {source.name}", source.password_file, places)
 
 

@@ -6,9 +6,10 @@
     def celsius(frame):
         return frame.withColumn("temperature", (frame.temperature - 32) / 1.8)
 
-A step gets the decoded records of a batch: whole messages (`docs/guide/spark.md`) with the fields
-that the source names. It may change, add and leave out rows, and has to keep the columns. Bronze
-has the messages as they came. Steps run in the order of the file.
+A step gets decoded records: whole messages (`docs/guide/spark.md`) with the fields that the source
+names, those of a batch, or of a large batch some 100,000 at a time. It may change, add and leave
+out rows, and has to keep the columns. Bronze has the messages as they came. Steps run in the order
+of the file.
 """
 
 import runpy

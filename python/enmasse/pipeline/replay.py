@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing
-from enmasse.native import Replay
 from enmasse.pipeline import (
     batches,
     bronze,
     changes,
+    decoding,
     functions,
     options,
     recompute,
@@ -244,7 +244,7 @@ class Backfill:
         self, number: int, part: Part, spark: SparkSession | None, told: Callable[[int], None]
     ) -> Replayed:
         """Write what the messages of a part are now to where nobody looks."""
-        source, columns = self._source(part.source), self._options(part).columns
+        source = self._source(part.source)
         steps = [one for one in self._steps if one.source in (functions.ALL, source.name)]
         counts = {"messages": 0, "silver": 0, "quarantine": 0}
         with (
@@ -252,15 +252,11 @@ class Backfill:
             self._writer(number, "quarantine", silver.QUARANTINE) as bad,
         ):
             for portion in self._messages(part):
-                for records in decoded(portion, columns):
-                    if steps and spark is not None:
-                        records = functions.applied(spark.createDataFrame(records), steps).toArrow()
-                    rows = silver.parse(records, source)
-                    readings, refused = silver.parted(rows)
-                    good.write_table(readings)
-                    bad.write_table(refused)
-                    counts["silver"] += len(readings)
-                    counts["quarantine"] += len(refused)
+                readings, refused = decoding.judged(portion, source, steps, spark)
+                good.write_table(readings)
+                bad.write_table(refused)
+                counts["silver"] += len(readings)
+                counts["quarantine"] += len(refused)
                 counts["messages"] += len(portion)
                 told(len(portion))
         return Replayed(source.name, counts["messages"], counts["silver"], counts["quarantine"])
@@ -304,14 +300,6 @@ class _Messages:
         ):
             if len(batch):
                 yield pyarrow.Table.from_batches([batch]).cast(bronze.MESSAGE)
-
-
-def decoded(messages: pyarrow.Table, columns: dict[str, Any]) -> Iterator[pyarrow.Table]:
-    """Yield messages of bronze as records, as the format `enmasse` gives those of a source."""
-    for batch in messages.combine_chunks().to_batches():
-        again = Replay(batch, columns)
-        while (rows := again.next_batch()) is not None:
-            yield pyarrow.Table.from_batches([pyarrow.record_batch(rows)])
 
 
 def check_finished(places: Places) -> None:
