@@ -269,6 +269,38 @@ async def test_a_host_is_one_spaces_only_and_never_the_platforms(
     assert refused.value.faults[0].field == "spec.endpoints[0].expose.routeHost"
 
 
+async def test_a_new_space_cannot_have_the_full_name_that_leads_elsewhere(
+    platform: Platform,
+) -> None:
+    await platform.apply(space("own", endpoints=[endpoint(expose=route("own.default"))]))
+    taken = space("fore", endpoints=[endpoint(expose=route("shop.victim"))])
+    taken["metadata"]["namespace"] = "hidden"
+    await platform.apply(taken)
+    late = space("shop")
+    late["metadata"]["namespace"] = "victim"
+    with pytest.raises(Conflict, match=r"'shop.victim' already leads to") as refused:
+        await platform.apply(late)
+    assert [one.field for one in refused.value.faults] == ["metadata.name"]
+    assert "hidden" not in refused.value.message
+    assert "fore" not in refused.value.message
+    both = [space("a"), space("b", endpoints=[endpoint(expose=route("a.default"))])]
+    with pytest.raises(Conflict, match=r"'a.default' already leads to"):
+        await platform.apply(*both)
+    # What was there before is changed as ever, and a host that is given back is free.
+    await platform.apply(taken | {"spec": space("fore")["spec"]})
+    await platform.apply(late)
+
+
+async def test_a_refused_host_names_no_other_tenants_space(platform: Platform) -> None:
+    theirs = space("theirs", endpoints=[endpoint(expose=route())])
+    theirs["metadata"]["namespace"] = "hidden"
+    await platform.apply(theirs)
+    with pytest.raises(Conflict, match="a space of another namespace; choose another") as refused:
+        await platform.apply(space(endpoints=[endpoint(expose=route())]))
+    assert "hidden" not in refused.value.message
+    assert "theirs" not in refused.value.message
+
+
 async def test_a_key_goes_into_no_secret_that_is_for_something_else(platform: Platform) -> None:
     other = secret("own", "", "") | {"type": "example.com/other"}
     cert = {"provider": "certBundle", "secretName": "own"}

@@ -127,7 +127,7 @@ class Index:
 
     def _count(self, key: Key, resource: Resource, step: int) -> None:
         self._held[group_of(key)] = self._held[group_of(key)].plus(_size_of(resource), step)
-        for name in unique_names(resource):
+        for name in (*unique_names(resource), *host_names(resource)):
             others = tuple(one for one in self._owners.pop(name, ()) if one != key)
             if owners := ((*others, key) if step > 0 else others):
                 self._owners[name] = owners
@@ -281,6 +281,23 @@ def unique_names(resource: Resource) -> list[Name]:
     else:
         names = ()
     return [(resource.kind, resource.metadata.namespace, resource.space, name) for name in names]
+
+
+def host_names(resource: Resource) -> list[Name]:
+    """Return the host names that lead to a resource, in the form of those only one may have."""
+    if not isinstance(resource, AddressSpace):
+        return []
+    return [host_name(host) for host in {full_name(resource), *resource.spec.hosts}]
+
+
+def host_name(host: str) -> Name:
+    """Return what a host name is found by."""
+    return "host", "", "", host
+
+
+def full_name(space: AddressSpace) -> str:
+    """Return the name that a space always answers to."""
+    return f"{space.metadata.name}.{space.metadata.namespace}"
 
 
 def chosen(resource: Resource) -> list[tuple[str, str]]:

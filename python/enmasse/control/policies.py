@@ -15,8 +15,10 @@ from enmasse.control.index import (
     Home,
     Overlay,
     chosen,
+    full_name,
     group_of,
     home_of,
+    host_name,
     unique_names,
 )
 from enmasse.plan import Catalogue, Demand, Excess, Problem, dangling, exceeded, outgrown
@@ -128,7 +130,8 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
         if owner is None:
             continue
         if isinstance(resource, AddressSpace):
-            where = f"would be the realm of its users and is that of {owner}; choose another name"
+            whose = _whose(owner, resource)
+            where = f"would be the realm of its users and is that of {whose}; choose another name"
             fault = Fault("metadata.name", f"{name[-1]!r} {where}")
         elif resource.unique:
             where = f"already belongs to one in namespace {owner.namespace!r}"
@@ -200,25 +203,35 @@ Changed = Sequence[tuple[Resource, Resource | None]]
 
 
 def host_taken(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """A host name of its endpoints is the platform's, or another space's."""
-    if not isinstance(resource, AddressSpace) or not resource.spec.hosts:
+    """A host name of its endpoints is the platform's or another space's, or its own full name is
+    a host name of another space."""
+    if not isinstance(resource, AddressSpace):
         return None
-    if isinstance(before, AddressSpace) and before.spec.hosts == resource.spec.hosts:
-        return None
-    owners: dict[str, str] = dict.fromkeys(world.hosts, "the platform itself")
-    for key in world.index.spaces():
-        other = world.index.get(key)
-        if key != resource.key and isinstance(other, AddressSpace):
-            whose = f"address space {key.name} of namespace {key.namespace}"
-            owners |= dict.fromkeys((*other.spec.hosts, f"{key.name}.{key.namespace}"), whose)
-    for place, endpoint in enumerate(resource.spec.endpoints):
-        for host in endpoint.hosts:
-            if host in owners:
-                field = f"spec.endpoints[{place}].expose.routeHost"
-                fault = Fault(field, f"{host!r} already leads to {owners[host]}; choose another")
-                message = f"{resource.key}: {fault}"
-                return Conflict(Code.ADDRESS_TAKEN, message, faults=[fault])
+    asked = {"metadata.name": full_name(resource)} if before is None else {}
+    if not isinstance(before, AddressSpace) or before.spec.hosts != resource.spec.hosts:
+        asked |= {
+            f"spec.endpoints[{place}].expose.routeHost": host
+            for place, endpoint in enumerate(resource.spec.endpoints)
+            for host in endpoint.hosts
+        }
+    for field, host in asked.items():
+        others = [key for key in world.index.owners(host_name(host)) if key != resource.key]
+        if host in world.hosts:
+            whose = "the platform itself"
+        elif others:
+            whose = _whose(others[0], resource)
+        else:
+            continue
+        fault = Fault(field, f"{host!r} already leads to {whose}; choose another")
+        return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
+
+
+def _whose(space: Key, asking: Resource) -> str:
+    """Return what a tenant is told of a space, which may be somebody else's."""
+    if space.namespace == asking.metadata.namespace:
+        return f"address space {space.name}"
+    return "a space of another namespace"
 
 
 def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
