@@ -87,6 +87,16 @@ def test_of_two_bounds_the_smaller_holds() -> None:
     assert (found.consumers, found.producers) == (3, 2)
 
 
+def test_a_dead_letter_drops_its_oldest_whatever_it_was_let_in_with() -> None:
+    bounded = deadletter(limits={"bytes": 5000})
+    assert bounded.spec.limits is not None
+    refusing = bounded.spec.limits.model_copy(update={"on_full": "reject"})
+    spec = bounded.spec.model_copy(update={"limits": refusing})
+    for one in (bounded, bounded.model_copy(update={"spec": spec})):
+        assert with_plan(one, router=0).limits.on_full == "dropOldest"
+        assert the_address(one).limits.on_full == "dropOldest"
+
+
 def test_a_stream_keeps_to_its_retention() -> None:
     stream = topic(retention={"bytes": 1000})
     found = with_plan(stream, messageTtl={"maximum": 5}, limits={"messages": 1, "messageSize": 9})

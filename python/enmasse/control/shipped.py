@@ -112,7 +112,7 @@ def _free_plans() -> Iterator[AddressPlan]:
         is_stored = type_ not in _DIRECT
         limits = Limits(
             bytes=FREE_STORED_BYTES if is_stored else None,
-            on_full="reject" if is_stored else None,
+            on_full=("dropOldest" if type_ == "deadletter" else "reject") if is_stored else None,
         )
         yield _address_plan(
             f"standard-free-{type_}",

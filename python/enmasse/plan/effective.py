@@ -73,7 +73,8 @@ def _limits(
     may: Callable[[str], bool],
 ) -> Limits | None:
     planned = plan.spec.limits if plan else None
-    if planned is None and bounds.message_size is None and bounds.broker_bytes is None:
+    unbounded = planned is None and bounds.message_size is None and bounds.broker_bytes is None
+    if unbounded and spec.type != "deadletter":
         return spec.limits
     own, default = spec.limits or Limits(), planned or Limits()
     found: dict[str, int | None] = {
@@ -90,6 +91,8 @@ def _limits(
     # A subscription may have its bounds from its topic.
     if limits.messages or limits.bytes or spec.type == "subscription":
         on_full = own.on_full or default.on_full or (bounds.on_full if share else None)
+        if spec.type == "deadletter":
+            on_full = "dropOldest"  # it can refuse nothing, whatever was said before that was known
         limits = limits.model_copy(update={"on_full": on_full})
     return limits if limits != Limits() else None
 

@@ -13,7 +13,7 @@ from enmasse.resources.address import (
     MessageTtl,
     PlanResources,
 )
-from enmasse.resources.address_rules import ALLOWED
+from enmasse.resources.address_rules import ALLOWED, refusing_dead_letter
 from enmasse.resources.model import (
     ADMIN_VERSION,
     AGE,
@@ -128,7 +128,7 @@ class AddressPlan(Administered):
         ]
         if limits.on_full and limits.messages is None and limits.bytes is None:
             found.append(Fault("spec.limits.onFull", "needs limits.messages or limits.bytes"))
-        return found
+        return [*found, *refusing_dead_letter(type_, limits.on_full)]
 
 
 def below_spec(

@@ -163,3 +163,13 @@ def _at_odds(spec: "AddressSpec") -> Iterator[Fault]:
     if limits and limits.on_full and spec.type != "subscription":
         if limits.messages is None and limits.bytes is None:
             yield Fault("spec.limits.onFull", "needs limits.messages or limits.bytes")
+    yield from refusing_dead_letter(spec.type, limits.on_full if limits else None)
+
+
+def refusing_dead_letter(type_: str, on_full: str | None) -> Iterator[Fault]:
+    """Yield a fault if a dead letter is to refuse messages: they have nowhere else to go."""
+    if type_ == "deadletter" and on_full not in (None, "dropOldest"):
+        yield Fault(
+            "spec.limits.onFull",
+            f"a dead letter cannot {on_full} what comes from other addresses: dropOldest bounds it",
+        )
