@@ -1,6 +1,10 @@
 """Tables that take each batch once: both formats, cut off half-way, grown by columns."""
 
+import json
+import os
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -104,21 +108,90 @@ def test_first_batches_of_several_sources_make_a_table_together(tmp_path: Path) 
         assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3]
 
 
+def overtake(monkeypatch: pytest.MonkeyPatch, others: Callable[[], Any]) -> None:
+    """Let others change the table between the look at it and the next write."""
+    write = tables.write_deltalake
+
+    def overtaken(*given: Any, **named: Any) -> None:
+        monkeypatch.setattr(tables, "write_deltalake", write)
+        others()
+        write(*given, **named)
+
+    monkeypatch.setattr(tables, "write_deltalake", overtaken)
+
+
 def test_a_batch_that_two_runs_put_in_at_once_is_in_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(str(tmp_path / "t"))
     tables.append_arrow(readings(0), table, "q", 0)
-    write = tables.write_deltalake
+    by_both: list[Appended] = []
 
-    def overtaken(*given: Any, **named: Any) -> None:
-        # between the look and the write another run puts the same batch in
-        monkeypatch.setattr(tables, "write_deltalake", write)
-        assert tables.append_arrow(readings(1), table, "q", 1) == Appended(1, 1)
-        write(*given, **named)
+    def append() -> None:
+        by_both.append(tables.append_arrow(readings(1), table, "q", 1))
 
-    monkeypatch.setattr(tables, "write_deltalake", overtaken)
-    assert tables.append_arrow(readings(1), table, "q", 1) == Appended(0, 0, again=True)
+    overtake(monkeypatch, append)
+    append()
+    assert by_both == [Appended(1, 1), Appended(0, 0, again=True)]
+    assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
+
+
+LOG_COMMITS, LOG_OLD, CHECKPOINT_COMMITS = 5000, 4000, 100
+DAY_S = 86_400
+
+
+def log_of(table: Table) -> list[Path]:
+    return sorted((Path(table.path) / "_delta_log").iterdir())
+
+
+def test_the_log_has_what_is_kept_and_batches_stay_known(tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "t"))
+    tables.append_arrow(readings(0), table, "ended", 7)
+    log = Path(table.path) / "_delta_log"
+    for batch in range(LOG_COMMITS):
+        # what a batch without rows would be
+        commit = {"txn": {"appId": "q", "version": batch}}
+        (log / f"{batch + 2:020}.json").write_text(json.dumps(commit))
+        if batch % CHECKPOINT_COMMITS == 0:
+            DeltaTable(table.path).create_checkpoint()
+    old = time.time() - 8 * DAY_S
+    for file in log_of(table):
+        if file.name[:20].isdigit() and int(file.name[:20]) < LOG_OLD:
+            os.utime(file, (old, old))
+    assert len(log_of(table)) > LOG_COMMITS
+    for _ in range(2):
+        tables.vacuum(table, 7)
+        # the commits that are kept, those up to the checkpoint before them, and checkpoints
+        assert len(log_of(table)) < LOG_COMMITS - LOG_OLD + 2 * CHECKPOINT_COMMITS
+    for version in (LOG_OLD, LOG_OLD + 1, LOG_COMMITS):
+        assert DeltaTable(table.path, version=version).transaction_version("q") == version - 2
+    again = [tables.append_arrow(readings(1), table, "q", LOG_COMMITS - 1)]
+    again.append(tables.append_arrow(readings(1), table, "ended", 7))
+    assert again == [Appended(0, 0, again=True)] * 2
+    assert tables.append_arrow(readings(1), table, "q", LOG_COMMITS) == Appended(1, 1)
+    assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
+
+
+def test_an_append_reads_what_came_since_the_table_was_tidied(tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "t"))
+    for batch in range(70):
+        tables.append_arrow(readings(batch), table, "q", batch)
+    tables.vacuum(table, 7)
+    (last,) = [json.loads(file.read_text()) for file in log_of(table) if file.name[0] == "_"]
+    assert last["version"] == DeltaTable(table.path).version()
+    kept = DeltaTable(table.path).metadata().configuration
+    assert kept["delta.logRetentionDuration"] == f"interval {7 * DAY_S} seconds"
+    # nothing but tidying looks for what is too old
+    assert kept["delta.enableExpiredLogCleanup"] == "false"
+
+
+def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(str(tmp_path / "t"))
+    tables.append_arrow(readings(0), table, "q", 0)
+    overtake(monkeypatch, lambda: tables.vacuum(table, 7))
+    assert tables.append_arrow(readings(1), table, "q", 1) == Appended(1, 1)
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 
 

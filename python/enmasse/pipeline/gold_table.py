@@ -122,11 +122,7 @@ class _Delta:
             opened.optimize.compact(
                 partition_filters=[("date", "=", str(day))], target_size=FILE_SIZE
             )
-        opened.vacuum(
-            retention_hours=-(-keep_ms // (HOUR_US // 1000)),
-            dry_run=False,
-            enforce_retention_duration=False,
-        )
+        tables.clean(opened, keep_ms)
 
 
 def _remembering(batches: Mapping[str, int]) -> CommitProperties:

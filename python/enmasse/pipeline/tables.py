@@ -41,7 +41,9 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 STAGING, BATCHES = "_staging", "_batches"
 REMEMBERED_MAX = 100
 """Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
-HOURS_A_DAY = 24
+HOURS_A_DAY, HOUR_MS = 24, 3_600_000
+APPENDS_MAX = 8
+"""How often rows are appended while others change what the table is."""
 _MAKING = threading.Lock()
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
@@ -110,7 +112,7 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
     """Append rows that are in this process, as `append` does those of a frame, to a Delta table."""
     if not len(rows):
         return Appended(0, 0)
-    while True:
+    for left in reversed(range(APPENDS_MAX)):
         opened = _opened(table, rows.schema)
         known = opened.transaction_version(app_id)
         if known is not None and known >= batch_id:
@@ -126,12 +128,12 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
                     app_transactions=[Transaction(app_id, batch_id)]
                 ),
             )
+            break
         except CommitFailedError:
-            now = DeltaTable(table.path).transaction_version(app_id)
-            if now == known:
+            # the same batch came in, or another source has given the table a column or a property
+            if not left:
                 raise
-            continue
-        return Appended(len(rows), 1)
+    return Appended(len(rows), 1)
 
 
 def _opened(table: Table, schema: pyarrow.Schema) -> DeltaTable:
@@ -185,12 +187,30 @@ def compact(table: Table) -> int:
 
 
 def vacuum(table: Table, keep_days: int) -> int:
-    """Delete files that no version of the last days has; return how many."""
-    gone = DeltaTable(table.path).vacuum(
-        retention_hours=keep_days * HOURS_A_DAY,
-        dry_run=False,
-        enforce_retention_duration=False,
+    """Delete files that no version of the last days has, and the log before them; return how many
+    files of rows are gone."""
+    return clean(DeltaTable(table.path), keep_days * HOURS_A_DAY * HOUR_MS)
+
+
+def clean(opened: DeltaTable, keep_ms: int) -> int:
+    """Delete what a Delta table has of more than this time ago: files of rows, and its log up to
+    the last checkpoint before; return how many files of rows.
+
+    Versions of that time stay. A checkpoint has all that is in the table, and each last batch.
+    """
+    wanted = {
+        "delta.logRetentionDuration": f"interval {-(-keep_ms // 1000)} seconds",
+        # each append would look at the whole log for what is too old in it
+        "delta.enableExpiredLogCleanup": "false",
+    }
+    if not wanted.items() <= opened.metadata().configuration.items():
+        opened.alter.set_table_properties(wanted)
+    gone = opened.vacuum(
+        retention_hours=-(-keep_ms // HOUR_MS), dry_run=False, enforce_retention_duration=False
     )
+    # the next append reads no more than came since
+    opened.create_checkpoint()
+    opened.cleanup_metadata()
     return len(gone)
 
 
