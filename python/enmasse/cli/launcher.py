@@ -37,9 +37,11 @@ from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.control.policies import NamespaceBounds
 from enmasse.control.shipped import shipped
+from enmasse.control.showing import show_schemas
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
 from enmasse.store.kubernetes import KubernetesStore
+from enmasse.store.protocol import Leadership
 from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)
@@ -274,11 +276,22 @@ class _Process:
         if self._failure is not None:
             raise self._failure
 
+    async def _stand_by(self, leadership: Leadership) -> None:
+        """Return once this process leads. What the one that leads makes is shown from where both
+        have it; schemas are made here where they have no such place."""
+        if self._computed.leadership is not None:
+            await leadership.gain()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            showing = tasks.create_task(show_schemas(self._store, self._computed), name="schemas")
+            await leadership.gain()
+            showing.cancel()
+
     async def _lead(self, take_over: Callable[[], Awaitable[None]] | None) -> None:
         try:
             if take_over is not None and self._store.leadership is not None:
                 log.info("standing by")
-                await self._store.leadership.gain()
+                await self._stand_by(self._store.leadership)
                 await take_over()
             await self._leader.run()
         except EnMasseError as error:
