@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from enmasse.auth import authority as signing
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
+from enmasse.control.shown import NodeIdentity
 from enmasse.engines import (
     AddressFigures,
     Connection,
@@ -14,9 +16,11 @@ from enmasse.engines import (
     Observed,
     Operation,
     Proof,
+    ServerCertificate,
     Slice,
     SliceDone,
     SpaceFigures,
+    Unshown,
 )
 from enmasse.plan import Plan
 from enmasse.resources import (
@@ -70,6 +74,12 @@ class FakeEngine:
         self.traced: dict[int, bool] = {}
         self.managed: list[tuple[str, Operation, Slice]] = []
         self.answers: list[SliceDone | EnMasseError] = []
+        self.shown: dict[str, Sequence[ServerCertificate]] = {}
+        """Certificates of spaces, by uid."""
+
+        self.show_refusals: list[EnMasseError] = []
+        self.not_shown: dict[str, str] = {}
+        """Chains that it does not take, and why."""
 
     @property
     def plan(self) -> Plan:
@@ -87,6 +97,20 @@ class FakeEngine:
         uids = {address.uid for space in self.plan.spaces for address in space.addresses}
         failed = {uid: failure for uid, failure in self.failed.items() if uid in uids}
         return Proof(self.plan.version, frozenset(uids - self.withheld - failed.keys()), failed)
+
+    async def show_certificates(
+        self, spaces: Mapping[str, Sequence[ServerCertificate]]
+    ) -> Sequence[Unshown]:
+        await asyncio.sleep(0)
+        if self.show_refusals:
+            raise self.show_refusals.pop(0)
+        self.shown |= spaces
+        return [
+            Unshown(uid, one.names, self.not_shown[one.chain])
+            for uid, certificates in spaces.items()
+            for one in certificates
+            if one.chain in self.not_shown
+        ]
 
     async def observe(self) -> Observed:
         return Observed(len(self.open), self.figures)
@@ -114,6 +138,16 @@ class FakeEngine:
         if isinstance(answer, EnMasseError):
             raise answer
         return answer
+
+
+def node_identity(now: datetime, *names: str, is_own: bool = False) -> NodeIdentity:
+    """What a node shows that is called `names`; `is_own`: signed by an authority of another."""
+    authority = signing.new_authority("EnMasse CA", now, signs_authorities=True)
+    signer = signing.new_authority("another", now) if is_own else authority
+    certificate = signing.issue(signer, signing.new_key(), "node", names or ["localhost"], now)
+    chain = signing.chain_pem([certificate])
+    pem, key = signing.chain_pem([authority.certificate]), signing.key_pem(authority.key)
+    return NodeIdentity(chain, pem, key, is_own)
 
 
 def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A platform that runs as a user would start it."""
 
+import base64
 import json
 import os
 import signal
@@ -35,6 +36,15 @@ class Platform:
     def environment(self) -> dict[str, str]:
         """The environment in which the command line finds this platform."""
         return os.environ | {"ENMASSE_DATA": str(self.data)}
+
+    def space(self, name: str = "default") -> dict[str, Any]:
+        """An address space as it is."""
+        found: dict[str, Any] = json.loads(self.enmasse("get", "addressspace", name, "-o", "json"))
+        return found
+
+    def authority(self, space: str = "default") -> str:
+        """Whom clients of a space trust, as its status says; PEM."""
+        return base64.b64decode(self.space(space)["status"]["caCert"]).decode()
 
     def kill(self) -> None:
         """End the process at once, as `kill -9` does."""

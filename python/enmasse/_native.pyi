@@ -86,6 +86,17 @@ class Node:
         Raises NativeError: Unavailable once the node is stopped.
         """
 
+    def show_certificates(self, spaces_json: str) -> str:
+        """Show certificates of spaces from the next TLS handshake on; return what cannot be shown.
+
+        `spaces_json`: `[{"uid", "certificates": [{"names": ["x.default"], "chain", "key"}]}]`, PEM
+        texts of at most 64 KiB and 64 certificates a space. They take the place of all that the
+        space showed; none gives its names the node's. Spaces that are not named go on as before.
+        The answer: `[{"uid", "names", "reason"}]`. It waits for nobody.
+
+        Raises NativeError: Invalid for JSON that is no such list; Misuse once stopped.
+        """
+
     def usage(self) -> str:
         """Return what has passed through every space that has or had clients, as JSON.
 
@@ -202,8 +213,9 @@ class Client:
         `options_json`: `{"url": "amqp[s]|ws[s]://[user[:password]@]host[:port][/path]"}`, or
         `{"fd": n}` with a connected socket that is given away (`Node.connect`), and, all optional:
         `ca`, `certificate`, `key` (PEM files), `insecure` (take any certificate), `saslMechanisms`
-        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open), `token` (to
-        log in with in place of a password), `desiredCapabilities` (of open),
+        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open),
+        `serverName` (asked for by TLS, which the certificate has to be for; else the URL's host),
+        `token` (to log in with in place of a password), `desiredCapabilities` (of open),
         `containerId`, `idleTimeoutMs` (60000; null: never), `connectTimeoutMs` (15000).
 
         Raises NativeError: Invalid for options or files that cannot be used; Denied if only PLAIN

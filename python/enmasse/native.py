@@ -89,6 +89,14 @@ class Node:
         with translated():
             return _object(self._node.proof())
 
+    def show_certificates(self, spaces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Show certificates of spaces from the next handshake on; return what cannot be shown."""
+        with translated():
+            unshown: list[dict[str, Any]] = json.loads(
+                self._node.show_certificates(json.dumps(spaces))
+            )
+        return unshown
+
     def stats(self) -> dict[str, Any]:
         """Return what was counted since the start."""
         with translated():

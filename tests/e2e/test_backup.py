@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -148,7 +149,8 @@ def test_all_that_was_acknowledged_before_a_backup_is_in_it(
         metadata = json.loads(old.enmasse("get", "addresses", "orders", "-o", "json"))
         old.kill()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert told["leftOut"] == ["default/own"]
+    authorities = [f"enmasse-infra/{space}.default.ca" for space in ("closed", "default")]
+    assert told["leftOut"] == ["default/own", *authorities]
 
     done = restore(file, tmp_path / "new")
     assert done.returncode == 0, done.stderr
@@ -187,6 +189,14 @@ def test_all_that_was_acknowledged_before_a_backup_is_in_it(
             assert connection.create_receiver("inbox").receive(timeout=30).body == "for alice"
 
 
+def unpacked(file: Path) -> str:
+    """The resources of a backup, as text."""
+    with tarfile.open(file) as archive:
+        found = archive.extractfile("resources.jsonl")
+        assert found is not None
+        return found.read().decode()
+
+
 def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) -> None:
     plain, whole = tmp_path / "plain", tmp_path / "whole"
     with running(tmp_path / "old", "-f", str(documents)) as old:
@@ -198,6 +208,7 @@ def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) ->
         assert again.returncode == 5 and "--overwrite" in again.stderr
         old.enmasse("backup", str(plain), "--overwrite")
         token = (old.data / "token").read_text()
+        authority = old.authority()
         ca = (old.data / "tls" / "ca.crt").read_bytes()
         busy = restore(whole, old.data, "--overwrite")
         assert busy.returncode == 1 or "in use by process" in busy.stderr
@@ -208,6 +219,9 @@ def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) ->
     assert (tmp_path / "b" / "tls" / "ca.crt").read_bytes() == ca
     with running(tmp_path / "b") as new:
         assert (new.data / "tls" / "ca.crt").read_bytes() == ca
+        assert new.authority() == authority
+    keys = {file: "default.default.ca" in unpacked(file) for file in (plain, whole)}
+    assert keys == {plain: False, whole: True}
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from enmasse.cli.trust import handshake_problem
 from exchanging import exchange
 from postgres_server import PostgresServer
 from running import ENMASSE, LISTENERS, Platform, running
@@ -98,10 +99,13 @@ def test_both_show_events_and_what_can_be_chosen(postgres: PostgresServer, tmp_p
 def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
     one, other = pair
     one.enmasse("create", "address", "orders", "--type", "queue")
+    authority = one.authority()
     one.process.terminate()
     assert one.process.wait(PATIENCE_S) == 0
     other = leading(other)
     exchange(other, "orders")
+    # Who trusts the space goes on: its authority is in the database.
+    assert other.authority() == authority and handshake_problem(other.space()) is None
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ async def test_while_standing_by_nothing_can_be_done() -> None:
     for step in (
         engine.apply(Plan(version=1, spaces=())),
         engine.trace(1, on=True),
+        engine.show_certificates({}),
         engine.manage("uid", Operation.PURGE, Slice()),
     ):
         with pytest.raises(Unavailable, match="ask that one") as refusal:
@@ -39,4 +40,5 @@ async def test_it_gives_way() -> None:
     assert await engine.manage("uid", Operation.PURGE, Slice()) == SliceDone(1, 2)
     await engine.trace(1, on=True)
     assert real.traced == {1: True}
+    assert await engine.show_certificates({"uid": ()}) == [] and real.shown == {"uid": ()}
     assert engine.trouble() is None

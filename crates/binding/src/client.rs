@@ -29,6 +29,7 @@ pub(crate) struct Options {
     insecure: bool,
     sasl_mechanisms: Option<Vec<String>>,
     hostname: Option<String>,
+    server_name: Option<String>,
     token: Option<String>,
     #[serde(default)]
     desired_capabilities: Vec<String>,
@@ -47,7 +48,13 @@ impl Options {
     pub(crate) fn client_options(self, url: &str) -> PyResult<ClientOptions> {
         let url = Url::parse(url).map_err(|error| client_error(&error))?;
         let mut options = ClientOptions::new(url);
-        options.tls = TlsOptions { ca: self.ca, certificate: self.certificate, key: self.key, insecure: self.insecure };
+        options.tls = TlsOptions {
+            ca: self.ca,
+            certificate: self.certificate,
+            key: self.key,
+            server_name: self.server_name,
+            insecure: self.insecure,
+        };
         options.mechanisms = self.sasl_mechanisms;
         options.hostname = self.hostname;
         options.token = self.token.as_deref().map(Secret::new);

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-use enmasse_node::{Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, TlsFiles};
+use enmasse_node::{Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
@@ -40,6 +40,13 @@ impl Node {
     fn apply(&self, py: Python<'_>, plan_json: &str) -> PyResult<String> {
         let plan = serde_json::from_str(plan_json).map_err(|error| invalid(format!("plan: {error}")))?;
         json(&py.detach(|| self.node.apply(&plan)).map_err(|error| node_error(&error))?)
+    }
+
+    fn show_certificates(&self, py: Python<'_>, spaces_json: &str) -> PyResult<String> {
+        // What does not fit stays out of the message: keys are in it.
+        let spaces: Vec<SpaceCertificates> = serde_json::from_str(spaces_json)
+            .map_err(|error| invalid(format!("certificates: {:?}", error.classify())))?;
+        json(&py.detach(|| self.node.show_certificates(spaces)).map_err(|error| node_error(&error))?)
     }
 
     fn proof(&self) -> PyResult<String> {

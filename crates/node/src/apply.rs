@@ -79,6 +79,7 @@ impl Node {
         let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
         // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
         *table = Arc::clone(&next);
+        self.certificates.follow(Arc::clone(&next));
         *lock(&self.unopened) = unopened;
         self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
         Ok(Applied {

@@ -3,12 +3,13 @@
 //! `Node` is the whole of it for its owner. Inside: `accept` is the thread that takes connections in and deals them
 //! out; `worker` is a thread with its own readiness loop and one shard, which owns its connections alone; `mesh` are
 //! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
-//! of a socket into bytes of AMQP without doing I/O; `timers`, `events`, `stats`, `checks`, `logins`, `tls_files` are
-//! what their names say; `places` is how a bounded room is shared. Nothing here decides where a message goes or who may
-//! come in: it holds loops, not decisions.
+//! of a socket into bytes of AMQP without doing I/O; `certificates` is what spaces show of themselves; `timers`, `events`,
+//! `stats`, `checks`, `logins`, `tls_files` are what their names say; `places` is how a bounded room is shared. Nothing
+//! here decides where a message goes or who may come in: it holds loops, not decisions.
 
 mod accept;
 mod apply;
+mod certificates;
 mod checks;
 mod config;
 mod disk;
@@ -33,6 +34,7 @@ mod transport;
 mod worker;
 
 pub use apply::{Applied, Failed, Proof, Reason};
+pub use certificates::{ServerCertificate, SpaceCertificates, Unshown};
 pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};

@@ -19,6 +19,7 @@ use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
 use crate::apply::Unopened;
+use crate::certificates::{Certificates, SpaceCertificates, Unshown};
 use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
@@ -45,6 +46,7 @@ pub struct Node {
     pub(crate) table: Mutex<Arc<Table>>,
     pub(crate) shelves: Mutex<Shelves>,
     pub(crate) unopened: Mutex<Unopened>,
+    pub(crate) certificates: Arc<Certificates>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) journal_threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -76,6 +78,7 @@ impl Node {
         let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, journal));
         let common = Arc::new(common(config, count, shelves.numbers()));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
+        let certificates = Arc::new(Certificates::new(Arc::clone(&table)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
         let mut handles = Vec::with_capacity(usize::from(count) + 1);
         for ((index, seat), mesh) in (0..count).zip(seats).zip(Mesh::build(count)) {
@@ -89,7 +92,7 @@ impl Node {
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
         let (table, shelves, unopened) = (Mutex::new(table), Mutex::new(shelves), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
-        Ok(Self { shared, orders, table, shelves, unopened, threads, journal_threads })
+        Ok(Self { shared, orders, table, shelves, unopened, certificates, threads, journal_threads })
     }
 
     /// Listens on one more address; returns the port.
@@ -100,7 +103,7 @@ impl Node {
     pub fn listen(&self, listener: Listener) -> Result<u16, NodeError> {
         self.running()?;
         let tls = match (listener.kind.is_secure(), &listener.tls) {
-            (true, Some(files)) => Some(TlsSource::load(files.clone())?),
+            (true, Some(files)) => Some(TlsSource::load(files.clone(), Arc::clone(&self.certificates))?),
             (false, None) => None,
             (true, None) => {
                 let reason = "a secure listener needs the files of a certificate and its key".to_owned();
@@ -114,6 +117,16 @@ impl Node {
         let (bound, address) = accept::bind(&listener)?;
         self.orders.post([Order::Listen { listener: bound, kind: listener.kind, tls }]);
         Ok(address.port())
+    }
+
+    /// Shows these certificates of spaces from the next handshake on, on all secure listeners; who is connected
+    /// notices nothing. Other spaces go on as before. Returns what cannot be shown. Waits for nobody.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub fn show_certificates(&self, spaces: Vec<SpaceCertificates>) -> Result<Vec<Unshown>, NodeError> {
+        self.running()?;
+        Ok(self.certificates.show(spaces))
     }
 
     /// What was counted.

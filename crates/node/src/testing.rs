@@ -11,7 +11,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, SupportedProtocolVersion};
 
-use crate::TlsFiles;
+use crate::{ServerCertificate, TlsFiles};
 
 /// A folder of its own for one test, gone with it.
 pub(crate) struct Folder(PathBuf);
@@ -61,6 +61,13 @@ impl Authority {
         fs::write(&files.key, key.serialize_pem()).unwrap();
         fs::write(folder.path("ca.pem"), self.0.pem()).unwrap();
         files
+    }
+
+    /// A certificate of its own for a server of these names.
+    pub(crate) fn server_certificate(&self, names: &[&str]) -> ServerCertificate {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let (certificate, key) = self.issue(CertificateParams::new(names.clone()).unwrap());
+        ServerCertificate { names, chain: certificate.pem(), key: key.serialize_pem() }
     }
 
     /// A client that trusts this authority, with a certificate of it for `subject` if one is given.

@@ -9,8 +9,10 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::certificates::{ByServerName, Certificates};
 use crate::config::TlsFiles;
 use crate::error::NodeError;
 
@@ -21,19 +23,20 @@ type Fingerprint = Vec<Option<(SystemTime, u64)>>;
 #[derive(Debug)]
 pub(crate) struct TlsSource {
     files: TlsFiles,
+    spaces: Arc<Certificates>,
     seen: Fingerprint,
     config: Arc<ServerConfig>,
 }
 
 impl TlsSource {
-    /// Loads the files.
+    /// Loads the files; their certificate is shown where `spaces` has none for the name that a client asks for.
     ///
     /// # Errors
     /// `Tls`, naming the file and the mend.
-    pub(crate) fn load(files: TlsFiles) -> Result<Self, NodeError> {
+    pub(crate) fn load(files: TlsFiles, spaces: Arc<Certificates>) -> Result<Self, NodeError> {
         let seen = fingerprint(&files);
-        let config = server_config(&files)?;
-        Ok(Self { files, seen, config })
+        let config = server_config(&files, &spaces)?;
+        Ok(Self { files, spaces, seen, config })
     }
 
     /// The configuration for the next handshake. Three `stat` calls when nothing changed. When the files have changed
@@ -43,7 +46,7 @@ impl TlsSource {
         let mut failure = None;
         if seen != self.seen {
             self.seen = seen;
-            match server_config(&self.files) {
+            match server_config(&self.files, &self.spaces) {
                 Ok(config) => self.config = config,
                 Err(error) => failure = Some(error),
             }
@@ -64,7 +67,7 @@ fn fingerprint(files: &TlsFiles) -> Fingerprint {
         .collect()
 }
 
-fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, NodeError> {
+fn server_config(files: &TlsFiles, spaces: &Arc<Certificates>) -> Result<Arc<ServerConfig>, NodeError> {
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
         .map_err(|error| wrong(&files.key, format!("holds no private key in PEM form ({error})")))?;
@@ -82,17 +85,17 @@ fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, NodeError> {
                 .map_err(|error| wrong(path, format!("cannot check client certificates ({error})")))?
         }
     };
+    let own = CertifiedKey::from_der(chain, key, &provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            wrong(&files.key, format!("does not belong to the certificate in {}", files.certificate.display()))
+        }
+        other => wrong(&files.certificate, other.to_string()),
+    })?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(|error| wrong(&files.certificate, error.to_string()))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                wrong(&files.key, format!("does not belong to the certificate in {}", files.certificate.display()))
-            }
-            other => wrong(&files.certificate, other.to_string()),
-        })?;
+        .with_cert_resolver(Arc::new(ByServerName { spaces: Arc::clone(spaces), own: Arc::new(own) }));
     config.max_early_data_size = 0;
     Ok(Arc::new(config))
 }
@@ -145,7 +148,7 @@ mod tests {
             (foreign, "server.key", "does not belong"),
             (no_key, "server.pem", "holds no private key"),
         ] {
-            let said = TlsSource::load(files).unwrap_err().to_string();
+            let said = TlsSource::load(files, Certificates::none()).unwrap_err().to_string();
             assert!(said.contains(name) && said.contains(reason), "{said}");
         }
     }
@@ -155,7 +158,7 @@ mod tests {
         let folder = Folder::new("tls-reload");
         let authority = Authority::new();
         let files = authority.server_files(&folder, "localhost");
-        let mut source = TlsSource::load(files.clone()).unwrap();
+        let mut source = TlsSource::load(files.clone(), Certificates::none()).unwrap();
         let first = source.current().0;
         assert!(Arc::ptr_eq(&first, &source.current().0));
 

@@ -91,6 +91,26 @@ def issue(
     )
 
 
+def vouched(authority: Authority, signer: Authority, now: datetime) -> Certificate:
+    """Return a certificate by which whoever trusts `signer` trusts an authority, too; it has no end
+    later than that of either."""
+    ends = min(authority.ends, signer.ends)
+    subject, issuer = authority.certificate.subject, signer.certificate.subject
+    return (
+        _builder(subject, issuer, authority.key.public_key(), now, ends)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(certificates=True), critical=True)
+        .add_extension(_issuer_key(signer), critical=False)
+        .sign(signer.key, hashes.SHA256())
+    )
+
+
+def renewal(certificate: Certificate) -> datetime:
+    """Return when a certificate is to be made anew: after two thirds of its life."""
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return begins + (ends - begins) * 2 / 3
+
+
 def holds(certificate: Certificate, authority: Certificate, now: datetime) -> bool:
     """Whether a certificate is signed by an authority and need not be made anew soon."""
     if certificate.not_valid_after_utc - now < RENEW_BEFORE:
@@ -117,6 +137,17 @@ def alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def read_authority(certificate_pem: str, key_pem: str) -> Authority:
+    """Return an authority of PEM texts. Raises: ValueError if one cannot be read, or they are no
+    pair."""
+    held = Authority(
+        read_key(key_pem.encode()), x509.load_pem_x509_certificate(certificate_pem.encode())
+    )
+    if held.certificate.public_key() != held.key.public_key():
+        raise ValueError("the key does not belong to the certificate")
+    return held
 
 
 def chain_pem(chain: Iterable[Certificate]) -> str:

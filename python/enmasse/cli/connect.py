@@ -47,6 +47,7 @@ class Server:
                 else None,
                 mechanisms=[self.mechanism] if self.mechanism else None,
                 hostname=self.space,
+                server_name=found.server_name if found else None,
             )
             try:
                 async with asyncio.timeout(limit_s):

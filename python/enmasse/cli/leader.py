@@ -22,19 +22,15 @@ from enmasse.cli.network import reachable_name
 from enmasse.control import Admission, Interim, Manager, Recorder
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
+from enmasse.control.shown import NodeIdentity
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
-from enmasse.plan import Plan
 from enmasse.store import Store
 
 log = structlog.get_logger(__name__)
 
 RENEWAL_CHECK_S = 24 * 3600.0
 """How often a running process looks whether its certificate must be renewed."""
-
-SPACES_NAMED_MAX = 200
-"""Address spaces that the node's own certificate names. Every handshake carries it, and clients
-take no certificate of any size; the others are for a certificate of the owner's."""
 
 LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqp", False),
@@ -56,38 +52,37 @@ class Endpoint(NamedTuple):
 class Certificates:
     """The certificate files of the data folder, kept valid while the process runs.
 
-    The node's own certificate names the machine and every address space, so that a client may name
-    its space as the TLS server. Listeners look at the files again by themselves.
+    The node's own certificate names the machine; spaces have certificates of their own. Listeners
+    look at the files again by themselves.
     """
 
     folder: Path
     names: Sequence[str]
     clock: Clock
-    spaces: Sequence[str] = ()
+    renewed: Callable[[NodeIdentity], None] | None = None
+    """Is told what the node shows whenever that has been looked at."""
 
     def ensure(self) -> TlsFiles:
         """Return valid files, making or renewing what must be."""
-        return ensure_certificates(self.folder, [*self.names, *self.spaces], self.clock)
+        return ensure_certificates(self.folder, self.names, self.clock)
 
-    async def name_spaces(self, plan: Plan) -> None:
-        """Name the spaces of a Plan, before it is served."""
-        named = plan.spaces[:SPACES_NAMED_MAX]
-        spaces = sorted({name for space in named for name in space.names} - set(self.names))
-        if spaces != self.spaces:
-            self.spaces = spaces
-            await self._renew()
+    def identity(self) -> NodeIdentity:
+        """Return what the node shows, and by whom its spaces are vouched for."""
+        tls = self.ensure()
+        key = (self.folder / "ca.key").read_text()
+        return NodeIdentity(tls.certificate.read_text(), tls.ca.read_text(), key, tls.is_own)
 
     async def keep_valid(self) -> None:
         """Renew in time until cancelled."""
         while True:
             await self.clock.sleep(RENEWAL_CHECK_S)
-            await self._renew()
-
-    async def _renew(self) -> None:
-        try:
-            await asyncio.to_thread(self.ensure)
-        except (EnMasseError, OSError) as error:
-            log.error("certificates cannot be renewed", reason=str(error))
+            try:
+                identity = await asyncio.to_thread(self.identity)
+            except (EnMasseError, OSError) as error:
+                log.error("certificates cannot be renewed", reason=str(error))
+                continue
+            if self.renewed is not None:
+                self.renewed(identity)
 
 
 class Leader:
@@ -162,7 +157,7 @@ class Leader:
             decoy_secret=ensure_token(self._data.decoy),
             journal=self._data.journal,
         )
-        engine = NativeEngine(node, self._certificates.name_spaces, clock)
+        engine = NativeEngine(node, clock)
         manager = Manager(
             self._store, engine, clock, self._computed, exposed=self._admission.exposed
         )
@@ -170,12 +165,13 @@ class Leader:
         await self._store.refresh()
         manager.recover_usage(interim.read())
         manager.note_answers({})
+        # Who connects first meets each space with its own certificate already.
+        manager.shows(self._certificates.identity())
+        self._certificates.renewed = manager.shows
         await manager.catch_up()
-        tls = self._certificates.ensure()
-        endpoints = listen(self._settings, node, tls)
+        endpoints = listen(self._settings, node, self._certificates.ensure())
         ports = {kind: one.port for kind, one in endpoints.items()}
-        authority = "" if tls.is_own else tls.ca.read_text()
-        manager.listens(Place(reachable_name(self._settings.host), ports, authority))
+        manager.listens(Place(reachable_name(self._settings.host), ports))
         logins = Logins(self._store, clock)
         answering = partial(engine.answer_logins, logins.answer)
         prober = Prober(self._store, manager, logins.problem, clock)

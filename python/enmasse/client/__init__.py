@@ -17,6 +17,7 @@ def connect(
     insecure: bool = False,
     mechanisms: list[str] | None = None,
     hostname: str | None = None,
+    server_name: str | None = None,
     token: str | None = None,
     capabilities: Sequence[str] = (),
     container_id: str | None = None,
@@ -24,7 +25,8 @@ def connect(
     """A session with the server at `url`, to be entered: `async with connect(url) as session`.
 
     The certificate of an `amqps` or `wss` server is verified against the system's authorities, or
-    those in the file `ca`. `certificate` and `key` are files, too. `hostname` names the address
+    those in the file `ca`, and has to be for `server_name`, by default the URL's host.
+    `certificate` and `key` are files, too. `hostname` names the address
     space where the URL does not. With `token`, a JWT that somebody has issued to the user, no
     password is needed. `capabilities` are asked for in open.
 
@@ -38,6 +40,7 @@ def connect(
         insecure=insecure,
         saslMechanisms=mechanisms,
         hostname=hostname,
+        serverName=server_name,
         token=token,
         desiredCapabilities=list(capabilities),
         containerId=container_id,

@@ -32,10 +32,10 @@ ADDRESS_DESCRIPTIONS = {
 
 
 CERTIFICATE_PROVIDERS = (
-    Described(name="selfsigned", description="The node's, which names the space."),
-    Described(name="certBundle", description="The tenant's own; kept, and the node's is shown."),
-    Described(name="wildcard", description="The operator's, for all spaces."),
-    Described(name="openshift", description="Of OpenShift; here the node's in its place."),
+    Described(name="selfsigned", description="Of the space's own authority."),
+    Described(name="certBundle", description="The tenant's own."),
+    Described(name="wildcard", description="The node's, where it names the host."),
+    Described(name="openshift", description="Of OpenShift; here the space's own in its place."),
 )
 """Who can give the certificate of an endpoint."""
 

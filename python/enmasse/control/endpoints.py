@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from enmasse.base.hosts import is_loopback
+from enmasse.control.shown import Shown
 from enmasse.resources import AddressSpace
 from enmasse.resources.address_space import AddressSpaceStatus
 from enmasse.resources.conditions import stated, without
@@ -43,20 +44,6 @@ class Place:
     ports: Mapping[str, int] = field(default_factory=dict)
     """Of the listeners that are on."""
 
-    authority: str = ""
-    """Authority of the certificate that is shown, PEM; empty: clients know it from elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The certificate of a space, as its status tells of it."""
-
-    trusted: str
-    """Authorities to trust; PEM. Empty: clients know them from elsewhere."""
-
-    problem: tuple[str, str] | None = None
-    """Why it is another one than was asked for: a reason for programs, a message for people."""
-
 
 class Said(NamedTuple):
     """One condition."""
@@ -70,12 +57,12 @@ class Said(NamedTuple):
 def with_endpoints(
     space: AddressSpace,
     place: Place | None,
+    shown: Shown | None,
     export_problem: str | None,
     now: datetime,
 ) -> AddressSpace:
-    """Return a space whose status says where it is and what of its spec is done."""
+    """Return a space whose status says where it is, what it shows, and what of its spec is done."""
     status = space.status
-    shown = _shown(space, place) if place else None
     said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
     for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
         conditions = without(status.conditions, kind)
@@ -95,8 +82,9 @@ def with_endpoints(
         "connectors": tuple(map(_connector_status, space.spec.connectors)) or None,
     }
     if place is not None:
-        update["endpoint_statuses"] = endpoint_statuses(space, place)
-        update["ca_cert"] = _encoded(place.authority) if place.authority else None
+        update["endpoint_statuses"] = endpoint_statuses(space, place, shown)
+    if shown is not None:
+        update["ca_cert"] = _encoded(shown.trusted) if shown.trusted else None
     status = status.model_copy(update=update)
     assert isinstance(status, AddressSpaceStatus)
     return space.with_status(status)
@@ -123,9 +111,11 @@ def _leads_to_socket(endpoint: Endpoint) -> bool:
     )
 
 
-def endpoint_statuses(space: AddressSpace, place: Place) -> tuple[EndpointStatus, ...]:
-    """Return where the endpoints of a space are."""
-    authority = _encoded(place.authority) if place.authority else None
+def endpoint_statuses(
+    space: AddressSpace, place: Place, shown: Shown | None
+) -> tuple[EndpointStatus, ...]:
+    """Return where the endpoints of a space are, and what they show."""
+    trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
     service = tuple(
         NamedPort(name=name, port=place.ports[kind])
         for name, kind in PORTS.items()
@@ -134,10 +124,11 @@ def endpoint_statuses(space: AddressSpace, place: Place) -> tuple[EndpointStatus
     found = []
     for endpoint in endpoints_of(space):
         host, ports = _outside(endpoint, place)
+        cert = chains.get(endpoint.name, trusted)
         found.append(
             EndpointStatus(
                 name=endpoint.name,
-                cert=authority,
+                cert=_encoded(cert) if cert else None,
                 service_host=place.host,
                 service_ports=service,
                 external_host=host,
@@ -199,16 +190,7 @@ def _conditions(
 def _certificate_said(shown: Shown) -> Said:
     if shown.problem is not None:
         return Said(CERTIFICATE, False, *shown.problem)
-    return Said(CERTIFICATE, True, "Served", "the node's, which names the space")
-
-
-def _shown(space: AddressSpace, place: Place) -> Shown:
-    wanted = [one.cert.provider for one in space.spec.endpoints if one.cert]
-    others = sorted({one for one in wanted if one in ("certBundle", "openshift")})
-    if not others:
-        return Shown(place.authority)
-    message = f"{', '.join(others)}: kept and not served; the node's certificate is shown instead"
-    return Shown(place.authority, ("NotServed", message))
+    return Said(CERTIFICATE, True, "Served", shown.message)
 
 
 def _exposed_said(space: AddressSpace, place: Place) -> Said | None:

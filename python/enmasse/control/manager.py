@@ -26,12 +26,14 @@ from enmasse.control import (
     plans,
 )
 from enmasse.control.address_space_schema import schemas
+from enmasse.control.certificates import SpaceCertificates
 from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
 from enmasse.control.kept import with_kept
 from enmasse.control.secret_passwords import SecretPasswords
+from enmasse.control.shown import NodeIdentity
 from enmasse.control.status import Answer, Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
@@ -100,6 +102,7 @@ class Manager:
         self._backoff = backoff or Backoff()
         self._exports = Exports(store)
         self._passwords = SecretPasswords(store)
+        self._certificates = SpaceCertificates(store, engine, clock)
         self._place: Place | None = None
         self._beside: set[Key] = set()
         """Secrets and the like that are not as they were at the last pass."""
@@ -141,6 +144,13 @@ class Manager:
         on."""
         self._place = place
         self._look_again()
+
+    def shows(self, node: NodeIdentity) -> None:
+        """Note what the node shows itself: from the next pass on spaces show certificates of their
+        own, for which its authority vouches."""
+        if node != self._certificates.node:
+            self._certificates.node = node
+            self._look_again()
 
     def _look_again(self) -> None:
         """Have the statuses of all spaces decided again."""
@@ -241,7 +251,8 @@ class Manager:
 
     def _with_endpoints(self, space: AddressSpace) -> AddressSpace:
         problem = self._exports.problem(space.key)
-        return with_endpoints(space, self._place, problem, self._clock.now())
+        shown = self._certificates.shown(space.metadata.uid)
+        return with_endpoints(space, self._place, shown, problem, self._clock.now())
 
     def _judge(self) -> set[Key]:
         """Note who has sent all that may be sent; return the spaces for which that changed."""
@@ -340,14 +351,15 @@ class Manager:
         await self._publish()
         beside = frozenset(self._beside)
         refusal: EnMasseError | None = None
+        uncertified = await self._certify(owed, beside)
         try:
             owed |= await self._serve(version, prove=prove)
         except EnMasseError as error:
             refusal = error
         await self._write_statuses(owed, version, refusal)
         await self._export(owed, beside)
-        if refusal is not None:
-            raise refusal
+        if (failed := refusal or uncertified) is not None:
+            raise failed
 
     @property
     def _is_served(self) -> bool:
@@ -379,15 +391,31 @@ class Manager:
         uids = self._proof.differing(before) if self._proof else set()
         return {self._by_uid[uid] for uid in uids if uid in self._by_uid}
 
+    async def _certify(self, owed: set[Key], beside: frozenset[Key]) -> EnMasseError | None:
+        """Have spaces show their certificates, and add those that are looked at to `owed`.
+
+        Return why that was not possible, if so: what can be served is served all the same.
+        """
+        spaces = self._spaces(owed, self._certificates.due(beside))
+        try:
+            owed |= await self._certificates.follow(spaces, frozenset(self._spaces_gone))
+        except EnMasseError as error:
+            owed |= {one.key for one in spaces}
+            return error
+        return None
+
+    def _spaces(self, keys: Iterable[Key], uids: Iterable[str]) -> list[AddressSpace]:
+        """Return the spaces among some keys, and those of some uids."""
+        wanted = {key for key in keys if key.kind == "AddressSpace"}
+        wanted |= {self._by_uid[uid] for uid in uids if uid in self._by_uid}
+        found = [self._store.get(key) for key in sorted(wanted)]
+        return [one for one in found if isinstance(one, AddressSpace)]
+
     async def _export(self, touched: set[Key], beside: frozenset[Key]) -> None:
         """Make exports what the statuses say that have just been written."""
         if self._place is None:
             return
-        uids = self._exports.spaces_of(beside)
-        keys = {key for key in touched if key.kind == "AddressSpace"}
-        keys |= {self._by_uid[uid] for uid in uids if uid in self._by_uid}
-        found = [self._store.get(key) for key in sorted(keys)]
-        spaces = [one for one in found if isinstance(one, AddressSpace)]
+        spaces = self._spaces(touched, self._exports.spaces_of(beside))
         gone = frozenset(self._spaces_gone)
         differing = await self._exports.follow(spaces, gone)
         self._spaces_gone -= gone

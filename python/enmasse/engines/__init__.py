@@ -10,10 +10,12 @@ from enmasse.engines.protocol import (
     Observed,
     Operation,
     Proof,
+    ServerCertificate,
     Slice,
     SliceDone,
     SpaceFigures,
     StoredMessage,
+    Unshown,
     WorkerFigures,
 )
 
@@ -27,9 +29,11 @@ __all__ = [
     "Observed",
     "Operation",
     "Proof",
+    "ServerCertificate",
     "Slice",
     "SliceDone",
     "SpaceFigures",
     "StoredMessage",
+    "Unshown",
     "WorkerFigures",
 ]

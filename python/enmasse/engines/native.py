@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import structlog
@@ -19,10 +20,12 @@ from enmasse.engines.protocol import (
     Observed,
     Operation,
     Proof,
+    ServerCertificate,
     Slice,
     SliceDone,
     SpaceFigures,
     StoredMessage,
+    Unshown,
     WorkerFigures,
 )
 from enmasse.native import Node, decode_message
@@ -64,16 +67,10 @@ _Result = TypeVar("_Result")
 class NativeEngine:
     """An `Engine` over a `Node`. Calls that may wait run in a thread, one after another."""
 
-    def __init__(
-        self,
-        node: Node,
-        before_apply: Callable[[Plan], Awaitable[None]] | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Drive `node`. `before_apply` is awaited with each Plan before the node has it."""
+    def __init__(self, node: Node, clock: Clock | None = None) -> None:
+        """Drive `node`."""
         self._node = node
         self._clock = clock or SystemClock()
-        self._before_apply = before_apply
         self._calling = asyncio.Lock()
         self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
         self._usage: tuple[str, Sequence[SpaceFigures]] = "", ()
@@ -81,13 +78,22 @@ class NativeEngine:
 
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
-        if self._before_apply is not None:
-            await self._before_apply(plan)
         return _proof(await self._call(self._node.apply, plan))
 
     async def prove(self) -> Proof:
         """Say what is served at this moment."""
         return _proof(await self._call(self._node.proof))
+
+    async def show_certificates(
+        self, spaces: Mapping[str, Sequence[ServerCertificate]]
+    ) -> Sequence[Unshown]:
+        """Show certificates of spaces from the next handshake on."""
+        told = [
+            {"uid": uid, "certificates": [asdict(one) for one in certificates]}
+            for uid, certificates in spaces.items()
+        ]
+        unshown = await self._call(self._node.show_certificates, told)
+        return [Unshown(one["uid"], tuple(one["names"]), one["reason"]) for one in unshown]
 
     async def observe(self) -> Observed:
         """Return the figures of this moment."""

@@ -172,6 +172,26 @@ class Observed(NamedTuple):
     """None: no address keeps its messages on disk."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerCertificate:
+    """A certificate that is shown for some names of a space."""
+
+    names: tuple[str, ...]
+    chain: str
+    """PEM, the server's own first, at most 64 KiB."""
+
+    key: str = field(repr=False)
+    """PEM, at most 64 KiB."""
+
+
+class Unshown(NamedTuple):
+    """A certificate that the engine cannot show, and why; its names have that of the node."""
+
+    uid: str
+    names: tuple[str, ...]
+    reason: str
+
+
 class Operation(StrEnum):
     """What can be done with stored messages that no consumer holds."""
 
@@ -251,6 +271,15 @@ class Engine(Protocol):
 
     async def prove(self) -> Proof:
         """Say what is served at this moment."""
+
+    async def show_certificates(
+        self, spaces: Mapping[str, Sequence[ServerCertificate]]
+    ) -> Sequence[Unshown]:
+        """Show these certificates of spaces, by uid, in the place of those they had, from the next
+        TLS handshake on; without any, the node's. What is open is left alone, so are other spaces.
+
+        At most 64 for a space. Returns what cannot be shown.
+        """
 
     async def observe(self) -> Observed:
         """Return the figures of this moment."""

@@ -1,6 +1,6 @@
 """The engine of a process that may stand by: none, until it leads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from enmasse.base.errors import Code, Unavailable
 from enmasse.engines.protocol import (
@@ -9,9 +9,11 @@ from enmasse.engines.protocol import (
     Observed,
     Operation,
     Proof,
+    ServerCertificate,
     Slice,
     SliceDone,
     SpaceFigures,
+    Unshown,
 )
 from enmasse.plan import Plan
 
@@ -40,6 +42,12 @@ class Standby:
     async def prove(self) -> Proof:
         """Say what is served. Raises: Unavailable while standing by."""
         return await self._leading().prove()
+
+    async def show_certificates(
+        self, spaces: Mapping[str, Sequence[ServerCertificate]]
+    ) -> Sequence[Unshown]:
+        """Show certificates of spaces. Raises: Unavailable while standing by."""
+        return await self._leading().show_certificates(spaces)
 
     async def observe(self) -> Observed:
         """Return the figures of this moment: none while standing by."""

@@ -55,6 +55,12 @@ CONNECTION = [
         "the only mechanisms to be used; by default the strongest that fits",
     ),
     Option("tlsCa", None, "PEM file", "authorities trusted instead of those of the system"),
+    Option(
+        "tlsServerName",
+        None,
+        "name",
+        "what the server has to be called, NAME.NAMESPACE of a space; by default the URL's host",
+    ),
     Option("tlsCertificate", None, "PEM file", "the client's certificate"),
     Option("tlsKey", None, "PEM file", "the key of that certificate"),
     Option("tlsInsecure", "false", "boolean", "take any certificate: for tests only"),
@@ -343,6 +349,7 @@ def _client(values: Values) -> dict[str, Any]:
     mechanisms = values["saslMechanisms"]
     client = {
         "ca": values["tlsCa"],
+        "serverName": values["tlsServerName"],
         "certificate": values["tlsCertificate"],
         "key": values["tlsKey"],
         "insecure": _flag("tlsInsecure", values),

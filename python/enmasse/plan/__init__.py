@@ -11,7 +11,7 @@ from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
 from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
-from enmasse.plan.space import LeftOut, Outcome
+from enmasse.plan.space import LeftOut, Outcome, names_of
 
 __all__ = [
     "CATALOGUED",
@@ -32,6 +32,7 @@ __all__ = [
     "demand",
     "exceeded",
     "is_open",
+    "names_of",
     "outgrown",
     "shown",
     "used",

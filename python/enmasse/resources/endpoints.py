@@ -18,7 +18,7 @@ from enmasse.resources.model import Model, dotted_name
 
 Provider = Literal["wildcard", "certBundle", "openshift", "selfsigned"]
 """Who gives a certificate: the operator for all spaces (`wildcard`), the tenant (`certBundle`),
-the cluster (`openshift`), or an authority of the platform (`selfsigned`)."""
+the cluster (`openshift`), or the authority of the space (`selfsigned`)."""
 
 ENDPOINTS_MAX = 32
 """Endpoints of one space, and exports of one endpoint."""
@@ -53,8 +53,9 @@ class EndpointCertificate(Model):
     """The certificate of an endpoint."""
 
     provider: Provider | None = None
-    """Who gives it. The node's, which names the space, is shown whatever it is; a condition of the
-    space says so where another was asked for."""
+    """Who gives it: `selfsigned` is the space's own authority, `certBundle` the tenant, `wildcard`
+    the operator. What cannot be shown is told by a condition of the space, and the space's own is
+    shown. Left out: the operator's if it is their own and names the host, else `selfsigned`."""
 
     secret_name: Annotated[str, AfterValidator(dotted_name)] | None = None
     """Secret in the namespace of the space that has the `tls.crt` and `tls.key` of `certBundle`.
@@ -139,7 +140,8 @@ class EndpointStatus(Model):
 
     name: str
     cert: str | None = None
-    """The certificate that is served, base64 of PEM."""
+    """The certificate that the tenant has brought, if that is served, else the authorities to
+    trust; base64 of PEM."""
 
     service_host: str | None = None
     """Host on which the platform listens."""

@@ -419,6 +419,8 @@ fn a_certificate_of_an_unknown_authority_is_not_taken_unless_that_is_asked_for()
     let numbered = Url { host: "127.0.0.1".to_owned(), ..url.clone() };
     let reason = Peer::connect(&ClientOptions { tls: tls(&server), ..ClientOptions::new(numbered.clone()) }).closed();
     assert!(reason.unwrap().description.contains("certificate"));
+    let named = TlsOptions { server_name: Some("localhost".to_owned()), ..tls(&server) };
+    Peer::open(&ClientOptions { tls: named, ..ClientOptions::new(numbered.clone()) });
     let insecure = TlsOptions { insecure: true, ..TlsOptions::default() };
     Peer::open(&ClientOptions { tls: insecure, ..ClientOptions::new(numbered) });
 }
@@ -428,7 +430,8 @@ fn tls_files_that_cannot_be_used_are_named() {
     let url = Url::parse("amqps://localhost").unwrap();
     let missing = TlsOptions { ca: Some("no-such-ca.pem".into()), ..TlsOptions::default() };
     let half = TlsOptions { insecure: true, key: Some("k.pem".into()), ..TlsOptions::default() };
-    for (tls, part) in [(missing, "no-such-ca.pem"), (half, "together")] {
+    let no_name = TlsOptions { server_name: Some("no name".into()), ..TlsOptions::default() };
+    for (tls, part) in [(missing, "no-such-ca.pem"), (half, "together"), (no_name, "server name \"no name\"")] {
         let error = Client::connect(&ClientOptions { tls, ..ClientOptions::new(url.clone()) }).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains(part), "{error}");

@@ -163,6 +163,11 @@ const TABLE: &[Entry] = &[
         set: |o, v| file(&mut o.tls.certificate, v),
     },
     Entry { name: "key", help: "file of its key", set: |o, v| file(&mut o.tls.key, v) },
+    Entry {
+        name: "serverName",
+        help: "name asked for by TLS (the host of the URL)",
+        set: |o, v| optional(&mut o.tls.server_name, v),
+    },
     Entry { name: "insecure", help: "true: take any certificate", set: |o, v| flag(&mut o.tls.insecure, v) },
     Entry { name: "pids", help: "server processes, by commas", set: set_pids },
     Entry { name: "link", help: "none, receiver or sender (idle, connect)", set: set_link },

@@ -28,6 +28,8 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// the key of that certificate
     pub key: Option<PathBuf>,
+    /// name asked for by TLS, which the certificate has to be for; `None`: the URL's host
+    pub server_name: Option<String>,
     /// take any certificate, of anyone: for tests only
     pub insecure: bool,
 }
@@ -41,8 +43,9 @@ pub(super) struct Connector {
 
 impl TlsOptions {
     pub(super) fn connector(&self, host: &str) -> Result<Connector, Error> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Error::invalid(format!("host {host:?}: TLS needs a DNS name or an IP address")))?;
+        let (what, name) = self.server_name.as_deref().map_or(("host", host), |name| ("server name", name));
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::invalid(format!("{what} {name:?}: TLS needs a DNS name or an IP address")))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

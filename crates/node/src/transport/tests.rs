@@ -12,6 +12,7 @@ use tungstenite::handshake::HandshakeError;
 use tungstenite::{Bytes, Message};
 
 use super::*;
+use crate::certificates::Certificates;
 use crate::testing::{Authority, Folder};
 use crate::tls_files::TlsSource;
 
@@ -73,7 +74,7 @@ fn server_config(authority: &Authority, client_ca: bool) -> Arc<ServerConfig> {
     let folder = Folder::new("transport");
     let mut files = authority.server_files(&folder, "localhost");
     files.client_ca = client_ca.then(|| folder.path("ca.pem"));
-    TlsSource::load(files).unwrap().current().0
+    TlsSource::load(files, Certificates::none()).unwrap().current().0
 }
 
 /// A TLS client and our side, after the handshake, bytes cut into pieces of `piece`.

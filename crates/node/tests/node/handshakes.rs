@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use enmasse_node::ListenerKind::{self, Amqp, Amqps, Ws, Wss};
-use enmasse_node::{Happening, Limits, NodeConfig};
+use enmasse_node::{Happening, Limits, NodeConfig, SpaceCertificates};
 
-use crate::harness::{Client, KINDS, PATIENCE, Site, tls, workers};
+use crate::harness::{Client, KINDS, OPEN_SPACE, PATIENCE, Site, tls, tls_to, workers};
 use crate::testing::Authority;
 
 const LIMIT: Duration = Duration::from_millis(200);
@@ -140,4 +140,66 @@ fn a_client_certificate_is_welcome_and_not_required() {
     }
     let mut client = site.client(Wss);
     client.close();
+}
+
+/// The open space, and `shop.north` and `shop.south` beside it.
+fn three_spaces() -> String {
+    let mut plan: serde_json::Value = serde_json::from_str(OPEN_SPACE).unwrap();
+    for (uid, names) in [("north", ["shop", "shop.north"]), ("south", ["shop", "shop.south"])] {
+        let mut space = plan["spaces"][0].clone();
+        (space["uid"], space["names"]) = (uid.into(), names.to_vec().into());
+        for address in space["addresses"].as_array_mut().unwrap() {
+            address["uid"] = format!("{uid}-{}", address["uid"].as_str().unwrap()).into();
+        }
+        plan["spaces"].as_array_mut().unwrap().push(space);
+    }
+    plan.to_string()
+}
+
+/// What a client hears that asks for `name` and trusts `authority`: the certificate, or why there is none for it.
+fn shown(site: &Site, kind: ListenerKind, authority: &Authority, name: &'static str) -> Result<Vec<u8>, String> {
+    let config = authority.client(None, &[&rustls::version::TLS13, &rustls::version::TLS12]);
+    let mut stream = tls_to(name, site.socket(kind), config);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).map_err(|error| error.to_string())?;
+    }
+    Ok(stream.conn.peer_certificates().unwrap()[0].to_vec())
+}
+
+#[test]
+fn each_space_shows_a_certificate_of_its_own_by_server_name_and_never_anothers() {
+    let site = Site::new(&workers(2), &three_spaces());
+    let (north, south) = (Authority::new(), Authority::new());
+    let of = |uid: &str, authority: &Authority| SpaceCertificates {
+        uid: uid.to_owned(),
+        certificates: vec![authority.server_certificate(&["shop", &format!("shop.{uid}")])],
+    };
+    let unshown = site.node.show_certificates(vec![of("north", &north), of("south", &south)]).unwrap();
+    assert_eq!(unshown, []);
+    for kind in [Amqps, Wss] {
+        let first = shown(&site, kind, &north, "shop.north").unwrap();
+        assert_ne!(shown(&site, kind, &south, "shop.south").unwrap(), first);
+        for (authority, name) in [(&south, "shop.north"), (&north, "shop.south"), (&north, "shop"), (&south, "shop")] {
+            assert!(shown(&site, kind, authority, name).unwrap_err().contains("invalid peer certificate"), "{name}");
+        }
+        // Whoever names no space meets the node's own, as before.
+        let own = shown(&site, kind, &site.authority, "localhost").unwrap();
+        assert_ne!(own, first);
+    }
+
+    // A certificate made anew serves the next handshake; who is connected notices nothing, and client certificates
+    // are checked as before.
+    let config = north.client_presenting(&site.authority, "alice");
+    let mut before = Client::start(Box::new(tls_to("shop.north", site.socket(Amqps), config)), None);
+    let first = shown(&site, Amqps, &north, "shop.north").unwrap();
+    let untouched = shown(&site, Amqps, &south, "shop.south").unwrap();
+    let mut broken = of("south", &north);
+    broken.certificates[0].key = "nonsense".to_owned();
+    assert_eq!(site.node.show_certificates(vec![of("north", &north), broken]).unwrap()[0].uid, "south");
+    assert_ne!(shown(&site, Amqps, &north, "shop.north").unwrap(), first);
+    before.receiver("anycast", 1);
+    before.close();
+    assert!(shown(&site, Amqps, &north, "shop.south").is_err(), "the node's own, which does not name it");
+    assert_eq!(site.node.show_certificates(vec![of("south", &south)]).unwrap(), []);
+    assert_ne!(shown(&site, Amqps, &south, "shop.south").unwrap(), untouched);
 }

@@ -17,4 +17,4 @@ mod testing;
 mod topics;
 mod transactions;
 
-use enmasse_node::TlsFiles;
+use enmasse_node::{ServerCertificate, TlsFiles};

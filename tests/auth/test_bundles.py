@@ -1,0 +1,57 @@
+"""What of a certificate that a tenant brings is looked at, by itself."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+from cryptography import x509
+
+from enmasse.auth import authority as signing
+from enmasse.auth.bundles import covers, read_bundle
+from enmasse.base.errors import Invalid
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def test_a_name_covers_hosts_as_clients_have_it() -> None:
+    authority = signing.new_authority("some", NOW)
+    names = ["a.example.com", "*.b.example.com"]
+    certificate = signing.issue(authority, signing.new_key(), "one", names, NOW)
+    covered = ["a.example.com", "A.example.com", "x.b.example.com"]
+    assert all(covers(certificate, host) for host in covered)
+    for host in ("b.example.com", "x.y.b.example.com", "example.com", "shop"):
+        assert not covers(certificate, host)
+    assert not covers(authority.certificate, "some")
+
+
+@pytest.mark.parametrize("kind", list(trustme.KeyType))
+def test_what_other_authorities_sign_is_read_with_its_chain(kind: trustme.KeyType) -> None:
+    authority = trustme.CA(key_type=kind).create_child_ca(key_type=kind)
+    issued = authority.issue_cert("shop.example.com", key_type=kind)
+    chain = b"".join(one.bytes() for one in issued.cert_chain_pems).decode()
+    bundle = read_bundle(chain, issued.private_key_pem.bytes().decode())
+    assert covers(bundle.chain[0], "shop.example.com") and len(bundle.chain) == 2
+    assert bundle.authorities == [bundle.chain[1]]
+    assert "PRIVATE" not in repr(bundle)
+
+
+def test_one_that_is_signed_by_itself_is_its_own_authority() -> None:
+    key = signing.new_key()
+    alone = signing.renewed_authority(key, "shop", NOW)
+    bundle = read_bundle(signing.chain_pem([alone.certificate]), signing.key_pem(key))
+    assert bundle.authorities == [alone.certificate]
+    assert bundle.untimely(NOW) is None
+    assert "holds from" in (bundle.untimely(NOW - timedelta(days=1)) or "")
+    assert "ended on 2036" in (bundle.untimely(NOW + timedelta(days=3651)) or "")
+
+
+def test_one_for_clients_is_not_for_servers() -> None:
+    key = signing.new_key()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=1))
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), True)
+        .sign(key, signing.hashes.SHA256())
+    )
+    with pytest.raises(Invalid, match="not for servers"):
+        read_bundle(signing.chain_pem([certificate]), signing.key_pem(key))

@@ -1,0 +1,117 @@
+"""Each address space has an authority of its own, and a tenant may bring a certificate."""
+
+import base64
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from proton import ConnectionException, Message, SSLDomain
+from proton.utils import BlockingConnection
+
+from doubles import document
+from enmasse.auth import authority as signing
+from running import Platform, Start
+
+# Connections wait up to 30 s, and starting takes seconds of CPU.
+pytestmark = pytest.mark.timeout(240)
+
+HOST = "north.example.com"
+TENANTS = signing.new_authority("the tenant's", datetime.now(UTC))
+
+
+def brought() -> tuple[str, str]:
+    """A chain and a key of the tenant's for its host."""
+    key = signing.new_key()
+    certificate = signing.issue(TENANTS, key, "north", [HOST], datetime.now(UTC))
+    return signing.chain_pem([certificate]), signing.key_pem(key)
+
+
+def encoded(pem: str) -> str:
+    return base64.b64encode(pem.encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chain, key = brought()
+    cert = {"provider": "certBundle", "tlsCert": encoded(chain), "tlsKey": encoded(key)}
+    expose = {"type": "route", "routeHost": HOST, "routeServicePort": "amqps"}
+    endpoint = {"name": "messaging", "service": "messaging", "cert": cert, "expose": expose}
+    documents = [
+        document("AddressSpace", "north", {"type": "standard", "endpoints": [endpoint]}),
+        document("AddressSpace", "south", {"type": "standard"}),
+        *(
+            document("Address", f"{space}.orders", {"address": "orders", "type": "queue"})
+            for space in ("north", "south")
+        ),
+    ]
+    path = tmp_path_factory.mktemp("documents") / "spaces.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+@pytest.fixture(scope="module")
+def spaces(start_platform: Start, file: Path) -> Platform:
+    return start_platform("-f", file)
+
+
+@contextmanager
+def connected(
+    platform: Platform, folder: Path, name: str, trusted: str, listener: str = "amqps"
+) -> Iterator[BlockingConnection]:
+    """A client that asks for a server by that name and trusts these authorities alone."""
+    authorities = folder / "trusted.crt"
+    authorities.write_text(trusted)
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(str(authorities))
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    connection = BlockingConnection(
+        platform.url(listener), timeout=30, ssl_domain=domain, virtual_host=name
+    )
+    with closing(connection):
+        yield connection
+
+
+def test_a_client_that_trusts_its_space_alone_reaches_it_and_no_other(
+    spaces: Platform, tmp_path: Path
+) -> None:
+    authorities = {space: spaces.authority(space) for space in ("north", "south")}
+    assert authorities["north"] != authorities["south"]
+    for space, authority in authorities.items():
+        with connected(spaces, tmp_path, f"{space}.default", authority) as client:
+            client.create_sender("orders").send(Message(body=f"for the {space}"))
+            receiver = client.create_receiver("orders")
+            assert receiver.receive(30).body == f"for the {space}"
+            receiver.accept()
+    for name, authority in (
+        ("north.default", authorities["south"]),
+        ("south.default", authorities["north"]),
+        ("localhost", authorities["north"]),
+    ):
+        with (
+            pytest.raises(ConnectionException, match="certificate verify failed"),
+            connected(spaces, tmp_path, name, authority),
+        ):
+            raise AssertionError(f"{name} is believed by whom it is not to be")
+
+
+def test_a_tenants_own_certificate_is_shown_by_the_name_of_its_host(
+    spaces: Platform, tmp_path: Path
+) -> None:
+    authority = signing.chain_pem([TENANTS.certificate])
+    with connected(spaces, tmp_path, HOST, authority) as client:
+        assert client.create_receiver("orders").link.remote_source.address == "orders"
+    with (
+        pytest.raises(ConnectionException, match="certificate verify failed"),
+        connected(spaces, tmp_path, "south.default", authority),
+    ):
+        raise AssertionError("another space shows what a tenant has brought")
+
+
+def test_commands_trust_the_authority_of_the_space(spaces: Platform) -> None:
+    to, of = spaces.url("amqps"), spaces.url("wss")
+    spaces.enmasse("send", "orders", "--space", "north", "--url", to, "--body", "hello")
+    received = spaces.enmasse("receive", "orders", "--space", "north", "--url", of, "--count", "1")
+    assert "hello" in received
