@@ -80,6 +80,7 @@ def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
     [
         ("sources", {"tlsCaa": "x"}, "spec.sources[0].options: option tlsCaa is not known: did"),
         ("sources", {"idWindow": "many"}, "spec.sources[0].options: option idWindow is 'many'"),
+        ("sources", {}, "spec.sources[0]: source readings: offset is a column of the envelope"),
         ("sinks", {"selector": "x"}, "spec.sinks[0].options: option selector is not known: did"),
     ],
 )
@@ -92,6 +93,8 @@ def test_options_are_looked_at_before_anything_starts(
     sink = {"name": "out", "address": "x", "url": "amqp://h"}
     spec = document["spec"] | {"sinks": [sink]}
     spec[where][0]["options"] = options
+    if not options:
+        spec[where][0]["metrics"] = ["offset"]
     file.write_text(yaml.safe_dump(document | {"spec": spec}))
     code, _, err = enmasse(command)
     assert code == 1 and said in err

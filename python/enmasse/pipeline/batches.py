@@ -238,13 +238,16 @@ def options(source: Source, places: Places) -> dict[str, str]:
 
 
 def check(pipeline: Pipeline, places: Places) -> None:
-    """Raise Invalid for options that are wrong, with the field and the nearest right name.
+    """Raise Invalid for options that are wrong, with the field and the nearest right name, and for
+    fields that cannot be read together.
 
     Nothing is connected to.
     """
     for index, source in enumerate(pipeline.spec.sources):
         with _named(f"spec.sources[{index}].options"):
             option_table.read(options(source, places))
+        with _named(f"spec.sources[{index}]"):
+            decoding.declared(source)
     first = pipeline.spec.sources[0]
     for index, sink in enumerate(pipeline.spec.sinks):
         with _named(f"spec.sinks[{index}].options"):
