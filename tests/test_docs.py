@@ -114,3 +114,23 @@ def test_the_architecture_names_every_part_and_no_other() -> None:
         r"`((?:crates|python|tests|docs|bench|vectors|examples)/[\w./-]+)`", text
     ):
         assert (ROOT / named).exists(), f"{named} is not there"
+
+
+def test_what_acceptance_says_holds_has_a_test_named_after_its_id() -> None:
+    """The test is in a file that the row names, if it names any."""
+    rows = re.findall(
+        r"^\| T-([A-Z]+)-([\d, ]+) \|[^|]*\| (holds[^|]*)\|$",
+        (ROOT / "docs/acceptance.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) > 50
+    without = []
+    for group, numbers, state in rows:
+        files = re.findall(r"`(tests/[\w/]+\.py)`", state)
+        found = [ROOT / file for file in files] or list((ROOT / "tests").rglob("test_*.py"))
+        named = re.findall(r"def (test_\w+)", "\n".join(path.read_text() for path in found))
+        for number in numbers.split(", "):
+            wanted = re.compile(rf"_T_{group}_(\d+_|and_)*{number}(_|$)")
+            if not any(wanted.search(name) for name in named):
+                without.append(f"T-{group}-{number}")
+    assert without == []

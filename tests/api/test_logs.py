@@ -19,7 +19,7 @@ def logged() -> None:
     log.configure("info", io.StringIO())
 
 
-async def test_the_last_records_are_told_without_secrets(served: Served) -> None:
+async def test_T_AS_16_the_last_records_are_told_without_secrets(served: Served) -> None:
     logger = structlog.get_logger("enmasse.test")
     for number in range(3):
         logger.info("counted", number=number, password="pencil")

@@ -46,7 +46,7 @@ def handshake(files: TlsFiles, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOOPBACK_NAMES)
-def test_clients_that_trust_the_ca_accept_the_server(
+def test_T_EP_1_clients_that_trust_the_ca_accept_the_server(
     tmp_path: Path, clock: TestClock, name: str
 ) -> None:
     handshake(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock), name)
@@ -66,7 +66,7 @@ def test_a_second_start_keeps_everything(tmp_path: Path, clock: TestClock) -> No
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_a_certificate_near_its_end_is_renewed_by_the_same_ca(
+def test_T_EP_1_a_certificate_near_its_end_is_renewed_by_the_same_ca(
     tmp_path: Path, clock: TestClock
 ) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
@@ -124,7 +124,7 @@ def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
     handshake(files, "localhost")
 
 
-def test_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: TestClock) -> None:
+def test_T_EP_1_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: TestClock) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("mq.example.com")
     own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))

@@ -118,7 +118,7 @@ def test_receiving_ends_when_nothing_comes(up: Platform) -> None:
     assert short.stderr == "enmasse: 0 of 1 messages came; then none for 0.1 s\n"
 
 
-def test_tls_is_trusted_through_the_platforms_ca(up: Platform, tmp_path: Path) -> None:
+def test_T_EP_1_tls_is_trusted_through_the_platforms_ca(up: Platform, tmp_path: Path) -> None:
     authority = str(up.data / "tls" / "ca.crt")
     url = up.url("amqps")
     trusted = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url, "--ca", authority)

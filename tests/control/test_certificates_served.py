@@ -78,7 +78,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     served.node.stop(0)
 
 
-async def test_renewal_and_succession_are_noticed_by_new_handshakes_alone(
+async def test_T_AU_5_renewal_and_succession_are_noticed_by_new_handshakes_alone(
     served: Served, tmp_path: Path
 ) -> None:
     """Ten years in a moment, and one connection that lives through all of them that clients see."""

@@ -14,7 +14,7 @@ def written(platform: Platform) -> list[dict[str, Any]]:
     return [one for one in items if one.get("who") == "alice"]
 
 
-def test_logins_are_in_the_trail_and_secrets_are_not(platform: Platform) -> None:
+def test_T_AS_16_logins_are_in_the_trail_and_secrets_are_not(platform: Platform) -> None:
     subprocess.run(
         [ENMASSE, *USER],
         env=platform.environment | {"ENMASSE_PASSWORD": "wonderland"},

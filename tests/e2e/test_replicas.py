@@ -116,7 +116,7 @@ def test_the_other_one_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
     exchange(other, "queue")
 
 
-def test_messages_go_on_while_the_database_is_away(
+def test_T_AS_15_messages_go_on_without_the_store_and_new_addresses_come_up_after_it(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with replicas(postgres.new_database(), tmp_path) as (one, _):

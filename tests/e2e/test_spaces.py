@@ -72,7 +72,7 @@ def test_the_same_name_in_two_spaces_never_meets(spaces: Platform) -> None:
 
 
 @pytest.mark.parametrize("space", ["north", "south", "north.default"])
-def test_the_tls_server_name_names_the_space(spaces: Platform, space: str) -> None:
+def test_T_EP_1_the_tls_server_name_names_the_space(spaces: Platform, space: str) -> None:
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     domain.set_trusted_ca_db(str(spaces.data / "tls" / "ca.crt"))
     domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)

@@ -133,6 +133,17 @@ def changed(path: str, value: object) -> dict[str, Any]:
             "name",
             "another",
         ),
+    ],
+)
+def test_what_the_original_refuses_is_refused_and_the_field_is_named(
+    path: str, value: object, field: str, words: str
+) -> None:
+    check_refused(path, value, field, words)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "words"),
+    [
         ("type", "brokered", "spec.connectors[0]", "standard only"),
         ("connectors.0.name", "not-good", "connectors[0].name", "invalid connector name"),
         ("connectors.0.addresses.0.pattern", "a//b", "pattern", "invalid address rule"),
@@ -143,9 +154,13 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("connectors.0.tls.clientKey", None, "connectors[0].tls", "both"),
     ],
 )
-def test_what_the_original_refuses_is_refused_and_the_field_is_named(
+def test_T_EP_3_a_connector_that_cannot_be_is_refused_in_the_originals_words(
     path: str, value: object, field: str, words: str
 ) -> None:
+    check_refused(path, value, field, words)
+
+
+def check_refused(path: str, value: object, field: str, words: str) -> None:
     with pytest.raises(Invalid) as refused:
         space(changed(path, value))
     [fault] = [one for one in refused.value.faults if field in one.field]

@@ -82,7 +82,9 @@ async def test_what_kubectl_writes_is_told(cluster: KubeServer, store: Kubernete
     assert seen[1].resource.metadata.generation == 2
 
 
-async def test_a_server_that_restarts_is_waited_for(cluster: KubeServer, pair: Pair) -> None:
+async def test_T_AS_15_a_server_that_restarts_is_waited_for(
+    cluster: KubeServer, pair: Pair
+) -> None:
     one, other = pair
     await one.put([address("a")])
     await other.refresh()
