@@ -1,10 +1,13 @@
 """What of a certificate that a tenant brings is looked at, by itself."""
 
+import random
+import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from enmasse.auth import authority as signing
 from enmasse.auth.bundles import covers, read_bundle
@@ -55,3 +58,38 @@ def test_one_for_clients_is_not_for_servers() -> None:
     )
     with pytest.raises(Invalid, match="not for servers"):
         read_bundle(signing.chain_pem([certificate]), signing.key_pem(key))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_whatever_a_tenant_writes_is_refused_or_can_be_told_of(seed: int) -> None:
+    """One that breaks in another way than by a refusal would hold up all spaces."""
+    drawn, key = random.Random(seed), signing.new_key()
+    authority = signing.new_authority("some", NOW)
+    leaf = signing.issue(authority, key, "one", ["a.example.com", "*.b.example.com"], NOW)
+    own = signing.renewed_authority(key, "shop", NOW).certificate
+    chain, refused = signing.chain_pem([authority.certificate]), 0
+    for _ in range(1500):
+        der = bytearray(drawn.choice([leaf, own]).public_bytes(serialization.Encoding.DER))
+        kinds = [0x0C, 0x13, 0x1E, 0x82, 0xA0, 0xA3, drawn.randrange(256)]
+        der[drawn.randrange(len(der))] = drawn.choice(kinds)
+        pem = ssl.DER_cert_to_PEM_cert(bytes(der)) + drawn.choice(["", chain])
+        try:
+            bundle = read_bundle(pem, signing.key_pem(key))
+        except Invalid:
+            refused += 1
+            continue
+        bundle.untimely(NOW)
+        covers(bundle.chain[0], "x.example.com")
+        signing.chain_pem(bundle.authorities)
+    assert 0 < refused < 1500
+
+
+def test_one_of_a_version_that_is_none_is_refused() -> None:
+    key = signing.new_key()
+    own = signing.renewed_authority(key, "shop", NOW).certificate
+    der = own.public_bytes(serialization.Encoding.DER)
+    version_3, version_2 = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"
+    odd = ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_2, 1))
+    with pytest.raises(Invalid, match="no certificate in PEM"):
+        read_bundle(odd, signing.key_pem(key))

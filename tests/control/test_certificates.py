@@ -2,24 +2,34 @@
 
 import base64
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
-from doubles import node_identity
+from doubles import FakeEngine, node_identity
 from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
 from enmasse.base.errors import Code, Unavailable
 from enmasse.control.certificates import AUTHORITY_OF
-from enmasse.engines import ServerCertificate
+from enmasse.engines import ServerCertificate, Unshown
 from enmasse.plan import names_of
-from enmasse.resources import AddressSpace, ConfigMap, Key
+from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.model import INFRA_NAMESPACE
 from showing import SHOP, Platform, endpoint, route, secret, space, text
 
 TENANT = "shop.example.com"
+ENCRYPTED_KEY = (
+    signing.new_key()
+    .private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    .decode()
+)
 
 
 @pytest.fixture
@@ -255,6 +265,46 @@ async def test_what_the_engine_does_not_take_is_said(platform: Platform) -> None
     assert said and said.status == "True"
 
 
+async def test_however_many_the_engine_does_not_take_the_spaces_own_is_shown(
+    platform: Platform,
+) -> None:
+    endpoints, secrets = [], []
+    for name in ("first", "second", "third"):
+        chain, key = tenants(platform, "shop.default")
+        platform.engine.not_shown[chain] = f"the {name} is not taken"
+        secrets.append(secret(name, chain, key))
+        endpoints.append(endpoint(name, cert={"provider": "certBundle", "secretName": name}))
+    await platform.apply(*secrets, space(endpoints=endpoints))
+    said = platform.condition("CertificateProvided")
+    assert said and all(f"the {name} is not" in said.message for name in ("first", "third"))
+    assert verified(platform, "shop.default", trusted(platform))
+
+
+class Slow(FakeEngine):
+    """One that takes its time once: what happens meanwhile."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def show_certificates(
+        self, spaces: Mapping[str, Sequence[ServerCertificate]]
+    ) -> Sequence[Unshown]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().show_certificates(spaces)
+
+
+async def test_a_secret_that_changes_while_certificates_are_shown_counts() -> None:
+    engine = Slow()
+    platform = Platform(engine)
+    platform.engine = engine
+    old, new = tenants(platform, TENANT), tenants(platform, TENANT)
+    await platform.apply(secret("own", *old))
+    engine.meanwhile = lambda: platform.admission.apply([parse(secret("own", *new))])
+    await platform.apply(with_bundle(secretName="own"))
+    assert engine.meanwhile is None and shown(platform, TENANT).chain == new[0]
+
+
 async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
     platform: Platform,
 ) -> None:
@@ -284,19 +334,20 @@ async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
     assert said and (said.status, said.reason) == ("False", "NotServed")
 
 
+@pytest.mark.parametrize("spoilt_key", ["nonsense", ENCRYPTED_KEY])
 async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_its_owner(
-    platform: Platform,
+    platform: Platform, spoilt_key: str
 ) -> None:
     await platform.apply(space(), space("other"))
     kept = platform.secret("shop.default.ca", INFRA_NAMESPACE)
-    spoilt = kept.data | {"ca.key": text("nonsense")}
+    spoilt = kept.data | {"ca.key": text(spoilt_key)}
     await platform.admission.replace(
         kept.model_copy(update={"data": spoilt}).with_metadata(resource_version=None)
     )
     await platform.settle()
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "AuthorityUnreadable")
-    assert "nonsense" not in said.message and "or delete it and a new one is made" in said.message
+    assert spoilt_key not in said.message and "or delete it and a new one is made" in said.message
     assert platform.secret("shop.default.ca", INFRA_NAMESPACE).data == spoilt
     other = Key("AddressSpace", "default", "other")
     assert verified(platform, "other.default", trusted(platform, other), other)

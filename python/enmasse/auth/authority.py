@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -19,6 +19,17 @@ RENEW_BEFORE = timedelta(days=90)
 """A certificate with less than this left is made anew: a process may run for months."""
 
 _CLOCK_SKEW = timedelta(hours=1)
+
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What is raised by a certificate or a key of somebody else's that is none, also when a part of it
+is looked at later."""
 
 Key = ec.EllipticCurvePrivateKey
 Certificate = x509.Certificate
@@ -140,7 +151,7 @@ def alternative(name: str) -> x509.GeneralName:
 
 
 def read_authority(certificate_pem: str, key_pem: str) -> Authority:
-    """Return an authority of PEM texts. Raises: ValueError if one cannot be read, or they are no
+    """Return an authority of PEM texts. Raises: UNREADABLE if one cannot be read, or they are no
     pair."""
     held = Authority(
         read_key(key_pem.encode()), x509.load_pem_x509_certificate(certificate_pem.encode())

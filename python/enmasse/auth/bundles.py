@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from enmasse.auth.authority import Certificate
+from enmasse.auth.authority import UNREADABLE, Certificate
 from enmasse.base.errors import Code, Invalid
 
 
@@ -44,7 +44,7 @@ class Bundle:
     @property
     def authorities(self) -> list[Certificate]:
         """The authorities in it; one that is signed by itself is its own."""
-        return [one for one in self.chain if _is_authority(one) or one.issuer == one.subject]
+        return [one for one in self.chain if _is_authority(one) or _is_its_own(one)]
 
 
 def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
@@ -56,15 +56,15 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
         raise _wrong("has no tls.crt and tls.key; write both, as PEM")
     try:
         chain = tuple(x509.load_pem_x509_certificates(chain_pem.encode()))
-    except ValueError:
+    except UNREADABLE:
         raise _wrong("has a tls.crt that is no certificate in PEM; write it anew") from None
     try:
         key = serialization.load_pem_private_key(key_pem.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise _wrong("has a tls.key that is no key in PEM without a password; write it") from None
     try:
         belongs = chain[0].public_key() == key.public_key()
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise _wrong("has a tls.crt with a key of a kind that is not known; use ECDSA") from None
     if not belongs:
         raise _wrong("has a tls.key that does not belong to the first certificate of tls.crt")
@@ -73,7 +73,7 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
     for signed, signer in zip(chain, chain[1:], strict=False):
         try:
             signed.verify_directly_issued_by(signer)
-        except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
+        except (InvalidSignature, *UNREADABLE):
             raise _wrong(
                 "has certificates of which one is not signed by the next; order them"
             ) from None
@@ -84,7 +84,7 @@ def covers(certificate: Certificate, host: str) -> bool:
     """Whether a certificate names a host; `*.` stands for one label (RFC 6125, 6.4.3)."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *UNREADABLE):
         return False
     return _is_among(host.lower(), {name.lower() for name in _dns_names(found.value)})
 
@@ -101,9 +101,16 @@ def _is_among(host: str, names: Collection[str]) -> bool:
 def _is_authority(certificate: Certificate) -> bool:
     try:
         found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *UNREADABLE):
         return False
     return bool(found.value.ca)
+
+
+def _is_its_own(certificate: Certificate) -> bool:
+    try:
+        return certificate.issuer == certificate.subject
+    except UNREADABLE:
+        return False
 
 
 def _is_for_servers(certificate: Certificate) -> bool:
@@ -111,7 +118,7 @@ def _is_for_servers(certificate: Certificate) -> bool:
         found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
     except x509.ExtensionNotFound:
         return True
-    except ValueError:
+    except UNREADABLE:
         return False
     return ExtendedKeyUsageOID.SERVER_AUTH in found.value
 

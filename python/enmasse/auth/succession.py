@@ -73,7 +73,7 @@ class Succession:
 
 
 def from_texts(texts: Mapping[str, str]) -> Succession:
-    """Return what `texts` gave. Raises: ValueError if a text is missing or cannot be read."""
+    """Return what `texts` gave. Raises: UNREADABLE if a text is missing or cannot be read."""
     if CERTIFICATE not in texts or KEY not in texts:
         raise ValueError(f"it has no {CERTIFICATE} and {KEY}")
     following = None

@@ -87,9 +87,9 @@ class SpaceCertificates:
         asked = [one for one in spaces if self._held_of(one) is None]
         for start in range(0, len(asked), AT_A_TIME):
             some = asked[start : start + AT_A_TIME]
-            again = await self._show(some, self.node)
-            if again:
-                await self._show(again, self.node)
+            # Each time leaves out at least one more that the tenant brought, until none is refused.
+            while some:
+                some = await self._show(some, self.node)
         return {one.key for one in asked}
 
     def _held_of(self, space: AddressSpace) -> _Held | None:
@@ -97,13 +97,7 @@ class SpaceCertificates:
         held = self._held.get(space.metadata.uid or "")
         if held is None or held.until <= self._clock.now():
             return None
-        return held if held.basis == self._basis(space) else None
-
-    def _basis(self, space: AddressSpace) -> tuple[object, ...]:
-        secrets = [self._secret(key) for key in sorted(_secrets_of(space))]
-        data = [one.data if one else None for one in secrets]
-        asked = [(one.name, one.service, one.cert, one.hosts) for one in space.spec.endpoints]
-        return names_of(space), asked, data, self.node
+        return held if held.basis == _basis(self._question(space), self.node) else None
 
     def _secret(self, key: Key) -> Secret | None:
         found = self._store.get(key)
@@ -151,13 +145,20 @@ class SpaceCertificates:
             known = {**question.refused, **refused}
             known = {chain: reason for chain, reason in known.items() if chain in brought}
             own = [reason for chain, reason in refused.items() if chain not in brought]
-            self._note(space, answer, known, own)
+            # What has changed meanwhile is not in it, so that it counts the next time.
+            basis = _basis(replace(question, kept=answer.keep or question.kept), node)
+            self._note(space, basis, answer, known, own)
             if known.keys() - question.refused.keys():
                 again.append(space)
         return again
 
     def _note(
-        self, space: AddressSpace, answer: Answer, refused: Mapping[str, str], own: list[str]
+        self,
+        space: AddressSpace,
+        basis: tuple[object, ...],
+        answer: Answer,
+        refused: Mapping[str, str],
+        own: list[str],
     ) -> None:
         """Note what a space shows, with what the engine has refused, and why its own, if so."""
         uid = space.metadata.uid or ""
@@ -167,7 +168,6 @@ class SpaceCertificates:
         if own:
             message = f"the space's own cannot be shown ({own[0]}); the node's is in its place"
             shown = replace(shown, problem=("NotShown", message))
-        basis = self._basis(space)
         self._held[uid] = _Held(basis, answer.until, shown, secrets, refused)
         for key in secrets:
             self._by_secret[key].add(uid)
@@ -234,6 +234,13 @@ class SpaceCertificates:
 def authority_key(space: AddressSpace) -> Key:
     """Return the key of the Secret that has the authorities of a space."""
     return Key("Secret", INFRA_NAMESPACE, f"{names_of(space)[-1]}.ca")
+
+
+def _basis(question: Question, node: NodeIdentity | None) -> tuple[object, ...]:
+    """Return what decides what a space shows, but for the time and what the node refuses."""
+    space = question.space
+    asked = [(one.name, one.service, one.cert, one.hosts) for one in space.spec.endpoints]
+    return names_of(space), asked, question.kept, question.bundles, node
 
 
 def _secrets_of(space: AddressSpace) -> set[Key]:

@@ -118,7 +118,7 @@ def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
     names = names_of(question.space)
     try:
         before = from_texts(question.kept) if question.kept is not None else None
-    except ValueError as error:
+    except signing.UNREADABLE as error:
         reason = f"the Secret of its authority cannot be read ({error}); restore it, or delete it"
         problem = ("AuthorityUnreadable", f"{reason} and a new one is made; the node's is shown")
         return Answer((), Shown(_told_of(node), problem), datetime.max.replace(tzinfo=now.tzinfo))
