@@ -11,6 +11,7 @@ from enmasse.api.field_managers import (
     ANCIENT,
     APPLY,
     CONFLICTS_NAMED_MAX,
+    SHARED_PATHS_MAX,
     UPDATE,
     UPDATE_MANAGERS_MAX,
     Entry,
@@ -312,3 +313,13 @@ async def test_a_client_may_rewrite_who_has_set_what(with_space: Served) -> None
     moved = await with_space.http.patch(PATH, json=operations, headers=json_patch)
     assert [one["manager"] for one in moved.json()["metadata"]["managedFields"]] == ["tool"]
     assert "plan" not in (await apply(with_space, config())).json()["spec"]
+
+
+def test_what_is_alike_is_shared_unless_it_is_large() -> None:
+    for paths, shared in ((SHARED_PATHS_MAX, True), (SHARED_PATHS_MAX + 1, False)):
+        fields = {f"f{number}": number for number in range(paths)}
+        one, other = (
+            managed_fields(updated([], None, {"spec": dict(fields)}, writer("a"))) for _ in range(2)
+        )
+        assert one == other
+        assert (one is other) is shared

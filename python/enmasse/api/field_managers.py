@@ -7,7 +7,7 @@ each manager and way of writing, in the form that Kubernetes calls FieldsV1.
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,10 @@ UPDATE_MANAGERS_MAX = 10
 
 SHARED_MAX = 256
 """Lists of entries that are kept to be shared."""
+
+SHARED_PATHS_MAX = 1_000
+"""Paths of a list that is kept; larger ones are never of many resources, and would fill the memory
+with what anybody has tried to write."""
 
 CONFLICTS_NAMED_MAX = 100
 """Fields that a conflict names."""
@@ -97,11 +101,17 @@ def entries_of(managed_fields: object) -> list[Entry]:
 def managed_fields(entries: list[Entry]) -> tuple[Document, ...]:
     """Return entries as `metadata.managedFields` has them: nobody may change what is returned,
     since resources that were written alike share it."""
-    return _managed_fields(tuple(entries))
+    if sum(len(one.paths) for one in entries) > SHARED_PATHS_MAX:
+        return _written(entries)
+    return _shared(tuple(entries))
 
 
 @lru_cache(maxsize=SHARED_MAX)
-def _managed_fields(entries: tuple[Entry, ...]) -> tuple[Document, ...]:
+def _shared(entries: tuple[Entry, ...]) -> tuple[Document, ...]:
+    return _written(entries)
+
+
+def _written(entries: Sequence[Entry]) -> tuple[Document, ...]:
     return tuple(
         {
             "manager": one.manager,
