@@ -3,6 +3,7 @@
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -41,6 +42,9 @@ def test_answers_are_as_the_documents_say(
     headers = {"Authorization": f"Bearer {token}"}
     url = platform.url("http")
     schema = schemathesis.openapi.from_url(f"{url}/openapi/v3/{group}", headers=headers)
+    # Every request has our token, so one is not wrong by having been made up without.
+    schema.config.generation.update(with_security_parameters=False)
+    asked = 0
     for operation in schema.get_all_operations():
 
         @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
@@ -52,4 +56,11 @@ def test_answers_are_as_the_documents_say(
             checks = CHECKS if watches else MODES[mode]
             case.call_and_validate(base_url=url, headers=headers, checks=checks)
 
-        ask()
+        try:
+            ask()
+            asked += 1
+        except Unsatisfiable:
+            # With no body, and names that may be anything, there is nothing to get wrong.
+            assert mode is schemathesis.GenerationMode.NEGATIVE
+            assert not operation.ok().body, operation.ok().label
+    assert asked
