@@ -10,7 +10,6 @@ from doubles import (
     address,
     address_plan,
     deadletter,
-    document,
     infra,
     queue,
     space,
@@ -19,7 +18,7 @@ from doubles import (
 )
 from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose
 from enmasse.engines import AddressFigures
-from enmasse.resources import Address, AddressSpace, Resource, parse
+from enmasse.resources import Address, Resource
 from obeying import Obeying
 
 LARGE = address_plan("large", "queue", router=0.01, broker=1)
@@ -52,14 +51,6 @@ def facts(
 
 def figures(**values: Any) -> dict[str, Any]:
     return SERVED | {"statistics": values}
-
-
-def one_with(service: str) -> AddressSpace:
-    """A space that names its authentication service."""
-    spec = {"type": "standard", "authenticationService": {"name": service}}
-    resource = parse(document("AddressSpace", "default", spec))
-    assert isinstance(resource, AddressSpace)
-    return resource
 
 
 NOT_SERVED = condition("NotServed", message="certBundle: kept and not served")
@@ -146,11 +137,9 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         "allowance", State.TROUBLE, "nobody may send into the space: 9 of 9", "larger plan",
     ),
     "a closed space without users": (
-        facts(declared=space(authentication="standard")),
-        "access", State.NOTE, "has no users", "enmasse user create NAME --space default",
-    ),
-    "a space closed by the name of a service": (
-        facts(declared=one_with("standard-authservice")),
+        facts(space=space().document() | {"status": {"isReady": True, "conditions": [
+            {"type": "LoginPossible", "status": "False", "message": "it has no users"},
+        ]}}),
         "access", State.NOTE, "has no users", "enmasse user create NAME --space default",
     ),
 }  # fmt: skip

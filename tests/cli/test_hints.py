@@ -33,6 +33,7 @@ def test_an_open_space_with_an_anycast_address_is_a_place_to_meet() -> None:
     assert meeting([SHOP, ORDERS, alice("shop")]) is None
     assert meeting([space(), alice("shop"), SHOP, ORDERS]) is None
     assert meeting([SHOP]) is None
+    assert meeting([SHOP, ORDERS], exposed=True) is None
 
 
 def test_the_commands_fit_what_is_there() -> None:

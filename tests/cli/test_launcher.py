@@ -22,6 +22,7 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailab
 from enmasse.base.settings import Settings
 from enmasse.cli import app
 from enmasse.cli.launcher import Endpoint, Ready, serve
+from enmasse.client import connect
 
 OFF: dict[str, Any] = dict.fromkeys(
     ("amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"), "off"
@@ -41,6 +42,7 @@ metadata: {name: north}
 spec: {type: standard}
 """
 
+OPEN = "type: standard, authenticationService: {type: none}"
 CLOSED = "type: standard, authenticationService: {name: standard}"
 
 SERVED = [
@@ -79,6 +81,19 @@ async def enmasse(data: Path, *words: str) -> str:
     answer = await asyncio.to_thread(runner.invoke, app, [*words], env={"ENMASSE_DATA": str(data)})
     assert answer.exit_code == 0, answer.output
     return answer.stdout
+
+
+async def unmet(data: Path) -> list[str]:
+    """What does not hold of the space `default`."""
+    shown = json.loads(await enmasse(data, "get", "addressspace", "default", "-o", "json"))
+    conditions = shown["status"]["conditions"]
+    return [one["reason"] for one in conditions if one["status"] == "False"]
+
+
+async def attach(url: str) -> None:
+    """Come in by AMQP, and be let send."""
+    async with connect(url) as session, session.sender("queue"):
+        pass
 
 
 async def names(data: Path, kind: str = "addresses") -> list[str]:
@@ -250,11 +265,35 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_open_space_is_not_served_to_other_machines(tmp_path: Path) -> None:
-    error = refused(Settings(data=tmp_path, host="0.0.0.0", **OFF))
+    file = tmp_path / "north.yaml"
+    file.write_text(NORTH.replace("type: standard", OPEN))
+    error = refused(Settings(data=tmp_path, host="0.0.0.0", **OFF), file)
     assert error.code == Code.SPACE_EXPOSED
     assert "--insecure" in error.message
     settings = Settings(data=tmp_path, host="0.0.0.0", insecure=True, **OFF)
     asyncio.run(start_and_stop(settings))
+
+
+async def test_a_first_start_for_other_machines_asks_for_users(tmp_path: Path) -> None:
+    """The space `default` says nothing of users: there it is as if it named `standard`."""
+    settings = Settings(data=tmp_path, host="0.0.0.0", **FREE)
+    async with running(settings) as ready:
+        assert ready.meeting is None
+        assert await unmet(tmp_path) == ["NoUsers"]
+        port = ready.endpoints["amqp"].port
+        with pytest.raises(EnMasseError, match="the server offers SCRAM"):
+            await attach(f"amqp://127.0.0.1:{port}")
+        user = ("user", "create", "alice", "--password", "wonderland", "--send", "queue")
+        await enmasse(tmp_path, *user)
+        assert await unmet(tmp_path) == []
+        await attach(f"amqp://alice:wonderland@127.0.0.1:{port}")
+        await enmasse(tmp_path, "delete", "user", "alice")
+        assert await unmet(tmp_path) == ["NoUsers"]
+    # On this machine alone it lets everybody in, as on a first start there.
+    async with running(Settings(data=tmp_path, **FREE)) as ready:
+        assert ready.meeting is not None
+        assert await unmet(tmp_path) == []
+        await attach(f"amqp://127.0.0.1:{ready.endpoints['amqp'].port}")
 
 
 async def test_the_api_is_not_served_in_clear_to_other_machines(tmp_path: Path) -> None:

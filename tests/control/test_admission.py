@@ -204,14 +204,16 @@ async def test_of_two_requests_for_one_address_one_is_let_in(
     assert len(store.list("Address")) == 1
 
 
-async def test_the_last_user_of_an_exposed_space_stays(store: MemoryStore) -> None:
+async def test_an_exposed_space_asks_for_users_unless_it_says_otherwise(
+    store: MemoryStore,
+) -> None:
     admission = Admission(store, exposed=True)
-    with pytest.raises(Invalid, match="from other machines too"):
-        await admission.create(space())
-    await admission.apply([space(), user()])
+    await admission.create(space())
+    await admission.create(user())
     await admission.check()
+    await admission.delete(ALICE)
     with pytest.raises(Invalid, match="from other machines too"):
-        await admission.delete(ALICE)
+        await admission.replace(space(authentication="none"))
     await admission.delete(SPACE)
 
 
@@ -219,12 +221,12 @@ async def test_a_space_opened_past_admission_keeps_nothing_else_from_being_chang
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoryStore, "is_guarded", False)
-    await store.put([space("open")])
+    await store.put([space("open", "none")])
     admission = Admission(store, exposed=True)
     await admission.check()
     await admission.apply([space(), user()])
     with pytest.raises(Invalid, match="address space other would let everybody in"):
-        await admission.create(space("other"))
+        await admission.create(space("other", "none"))
 
 
 async def test_what_came_past_admission_is_completed_as_it_would_have_been(
@@ -254,7 +256,7 @@ async def test_what_came_past_admission_is_completed_as_it_would_have_been(
 
 
 async def test_a_store_with_an_open_space_is_checked_at_start(store: MemoryStore) -> None:
-    await Admission(store, exposed=False).create(space())
+    await Admission(store, exposed=False).create(space(authentication="none"))
     with pytest.raises(Invalid, match="address space default would let everybody in"):
         await Admission(store, exposed=True).check()
 

@@ -499,6 +499,18 @@ async def test_a_space_names_a_service_that_is_declared(new: Platform) -> None:
     assert new.engine.plan.spaces[0].authentication.anonymous is False
 
 
+async def test_a_space_may_say_of_what_type_its_service_is(new: Platform) -> None:
+    with pytest.raises(Invalid, match="type external needs the name"):
+        guarded_by("", type="external")
+    ldap = a_service("ldap", "external", external={"host": "ldap.example", "port": 5671})
+    await new.apply(ldap, guarded_by("ldap", type="external"))
+    assert new.engine.plan.spaces[0].authentication.type == "delegated"
+    with pytest.raises(Invalid, match="'ldap' is of type external, not standard; leave it out"):
+        await new.admission.replace(guarded_by("ldap", type="standard"))
+    sso = a_service("sso", "keycloak", keycloak={"url": "https://sso.example"})
+    await new.apply(sso, guarded_by("sso", type="standard"))  # as the original called it
+
+
 async def test_a_service_elsewhere_is_asked(new: Platform) -> None:
     place = {"host": "ldap.example", "port": 5671, "caCertSecret": {"name": "ca"}}
     ldap = a_service("ldap", "external", external=place)

@@ -185,12 +185,12 @@ def test_some_fields_cannot_change(before: Resource, after: Resource, field: str
 @pytest.mark.parametrize(
     ("resources", "exposed", "refused"),
     [
-        ([space()], True, True),
-        ([space()], False, False),
-        ([space(), user()], True, False),
+        ([space(authentication="none")], True, True),
+        ([space(authentication="none")], False, False),
+        ([space()], True, False),
         ([space(authentication="standard")], True, False),
         ([space(authentication="none"), user()], True, True),
-        ([space("a", "standard"), space("b")], True, True),
+        ([space("a", "standard"), space("b", "none")], True, True),
         ([], True, False),
     ],
 )
@@ -201,4 +201,4 @@ def test_an_open_space_is_not_for_other_machines(
     assert (error is not None) is refused
     if error:
         assert error.code == Code.SPACE_EXPOSED
-        assert "--insecure" in error.message
+        assert "--insecure" in error.message and "leave it out" in error.message

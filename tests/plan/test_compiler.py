@@ -43,7 +43,7 @@ def test_the_order_of_the_resources_does_not_matter(name: str) -> None:
 
 def test_an_exposed_space_that_would_let_everybody_in_is_closed() -> None:
     compiler = Compiler(exposed=True)
-    open_space, alice = space("default"), user()
+    open_space, alice = space("default", "none"), user()
     for resource in (open_space, queue()):
         compiler.put(resource.key, resource)
     compiler.refresh()
@@ -55,16 +55,23 @@ def test_an_exposed_space_that_would_let_everybody_in_is_closed() -> None:
     assert served() == ("standard", False)
     waiting = compiler.outcome(open_space.key).waiting
     assert waiting is not None and waiting.reason == "SpaceExposed"
-    # With a user it is closed by itself, and without it once more.
+    # One that leaves it open is closed, and says so while nobody can come in.
+    silent = space("default")
+    compiler.put(silent.key, silent)
+    assert silent.key in compiler.refresh()
+    now = compiler.outcome(silent.key)
+    assert (served(), now.waiting) == (("standard", False), None)
+    assert now.unentered is not None and now.unentered.reason == "NoUsers"
     compiler.put(alice.key, alice)
-    assert open_space.key in compiler.refresh()
-    assert (served(), compiler.outcome(open_space.key).waiting) == (("standard", False), None)
+    assert silent.key in compiler.refresh()
+    assert compiler.outcome(silent.key).unentered is None
     compiler.put(alice.key, None)
-    assert open_space.key in compiler.refresh()
+    assert silent.key in compiler.refresh()
     assert served() == ("standard", False)
-    # Where nobody else can reach it, it is open.
-    (planned,) = compile([open_space], 1).plan.spaces
-    assert planned.authentication.type == "none"
+    # Where nobody else can reach them, both are open.
+    for one in (open_space, silent):
+        (planned,) = compile([one], 1).plan.spaces
+        assert planned.authentication.type == "none"
 
 
 def test_nothing_declared_is_an_empty_plan() -> None:

@@ -224,7 +224,11 @@ async def test_a_plan_is_filled_in_once_there_is_one(
 async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_it(
     cluster: KubeServer,
 ) -> None:
-    open_space = {"type": "standard", "plan": "standard-small"}
+    open_space = {
+        "type": "standard",
+        "plan": "standard-small",
+        "authenticationService": {"type": "none"},
+    }
     document = doubles.document("AddressSpace", "open", open_space)
     async with opened(cluster.url) as store:
         admission = Admission(store, exposed=True)

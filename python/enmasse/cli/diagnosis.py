@@ -50,9 +50,6 @@ class Facts:
     space: Document | None
     """Its address space as the API shows it."""
 
-    users: Sequence[Document] = ()
-    """Users of the space."""
-
     health: str = "ok"
     """What the platform says of itself."""
 
@@ -257,8 +254,7 @@ def _clients(facts: Facts) -> Iterator[Finding]:
 
 
 def _allowance(facts: Facts) -> Iterator[Finding]:
-    conditions = (facts.space or {}).get("status", {}).get("conditions", [])
-    for one in conditions:
+    for one in _conditions(facts):
         if one["type"] == "Sending" and one["status"] == "False":
             yield Finding(
                 "allowance",
@@ -269,18 +265,20 @@ def _allowance(facts: Facts) -> Iterator[Finding]:
 
 
 def _access(facts: Facts) -> Iterator[Finding]:
-    space = facts.declared_space
-    services = facts.catalogue.authentications
-    if space is None:
-        return
-    kind = space.authentication(has_users=bool(facts.users), services=services)
-    if kind == "standard" and not facts.users:
-        yield Finding(
-            "access",
-            State.NOTE,
-            "the address space asks for a login and has no users: nobody gets in",
-            f"enmasse user create NAME --space {facts.address.space}",
-        )
+    for one in _conditions(facts):
+        if one["type"] == "LoginPossible" and one["status"] == "False":
+            yield Finding(
+                "access",
+                State.NOTE,
+                f"the address space: {one['message']}",
+                f"enmasse user create NAME --space {facts.address.space}",
+            )
+
+
+def _conditions(facts: Facts) -> list[Document]:
+    """Return what the address space says of itself."""
+    found: list[Document] = (facts.space or {}).get("status", {}).get("conditions", [])
+    return found
 
 
 def _ready(facts: Facts) -> Document:
@@ -289,8 +287,7 @@ def _ready(facts: Facts) -> Document:
 
 
 def _certificate(facts: Facts) -> Iterator[Finding]:
-    conditions = (facts.space or {}).get("status", {}).get("conditions", [])
-    for one in conditions:
+    for one in _conditions(facts):
         if one["type"] == "CertificateProvided" and one["status"] == "False":
             mend = "trust status.caCert of the space, or leave out spec.endpoints[].cert"
             yield Finding("certificate", State.NOTE, one["message"], mend)

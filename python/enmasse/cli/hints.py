@@ -20,13 +20,18 @@ class Meeting(NamedTuple):
     is_only_space: bool
 
 
-def meeting(resources: Iterable[Resource]) -> Meeting | None:
-    """Return an anycast address of a space that lets everybody in, if there is one."""
+def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting | None:
+    """Return an anycast address of a space that lets everybody in, if there is one.
+
+    `exposed`: other machines can reach a listener and that is not meant.
+    """
     declared = list(resources)
     users = [one for one in declared if isinstance(one, MessagingUser)]
     spaces = [one for one in declared if isinstance(one, AddressSpace)]
     open_spaces = {
-        (one.metadata.namespace, one.metadata.name) for one in spaces if is_open(one, users)
+        (one.metadata.namespace, one.metadata.name)
+        for one in spaces
+        if is_open(one, users, exposed=exposed)
     }
     for one in declared:
         home = (one.metadata.namespace, one.space)
@@ -43,7 +48,12 @@ def next_commands(where: Meeting | None, data: Path, program: Path) -> str:
         place = where.address + ("" if where.is_only_space else f" --space {where.space}") + folder
         commands = [f"receive {place}", f"send {place} --body hello", f"get addresses{folder}"]
     else:
-        commands = [f"get addressspaces{folder}", f"get addresses{folder}", "create --help"]
+        commands = [
+            f"get addressspaces{folder}",
+            f"get addresses{folder}",
+            "create --help",
+            "user create --help",
+        ]
     lines = "".join(f"  {enmasse} {command}\n" for command in commands)
     return f"Try, each in a terminal of its own:\n{lines}"
 

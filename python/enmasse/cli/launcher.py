@@ -130,7 +130,7 @@ async def serve(
                 secured = tls if kind == "https" else None
                 process.servers.append(Server(app, listener, tls=secured))
         write_kubeconfig(data, endpoints.get("https"), tls)
-        ready = Ready(os.getpid(), endpoints, meeting(store.list()))
+        ready = Ready(os.getpid(), endpoints, meeting(store.list(), exposed=is_exposed(settings)))
         data.write_endpoint(ready.document())
 
         async def take_over() -> None:

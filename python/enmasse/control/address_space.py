@@ -4,6 +4,8 @@ The node names addresses in its proof, not spaces: a space is in force, empty or
 moment the Plan is applied.
 """
 
+from datetime import datetime
+
 from enmasse.control.status import (
     Check,
     plan_not_applied,
@@ -11,5 +13,17 @@ from enmasse.control.status import (
     terminating,
     waiting_for_another,
 )
+from enmasse.plan import LeftOut
+from enmasse.resources import AddressSpace
+from enmasse.resources.conditions import with_unmet
+
+LOGIN = "LoginPossible"
+"""The condition of spaces into which nobody can come, since they have no users."""
 
 CHAIN: tuple[Check, ...] = (terminating, plan_refused, plan_not_applied, waiting_for_another)
+
+
+def with_login(space: AddressSpace, problem: LeftOut | None, now: datetime) -> AddressSpace:
+    """Return a space whose status says so if nobody can come in."""
+    why = (problem.reason, problem.message) if problem else None
+    return with_unmet(space, LOGIN, why, now)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from enmasse.resources import Address, Declared, MessagingUser
-from enmasse.resources.conditions import find, stated, without
+from enmasse.resources.conditions import with_unmet
 from enmasse.resources.infra_config import InfraConfig
 
 FORWARDERS, PROVIDER, FIELDS = "ForwardersReady", "ProviderLinked", "AllFieldsServed"
@@ -38,21 +38,8 @@ def with_kept(resource: Declared, now: datetime) -> Declared:
     """Return a resource whose status says what of its spec is kept and not done."""
     said = {one.kind: one for one in _kept(resource)}
     for kind in (FORWARDERS, PROVIDER, FIELDS):
-        status, one = resource.status, said.get(kind)
-        if one is None and find(status.conditions, kind) is None:
-            continue
-        conditions = without(status.conditions, kind)
-        if one is not None:
-            conditions = stated(
-                status,
-                kind,
-                holds=False,
-                reason=one.reason,
-                message=one.message,
-                generation=resource.metadata.generation,
-                now=now,
-            )
-        resource = resource.with_status(status.model_copy(update={"conditions": conditions}))
+        one = said.get(kind)
+        resource = with_unmet(resource, kind, (one.reason, one.message) if one else None, now)
     return resource
 
 

@@ -533,6 +533,7 @@ class Manager:
             if isinstance(now, Address):
                 now = address.with_effective(now, outcomes[now.key])
             elif isinstance(now, AddressSpace):
+                now = address_space.with_login(now, outcomes[now.key].unentered, seen.now)
                 now = self._with_endpoints(self._told(now))
             decided.append(with_kept(now, seen.now))
         await self._store.put_status(decided)

@@ -14,7 +14,6 @@ from enmasse.control.index import (
     Choice,
     Home,
     Overlay,
-    chosen,
     full_name,
     group_of,
     home_of,
@@ -83,7 +82,9 @@ class World:
             for space in found
             if isinstance(space, AddressSpace)
             and space.authentication(
-                has_users=self.index.has_users(home_of(space)), services=services
+                has_users=self.index.has_users(home_of(space)),
+                services=services,
+                exposed=self.exposed,
             )
             == "none"
         ]
@@ -170,10 +171,7 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     """
     problem: Problem | None = None
     if isinstance(resource, AddressSpace):
-        if not isinstance(before, AddressSpace) or (chosen(before), before.overrides) != (
-            chosen(resource),
-            resource.overrides,
-        ):
+        if not isinstance(before, AddressSpace) or _choices(before) != _choices(resource):
             problem = world.index.catalogue.problem_of_space(resource)
     elif isinstance(resource, Address) and (space := world.space_of(resource)) is not None:
         if not isinstance(before, Address) or before.spec.plan != resource.spec.plan:
@@ -181,6 +179,10 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     if problem is None:
         return None
     return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
+
+
+def _choices(space: AddressSpace) -> tuple[object, ...]:
+    return space.spec.plan, space.spec.authentication_service
 
 
 def forwarder_unconnected(
@@ -376,8 +378,8 @@ def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | N
     return Invalid(
         Code.SPACE_EXPOSED,
         f"address space {names} would let everybody in, from other machines too;"
-        " set spec.authenticationService.type to standard, create a MessagingUser first,"
-        " listen on 127.0.0.1, or start with --insecure",
+        " set spec.authenticationService.type to standard or leave it out, listen on 127.0.0.1,"
+        " or start with --insecure",
     )
 
 

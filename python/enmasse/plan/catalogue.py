@@ -210,7 +210,11 @@ class Catalogue:
             message = f"authentication service {name!r} does not exist; there are {known}"
             field = "spec.authenticationService.name"
             return Problem(field, "AuthenticationServiceMissing", message)
-        service = self.service_of(space)
+        service, type_ = self.service_of(space), space.service_type
+        if service is not None and type_ not in (None, _as_spaces_say(service)):
+            message = f"service {name!r} is of type {service.spec.type}, not {type_}; leave it out"
+            field = "spec.authenticationService.type"
+            return Problem(field, "AuthenticationServiceWrongType", message)
         external = service.spec.external if service else None
         if space.overrides is None or (external is not None and external.allow_override):
             return None
@@ -274,6 +278,11 @@ class Catalogue:
         if plan.spec.address_space_type == "brokered":
             return self._brokered.get(name)
         return self._standard.get(name)
+
+
+def _as_spaces_say(service: AuthenticationService) -> str:
+    """Return the type that spaces know a service by: the original's standard was a Keycloak."""
+    return "standard" if service.spec.type == "keycloak" else service.spec.type
 
 
 def smaller(one: int | None, other: int | None) -> int | None:

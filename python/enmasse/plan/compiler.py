@@ -141,10 +141,14 @@ def is_open(
     space: AddressSpace,
     users: Iterable[MessagingUser],
     services: Mapping[str, Authentication] = BUILT_IN,
+    *,
+    exposed: bool = False,
 ) -> bool:
-    """Whether everybody may come into a space, `users` being those of all spaces."""
+    """Whether everybody may come into a space, `users` being those of all spaces. `exposed`: other
+    machines can reach a listener and that is not meant."""
     has_users = any(_home(user.key) == _home(space.key) for user in users)
-    return space.authentication(has_users=has_users, services=services) == "none"
+    kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
+    return kind == "none"
 
 
 def _home(key: Key) -> _Home:

@@ -53,8 +53,10 @@ _Member = TypeVar("_Member", Address, MessagingUser)
 
 EXPOSED = (
     "it would let everybody in, from other machines too, so it is closed; set"
-    " spec.authenticationService.type to standard, create a MessagingUser, or start with --insecure"
+    " spec.authenticationService.type to standard, or start with --insecure"
 )
+
+NO_USERS = "it asks for a login and has no users, so nobody gets in; create a MessagingUser for it"
 
 USERS_NOT_ASKED = (
     "the authentication service of the address space lets everybody in, so no user counts; give the"
@@ -90,6 +92,8 @@ class Outcome:
 
     left_out: LeftOut | None = None
     waiting: LeftOut | None = None
+    unentered: LeftOut | None = None
+    """Why nobody can come into a space, though it is served."""
 
 
 NOTHING = Outcome()
@@ -203,7 +207,7 @@ class SpaceState:
             for key in affected
         }
         outcomes |= self._outcomes_of_users(catalogue, whole=whole)
-        if self._space is not None and (whole or self._exposed):
+        if self._space is not None:
             outcomes[self._space.key] = self._outcome_of_space(self._space, catalogue)
         outcomes |= {key: None for key in self._changed if key not in outcomes}
         differing = {key for key, now in outcomes.items() if self._note(key, now)}
@@ -416,13 +420,19 @@ class SpaceState:
 
     def _kind_of_authentication(self, space: AddressSpace, catalogue: Catalogue) -> str:
         services = catalogue.authentications
-        return space.authentication(has_users=bool(self._users), services=services)
+        return space.authentication(
+            has_users=bool(self._users), services=services, exposed=self._exposed
+        )
 
     def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
         if (problem := catalogue.problem_of_space(space)) is not None:
             return Outcome(waiting=LeftOut(problem.reason, problem.message))
-        if self._exposed and self._kind_of_authentication(space, catalogue) == "none":
+        kind = self._kind_of_authentication(space, catalogue)
+        if self._exposed and kind == "none":
             return Outcome(waiting=LeftOut("SpaceExposed", EXPOSED))
+        service = catalogue.service_of(space)
+        if kind == "standard" and not self._users and not (service and service.asks_others):
+            return Outcome(unentered=LeftOut("NoUsers", NO_USERS))
         return NOTHING
 
     def _planned_users(self) -> tuple[PlannedUser, ...]:

@@ -73,8 +73,9 @@ class AuthenticationServiceChoice(Model):
     name: str | None = None
     """Name of an AuthenticationService; `none` and `standard` are always there."""
 
-    type: Literal["none", "standard"] | None = None
-    """`none` lets everybody in, `standard` asks for a user of the space."""
+    type: Literal["none", "standard", "external"] | None = None
+    """`none` lets everybody in, `standard` asks for a user of the space, `external` is for a named
+    service of that type."""
 
     overrides: Overrides | None = None
     """What of an external service is another for this space."""
@@ -83,6 +84,10 @@ class AuthenticationServiceChoice(Model):
     def _agree(self) -> Self:
         if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
             raise ValueError(f"service {self.name!r} is not of type {self.type!r}; leave one out")
+        if self.type == "external" and not self.name:
+            raise ValueError(
+                "type external needs the name of an AuthenticationService of that type"
+            )
         return self
 
 
@@ -96,7 +101,8 @@ class AddressSpaceSpec(Model):
     """Name of a plan of that type. Left out: the first of those."""
 
     authentication_service: AuthenticationServiceChoice | None = None
-    """Who checks users. Left out: nobody while the space has no user, else `standard`."""
+    """Who checks users. Left out: `standard` where other machines reach the platform; where they do
+    not, or with `--insecure`, nobody while the space has no user, else `standard`."""
 
     endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=ENDPOINTS_MAX)] = ()
     """How clients reach it. `messaging` and `messaging-wss` are there without being declared."""
@@ -199,6 +205,12 @@ class AddressSpace(Declared):
         return service.name if service else None
 
     @property
+    def service_type(self) -> str | None:
+        """Type of authentication service it asks for."""
+        service = self.spec.authentication_service
+        return service.type if service else None
+
+    @property
     def own_realm(self) -> str:
         """Name of its set of users in a service elsewhere, as the original had it; no other space
         has that name."""
@@ -238,18 +250,22 @@ class AddressSpace(Declared):
         return self.model_copy(update={"spec": shown}).with_metadata(annotations=annotations)
 
     def authentication(
-        self, *, has_users: bool, services: Mapping[str, Authentication] = BUILT_IN
+        self,
+        *,
+        has_users: bool,
+        services: Mapping[str, Authentication] = BUILT_IN,
+        exposed: bool = False,
     ) -> Authentication:
         """Return who may come in: `none` is everybody, `standard` the users of the space, else
         whom a service elsewhere lets in.
 
         `services` are the authentication services by name. A service that is not there lets in
-        nobody but users.
+        nobody but users. `exposed`: other machines can reach a listener and that is not meant.
         """
         service = self.spec.authentication_service or AuthenticationServiceChoice()
         if service.name:
             return services.get(service.name, "standard")
-        return service.type or ("standard" if has_users else "none")
+        return service.type or ("standard" if has_users or exposed else "none")
 
 
 def _without_key(endpoint: Endpoint) -> Endpoint:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from enmasse.base.clock import rfc3339
-from enmasse.resources.model import Condition, Phase, Status
+from enmasse.resources.model import Condition, Declared, Phase, Status
+
+D = TypeVar("D", bound=Declared)
 
 READY = "Ready"
 """The condition that stands for the whole: the node has proven that the resource is served."""
@@ -62,6 +64,27 @@ def stated(
     said = (holds, reason, message, generation or 0, now)
     condition = _condition(status.conditions, kind, *said)
     return (*without(status.conditions, kind), condition)
+
+
+def with_unmet(resource: D, kind: str, why: tuple[str, str] | None, now: datetime) -> D:
+    """Return a resource whose status says that a condition does not hold and why: the reason for
+    programs, the message for people. None: it says nothing of that condition."""
+    status = resource.status
+    if why is None and find(status.conditions, kind) is None:
+        return resource
+    conditions = without(status.conditions, kind)
+    if why is not None:
+        reason, message = why
+        conditions = stated(
+            status,
+            kind,
+            holds=False,
+            reason=reason,
+            message=message,
+            generation=resource.metadata.generation,
+            now=now,
+        )
+    return resource.with_status(status.model_copy(update={"conditions": conditions}))
 
 
 def _condition(

@@ -74,11 +74,6 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
         document=document,
         resources=usage.read([*spaces, *beside, *listed]),
         space=own_space,
-        users=[
-            one
-            for one in api.list("messagingusers", namespace)["items"]
-            if one["metadata"]["name"].startswith(f"{own}.")
-        ],
         health=health,
         handshake=handshake_problem(own_space) if own_space else None,
     )
