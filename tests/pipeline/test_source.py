@@ -1,6 +1,8 @@
 """Where batches of a stream end, as its planner decides it without Spark."""
 
+import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -8,9 +10,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from enmasse.messaging import Data, Message, Properties
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import ranges, reading
-from enmasse.pipeline.ranges import Slice
+from enmasse.pipeline.options import Options
+from enmasse.pipeline.ranges import Offsets, Slice
 from enmasse.pipeline.source import StreamReader
 from publishing import Log
+from running import Platform
+from stream_documents import stream
 
 SMALL, LARGE = 100, 20_000
 COUNT = 300
@@ -36,7 +41,7 @@ def planned(log: Log, **chosen: str) -> list[list[Slice]]:
     return found
 
 
-def count(end: ranges.Offsets) -> int:
+def count(end: Offsets) -> int:
     return sum(ranges.numbers(end).values())
 
 
@@ -47,6 +52,38 @@ def size_of(log: Log, parts: list[Slice]) -> float:
         for part in parts
         for number in range(part.start, part.end)
     )
+
+
+@pytest.fixture
+def remade(log: Log, streams: Platform, tmp_path: Path) -> tuple[Options, Offsets, Offsets]:
+    """Options, and two places of a stream that is another one by now."""
+    options = option_table.read({"url": log.url, "address": log.address, "failOnDataLoss": "false"})
+    log.publish(sized(SMALL)[:20])
+    start = StreamReader(options).initialOffset()
+    end = StreamReader(options).latestOffset(start, ReadMaxRows(10))
+    streams.enmasse("delete", "address", log.address, "--force")
+    (tmp_path / "again.yaml").write_text(stream(log.address))
+    streams.enmasse("apply", "-f", str(tmp_path / "again.yaml"))
+    log.publish(sized(LARGE)[:15])
+    return options, start, end
+
+
+def read(reader: StreamReader, start: Offsets, end: Offsets) -> int:
+    tasks = reader.partitions(start, end)
+    return sum(len(rows) for task in tasks for rows in reader.read(task))
+
+
+def test_a_stream_made_anew_is_read_on_and_told_once(
+    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+) -> None:
+    options, _, start = remade
+    reader = StreamReader(options)
+    with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
+        ends = [reader.latestOffset(start, ReadMaxRows(100)) for _ in range(2)]
+    assert ends[0] == ends[1] and count(ends[0]) == 15
+    (said,) = caplog.messages
+    assert f"its uid was {start['uid']} and is {ends[0]['uid']}" in said
+    assert read(reader, start, ends[0]) == 15
 
 
 @pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])

@@ -254,9 +254,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the spool goes on after what a checkpoint says."""
         spool, options = self._open().spool, self._options
         state = State(spool.uid, {0: Partition(spool.first, spool.next)})
-        missing = ranges.check(start, state, fails_on_loss=options.fails_on_loss, what="spool")
-        if missing:
-            log.warning("%s: %d messages are no longer in the spool", options.address, missing)
+        lost = ranges.check(start, state, fails_on_loss=options.fails_on_loss, what="spool")
+        if lost:
+            log.warning("%s: %s", options.address, lost)
         return ranges.backlog(start, state)[0].first
 
     def _another(self, end: Offsets) -> None:

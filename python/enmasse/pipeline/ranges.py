@@ -67,20 +67,22 @@ def at(partition: int, offsets: Offsets, uid: str | None) -> int:
     return int(offsets.get(str(partition), 0))
 
 
-def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream") -> int:
-    """Compare what was read with what is kept. Return how many messages went unread.
+def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream") -> str | None:
+    """Compare what was read with what is kept. Return what went unread, in words.
 
     Raises Conflict where that is an error: messages are no longer kept, the stream was made anew,
     or it ends before what was read of it.
     """
     mend = "set failOnDataLoss=false to go on, or begin with a new checkpoint"
     if start.get("uid") != state.uid:
+        said = f"the {what} was made anew: its uid was {start.get('uid')} and is {state.uid}"
         if fails_on_loss:
-            was = start.get("uid")
-            raise Conflict(
-                "E4000", f"the {what} was made anew: its uid was {was} and is {state.uid}; {mend}"
-            )
-        return sum(part.first for part in state.partitions.values())
+            raise Conflict("E4000", f"{said}; {mend}")
+        gone = sum(part.first for part in state.partitions.values())
+        return (
+            f"{said}: what was not read of the old one is lost, and nobody knows how many messages"
+            f" that is; {gone} of the new one are no longer kept"
+        )
     missing = 0
     for number, offset in numbers(start).items():
         part = state.partitions.get(number)
@@ -91,12 +93,12 @@ def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "str
                 f"partition {number} {end}, and was read to {offset}; begin with a new checkpoint",
             )
         missing += max(0, part.first - offset)
-    if missing and fails_on_loss:
-        raise Conflict(
-            "E4000",
-            f"{missing} messages that were not read yet are no longer kept: {start}; {mend}",
-        )
-    return missing
+    if not missing:
+        return None
+    said = f"{missing} messages of the {what} that were not read yet are no longer kept: {start}"
+    if fails_on_loss:
+        raise Conflict("E4000", f"{said}; {mend}")
+    return said
 
 
 def backlog(start: Offsets, state: State) -> dict[int, Partition]:

@@ -150,6 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._last: State | None = None
         self._ends: State | None = None
+        self._lost: str | None = None
 
     def initialOffset(self) -> Offsets:
         """Return where a query without a checkpoint begins."""
@@ -167,13 +168,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         """Return the end of the next batch, which is its start if there is nothing."""
         state = self._ends or self._state()
-        missing = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
-        if missing:
-            log.warning(
-                "%s: %d messages that were not read yet are no longer kept",
-                self._options.address,
-                missing,
-            )
+        lost = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
+        if lost and lost != self._lost:
+            # once, though nothing has come since then
+            log.warning("%s: %s", self._options.address, lost)
+        self._lost = lost
         end = self._limited(start, state, limit)
         return end if ranges.slices(start, end, self._options.task_rows) else start
 
