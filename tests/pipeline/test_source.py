@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from enmasse.base.errors import Conflict
 from enmasse.messaging import Data, Message, Properties
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import ranges, reading
@@ -84,6 +85,18 @@ def test_a_stream_made_anew_is_read_on_and_told_once(
     (said,) = caplog.messages
     assert f"its uid was {start['uid']} and is {ends[0]['uid']}" in said
     assert read(reader, start, ends[0]) == 15
+
+
+def test_a_batch_that_was_planned_of_another_stream_is_missing_as_a_whole(
+    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+) -> None:
+    options, start, end = remade
+    with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
+        assert read(StreamReader(options), start, end) == 0
+    (said,) = caplog.messages
+    assert "10 messages of 0..10 are no longer kept" in said
+    with pytest.raises(Conflict, match="its uid was"):
+        read(StreamReader(replace(options, fails_on_loss=True)), start, end)
 
 
 @pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])

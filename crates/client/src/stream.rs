@@ -318,6 +318,11 @@ impl Reading {
         if let (Some(wanted), Some(found)) = (&self.range.uid, &state.uid)
             && wanted != found
         {
+            if self.range.tolerant {
+                // what the range was of is gone, all of it
+                let before = std::mem::replace(&mut self.next, self.range.to);
+                return Ok(self.range.to.saturating_sub(before));
+            }
             return conflict(format!("{address}: the stream was made anew: its uid was {wanted} and is {found}"));
         }
         let number = self.range.partition;

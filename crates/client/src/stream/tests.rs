@@ -297,6 +297,12 @@ fn another_stream_of_the_name_is_an_error() {
     let error = read(&mut stream, range(0, 10)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict);
     assert!(error.message.contains("its uid was u1 and is u2"), "{error}");
+    // a batch that was planned before is gone as a whole, however much the new one has
+    let mut stream = connect(Log { uid: Some("u2"), first: 50, ..Log::default() });
+    for (from, to) in [(0, 10), (60, 70), (990, 1010), (5000, 5003)] {
+        let tolerant = Range { tolerant: true, ..range(from, to) };
+        assert_eq!(read(&mut stream, tolerant).unwrap(), (vec![], to - from));
+    }
     let mut stream = connect(Log::default());
     for wrong in [range(990, 1010), Range { partition: 3, ..range(0, 1) }] {
         assert_eq!(read(&mut stream, wrong).unwrap_err().kind, ErrorKind::Conflict);
