@@ -81,8 +81,8 @@ pub(crate) enum Body<'a> {
     Binary(&'a [u8]),
     /// an amqp-value of another type, encoded
     Value(&'a [u8]),
-    /// the first amqp-sequence, encoded
-    Sequence(&'a [u8]),
+    /// amqp-sequence sections, one or many, each encoded: a list after the other
+    Sequence(&'a [u8], Vec<&'a [u8]>),
     #[default]
     None,
     /// the bytes are no message
@@ -93,9 +93,11 @@ impl Body<'_> {
     /// Its bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
-            Self::Data(first, more) => first.len() + more.iter().map(|part| part.len()).sum::<usize>(),
+            Self::Data(first, more) | Self::Sequence(first, more) => {
+                first.len() + more.iter().map(|part| part.len()).sum::<usize>()
+            }
             Self::Text(text) => text.len(),
-            Self::Binary(bytes) | Self::Value(bytes) | Self::Sequence(bytes) | Self::Malformed(bytes) => bytes.len(),
+            Self::Binary(bytes) | Self::Value(bytes) | Self::Malformed(bytes) => bytes.len(),
             Self::None => 0,
         }
     }
@@ -109,7 +111,7 @@ impl<'a> Body<'a> {
             "string" => str::from_utf8(bytes).map_or(Self::Malformed(bytes), Self::Text),
             "binary" => Self::Binary(bytes),
             "value" => Self::Value(bytes),
-            "sequence" => Self::Sequence(bytes),
+            "sequence" => Self::Sequence(bytes, Vec::new()),
             "none" => Self::None,
             _ => Self::Malformed(bytes),
         }
@@ -121,7 +123,7 @@ impl<'a> Body<'a> {
             Self::Text(_) => "string",
             Self::Binary(_) => "binary",
             Self::Value(_) => "value",
-            Self::Sequence(_) => "sequence",
+            Self::Sequence(..) => "sequence",
             Self::None => "none",
             Self::Malformed(_) => "malformed",
         }
@@ -177,7 +179,10 @@ impl<'a> Parts<'a> {
                     parts.application_properties = Some(section.value);
                 }
                 0x75 => parts.data(section.value)?,
-                0x76 if parts.body == Body::None => parts.body = Body::Sequence(section.value),
+                0x76 => match &mut parts.body {
+                    Body::Sequence(_, more) => more.push(section.value),
+                    body => *body = Body::Sequence(section.value, Vec::new()),
+                },
                 0x77 => parts.value(section.value)?,
                 _ => {}
             }
@@ -302,14 +307,12 @@ impl<'a> Parts<'a> {
 
     fn put_body(&self, column: &mut Column) {
         match &self.body {
-            Body::Data(bytes, more) => column.write(|out| {
+            Body::Data(bytes, more) | Body::Sequence(bytes, more) => column.write(|out| {
                 out.extend_from_slice(bytes);
                 more.iter().for_each(|bytes| out.extend_from_slice(bytes));
             }),
             Body::Text(text) => column.text(text),
-            Body::Binary(bytes) | Body::Value(bytes) | Body::Sequence(bytes) | Body::Malformed(bytes) => {
-                column.bytes(bytes)
-            }
+            Body::Binary(bytes) | Body::Value(bytes) | Body::Malformed(bytes) => column.bytes(bytes),
             Body::None => column.null(),
         }
     }

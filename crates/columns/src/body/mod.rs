@@ -43,7 +43,7 @@ pub(crate) fn decode(
         Body::Text(text) => text.as_bytes(),
         Body::Binary(bytes) => *bytes,
         Body::Value(_) => return Err("the body is an amqp-value that is neither string nor binary".to_owned()),
-        Body::Sequence(_) => {
+        Body::Sequence(..) => {
             return Err("the body is an amqp-sequence; data, a string or binary can be decoded".to_owned());
         }
         Body::None => return Err("the message has no body".to_owned()),

@@ -97,6 +97,7 @@ fn bodies_are_bytes_of_a_kind() {
         (Body::Value(Value::Binary(b"bin".to_vec())), "\"bin\"", "binary"),
         (Body::Value(Value::Ubyte(65)), "\"PA\"", "value"),
         (Body::Sequence(vec![vec![]]), "\"E\"", "sequence"),
+        (Body::Sequence(vec![vec![], vec![], vec![]]), "\"EEE\"", "sequence"),
         (Body::Empty, "null", "none"),
     ];
     for (body, bytes, kind) in values {
