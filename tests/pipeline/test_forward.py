@@ -63,6 +63,19 @@ def test_rows_go_on_once_and_those_that_are_asked_for(
     assert not DeltaTable.is_deltatable(str(tmp_path / "rejected"))
 
 
+def test_a_batch_that_is_repeated_with_another_condition_loses_no_row(
+    spark: SparkSession, target: Log, tmp_path: Path
+) -> None:
+    rows = measured(*({"value": float(number), "seconds": number} for number in range(20)))
+    # as after a batch that was cut off: the first rows are sent, and the document is edited
+    forward(target, tmp_path, where="value >= 10")(spark, {"silver": rows.slice(0, 14)}, "p/q", 4)
+    for _ in range(2):
+        forward(target, tmp_path, where="value >= 5")(spark, {"silver": rows}, "p/q", 4)
+    found = {json.loads(body)["value"] for body in bodies(target)}
+    assert found == {float(number) for number in range(5, 20)}
+    assert len(bodies(target)) == 4 + 15
+
+
 def test_a_batch_beyond_a_part_goes_on_once_in_whatever_order_its_rows_come(
     spark: SparkSession, target: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

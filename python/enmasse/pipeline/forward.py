@@ -2,10 +2,13 @@
 
 The rows of a batch are those of one task of the format `enmasse` (`sink`), numbered by the batch.
 They go in the order of what they say, part by part: a batch that is repeated, whose rows a step may
-hand over in another order, gives the same numbers, and no batch is too large. What an address
+hand over in another order, gives the same numbers, and no batch is too large. Another `where` or
+table gives rows numbers of their own, so none passes for one that was sent before. What an address
 rejects is kept in the table `rejected`.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -21,8 +24,11 @@ from enmasse.resources.pipeline import Sink
 
 COLUMNS = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
 PLACE = ("partition", "offset", "index")
+ORDER = 1
+"""Counts up with each change of the order of rows."""
 PART_ROWS = 100_000
 """Rows that are made messages at a time."""
+DIGEST_LENGTH = 12
 SEND_ROWS = 20_000
 """Rows that have an outcome before the next ones are sent."""
 
@@ -66,7 +72,7 @@ class Forward:
         rows = rows_by_table[self._sink.table]
         if not len(rows):
             return 0
-        place = sink.Place(f"{app_id}/sinks/{self._sink.name}", batch_id, 0)
+        place = sink.Place(f"{app_id}/sinks/{self._sink.name}/{_asked(self._sink)}", batch_id, 0)
         sent = sink.deliver(self._options, place, self._parts(spark, in_order(rows)))
         sink.keep_rejected(self._options, [sent])
         return sent.rows - (0 if sent.rejected is None else len(sent.rejected))
@@ -75,6 +81,12 @@ class Forward:
         for first in range(0, len(rows), PART_ROWS):
             found = _messages(spark, rows.slice(first, PART_ROWS), self._sink).toArrow()
             yield from found.to_batches(max_chunksize=SEND_ROWS)
+
+
+def _asked(to: Sink) -> str:
+    """A digest of what decides which number a row has."""
+    chosen = json.dumps([ORDER, to.table, to.where])
+    return hashlib.sha256(chosen.encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 def in_order(rows: pyarrow.Table) -> pyarrow.Table:
