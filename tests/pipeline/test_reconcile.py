@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from enmasse.base.errors import Missing
 from enmasse.messaging import Data, Message
 from enmasse.pipeline import bronze, tables
 from enmasse.pipeline.reconcile import Gone, Hour, reconcile
@@ -74,3 +75,32 @@ def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
         spark, source, table, start='{"0": 0, "1": 0}', end=f'{{"0": {first[0]}, "1": {first[1]}}}'
     )
     assert bounded.exact and bounded.messages == 20 and len(bounded.gone) == 2
+    # of what a selector chose nobody knows how many there were
+    chosen = reconcile(spark, source | {"selector": "1 = 1"}, table, start='{"0": 0, "1": 0}')
+    assert chosen.exact is False and all(part.exact for part in chosen.gone)
+    assert sum(part.messages for part in chosen.gone) == 20
+
+
+def test_what_a_selector_leaves_out_is_not_missing(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    messages = [
+        replace(one, application_properties={"n": n}) for n, one in enumerate(readings(0, 20))
+    ]
+    log.publish(messages)
+    source = {"url": log.url, "address": log.address, "selector": "n >= 5"}
+    table = fill(spark, source, tmp_path)
+    found = reconcile(spark, source, table)
+    assert found.exact and found.messages == 15
+    # what was chosen otherwise differs
+    assert not reconcile(spark, source | {"selector": "n >= 4"}, table).exact
+
+
+def test_nothing_of_nothing_is_exact(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    source = {"url": log.url, "address": log.address}
+    table = bronze.table(str(tmp_path / "bronze"))
+    found = reconcile(spark, source, table)
+    assert found.exact and found.messages == 0
+    log.publish(readings(0, 1))
+    with pytest.raises(Missing, match="no Delta table"):
+        reconcile(spark, source, table)

@@ -70,6 +70,7 @@ def parts(found: Reconciliation) -> list[dict[str, Any]]:
         {
             "partition": part.partition,
             "noLongerKept": {"first": part.first, "next": part.next},
+            "selected": part.is_selected,
             "bronze": _tally(part.bronze),
             "exact": part.exact,
         }
@@ -119,6 +120,8 @@ def text(found: Mapping[str, Any]) -> str:
             said = f"each is in bronze once, but for {waiting:,} that wait in the spool"
         if anonymous := sum(part.get("withoutId", 0) for part in one["parts"]):
             said += f" ({anonymous:,} have no message-id: whether one came twice nobody knows)"
+        if any(part.get("selected") for part in one["parts"]):
+            said += " (what the selector chose of those no longer kept nobody knows)"
         lines.append(f"{one['source']}: {one['messages']:,} messages, {said}")
         lines += [f"  {_differing(part)}" for part in one["parts"] if not part["exact"]]
     if (windows := found["gold"]) is not None:

@@ -2,11 +2,12 @@
 
 Both sides are counted and summed up by partition and by the hour in which the server took the
 messages: how many there are, how many offsets, and the sum of a hash over all that was sent. What
-the stream no longer keeps cannot be compared: of that part bronze has to have each offset once.
+the stream no longer keeps cannot be compared: of that part bronze has to have each offset once, or,
+where a selector chooses, none twice: nobody knows any more which ones it chose.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -14,6 +15,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from enmasse.base.errors import Missing
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import reading, tables
 from enmasse.pipeline.ranges import State
@@ -35,7 +37,7 @@ HASHED = (
     "body_kind",
 )
 MAPS = ("application_properties", "annotations")
-READS_LESS = ("columns", "decode", "selector", "start", "end", "timeunit", "csvheader")
+READS_LESS = ("columns", "decode", "start", "end", "timeunit", "csvheader")
 """Options that make of a message something else than bronze has."""
 
 
@@ -71,11 +73,18 @@ class Gone:
     first: int
     next: int
     bronze: Tally
+    is_selected: bool = False
+    """A selector has chosen among them, and nobody knows which."""
+
+    @property
+    def messages(self) -> int:
+        """How many bronze has to have, as far as that is known."""
+        return self.bronze.offsets if self.is_selected else self.next - self.first
 
     @property
     def exact(self) -> bool:
-        """Whether bronze has each of them once."""
-        return self.bronze.count == self.bronze.offsets == self.next - self.first
+        """Whether bronze has each of them once, or none twice of those that were chosen."""
+        return self.bronze.count == self.bronze.offsets == self.messages
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class Reconciliation:
     def messages(self) -> int:
         """Messages that were looked for."""
         kept = sum(hour.stream.count for hour in self.hours)
-        return kept + sum(part.next - part.first for part in self.gone)
+        return kept + sum(part.messages for part in self.gone)
 
 
 def reconcile(
@@ -118,16 +127,23 @@ def reconcile(
 
     `source` are the options by which the stream was read; `start` and `end` are places as in the
     options of the format: earliest, latest, a time, or offsets by partition. Raises what the server
-    says, and Missing if there is no table.
+    says, and Missing if there is no table and something to compare.
     """
     kept = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
     options = option_table.read(kept | {"start": start, "end": end})
     state = reading.state(options)
     begins = placed(options, options.start, state)
     ends = placed(options, options.end, state)
-    rows = tables.read(spark, bronze).where(F.col("address") == options.address)
+    try:
+        rows = tables.read(spark, bronze).where(F.col("address") == options.address)
+    except Missing:
+        if begins != ends:
+            raise
+        # nothing was ever read, and there is nothing to read
+        return Reconciliation(options.address, begins, ends)
     rows = rows.where(F.col("space").eqNullSafe(F.lit(options.space).cast("string")))
     gone, firsts = _gone(rows, state, begins, ends)
+    gone = [replace(part, is_selected=options.selector is not None) for part in gone]
     stream = spark.read.format("enmasse").options(
         **kept, start=_places(state, firsts), end=_places(state, ends)
     )
