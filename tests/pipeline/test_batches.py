@@ -145,11 +145,12 @@ CUTS: list[tuple[Any, str, int]] = [
     *((batches.Store, "append", after) for after in range(3)),
     (batches.silver, "parse", 0),
     (batches.gold, "partials", 0),
-    (batches.gold_table.gold, "merged", 1),
     (batches.Live, "commit", 0),
     (live.Live, "_silences", 0),
+    (batches.gold_table.gold, "merged", 1),
 ]
-"""Functions and calls of them: before and between tables, and in the midst of live state."""
+"""Functions and calls of them, in the order of a batch: before and between tables, and in the midst
+of live state and gold."""
 
 
 def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:

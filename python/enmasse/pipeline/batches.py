@@ -1,4 +1,4 @@
-"""What becomes of a batch: bronze, silver and quarantine, gold, live state, each of them once.
+"""What becomes of a batch: bronze, silver and quarantine, live state, gold, each of them once.
 
 Spark repeats a batch that was cut off, with the same rows. Each table and the database remember the
 last batch of a query, so what is done is passed over and the rest is done.
@@ -137,9 +137,7 @@ class Batches:
         readings, refused = decoding.judged(messages, source, self._steps, spark)
         store.append(spark, readings, store.silver, name, batch_id)
         store.append(spark, refused, store.quarantine, name, batch_id)
-        with store.one:
-            parts = gold.partials(readings, self._pipeline.spec.windows)
-            store.gold.merge(parts, name, batch_id)
+        parts = gold.partials(readings, self._pipeline.spec.windows)
         of_tables = {"silver": readings, "quarantine": refused}
         written = {"bronze": len(messages), "gold": len(parts)}
         written |= {table: len(new) for table, new in of_tables.items()}
@@ -149,7 +147,10 @@ class Batches:
         usage = _usage(dated, readings, refused)
         known_to_us = _known_to(messages)
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us, written)
+        # before gold, whose windows take as long as all else: what is live is to be seen soon
         is_new = self._committed(batch)
+        with store.one:
+            store.gold.merge(parts, name, batch_id)
         self._told(
             {
                 "source": source.name,
