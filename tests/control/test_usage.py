@@ -13,14 +13,16 @@ from doubles import FakeEngine, TestClock, address_plan, infra, space, space_pla
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control.departed import NAMES_MAX, Departed
 from enmasse.control.interim import Records
 from enmasse.control.recorder import SAVE_S
 from enmasse.control.usage import SENDING, Book, period_of
 from enmasse.engines import AddressFigures, SpaceFigures
-from enmasse.resources import AddressSpace, Key, parse
+from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.address_space import PERIODS_KEPT, Usage
 from enmasse.resources.address_space_plan import Allowance
 from enmasse.resources.conditions import find
+from enmasse.resources.core import DATA_BYTES_MAX, NamedMetadata
 from enmasse.store import MemoryStore
 
 SPACE = Key("AddressSpace", "default", "default")
@@ -419,3 +421,64 @@ async def test_what_could_not_be_written_is_written_later(
         await platform.manager.save_usage()
         usage = platform.space().status.usage
         assert usage is not None and usage[0].messages_in == 7
+
+
+async def test_a_space_made_anew_has_used_what_the_one_of_its_name_has() -> None:
+    platform = Platform()
+    await platform.declare(period="day", messages=100)
+    async with platform.running():
+        await platform.carries(60)
+        uid = platform.space().metadata.uid or ""
+        # What nobody has looked at yet when it goes counts as well.
+        platform.engine.carried = [figures(100)._replace(uid=uid)]
+        await platform.admission.delete(SPACE)
+        await platform.manager.reached(platform.store.version)
+        await platform.admission.apply([space(plan="p")])
+        await platform.manager.reached(platform.store.version)
+        assert platform.exhausted(), "before anybody can connect"
+        assert platform.messages_in() == 100
+        await platform.admission.delete(SPACE)
+        await platform.manager.reached(platform.store.version)
+    # So it is after a restart, and in the same moment by delete and create.
+    platform.start()
+    async with platform.running():
+        await platform.admission.apply([space(plan="p")])
+        await platform.manager.reached(platform.store.version)
+        assert platform.exhausted()
+        await platform.admission.apply([space("other", plan="p")])
+        await platform.manager.reached(platform.store.version)
+        assert not platform.engine.plan.spaces[1].limits.exhausted, "another name, another record"
+        platform.clock.advance(12 * 3600)
+        await platform.settled()
+        assert not any(one.limits.exhausted for one in platform.engine.plan.spaces), "next day"
+        await platform.manager.save_usage()
+        assert [one.metadata.name for one in platform.store.list("ConfigMap")] == []
+
+
+async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> None:
+    store = MemoryStore(TestClock(NOON))
+    departed = Departed(store)
+    for number in range(NAMES_MAX + 10):
+        used = Usage(period="2026-12", messages_in=1, bytes_in=number)
+        departed.note(("default", f"s{number}"), [used], NOON)
+    departed.note(("default", "idle"), [Usage(period="2026-12")], NOON)
+    departed.note(("default", "old"), [Usage(period="2026-11", messages_in=1)], NOON)
+    await departed.write(NOON)
+    (kept,) = store.list("ConfigMap")
+    assert isinstance(kept, ConfigMap)
+    assert set(kept.data) == {f"s{number}" for number in range(10, NAMES_MAX + 10)}
+    assert sum(map(len, kept.data.values())) < DATA_BYTES_MAX
+    again = Departed(store)
+    again.read()
+    assert again.of(("default", "s10")) == departed.of(("default", "s10")) != ()
+    assert again.of(("default", "s9")) == again.of(("other", "s10")) == ()
+
+
+async def test_a_record_of_deleted_spaces_that_makes_no_sense_is_passed_over() -> None:
+    store = MemoryStore(TestClock(NOON))
+    for text in ("", "[1]", '[{"period": 3}]', "3"):
+        metadata = NamedMetadata(name="usage.default", namespace="enmasse-infra")
+        await store.put([ConfigMap(metadata=metadata, data={"s": text})])
+        departed = Departed(store)
+        departed.read()
+        assert departed.of(("default", "s")) == ()

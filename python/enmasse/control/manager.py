@@ -27,6 +27,7 @@ from enmasse.control import (
 )
 from enmasse.control.address_space_schema import schemas
 from enmasse.control.certificates import SpaceCertificates
+from enmasse.control.departed import Departed
 from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
@@ -125,6 +126,7 @@ class Manager:
         """Held from where statuses are read until they are written anew."""
 
         self._book = Book()
+        self._departed = Departed(store)
         self._exhausted: dict[str, str] = {}
         """Spaces that have sent all they may in this period, by uid, with what there is to say."""
 
@@ -237,12 +239,12 @@ class Manager:
                 spaces = [self._told(one) for one in found if isinstance(one, AddressSpace)]
                 await self._store.put_status(spaces)
         self._book.saved(unsaved)
+        await self._departed.write(self._clock.now())
 
     def _allowance_of(self, uid: str) -> Allowance | None:
-        found = self._store.get(self._by_uid[uid]) if uid in self._by_uid else None
-        if not isinstance(found, AddressSpace):
-            return None
-        return self._compiler.catalogue.allowance(found)
+        # Of one that was just deleted what it sent last is still to be counted.
+        found = self._compiler.space(self._by_uid[uid]) if uid in self._by_uid else None
+        return self._compiler.catalogue.allowance(found) if found else None
 
     def _told(self, space: AddressSpace) -> AddressSpace:
         uid = space.metadata.uid or ""
@@ -358,6 +360,7 @@ class Manager:
             refusal = error
         await self._write_statuses(owed, version, refusal)
         await self._export(owed, beside)
+        await self._departed.write(self._clock.now())
         if (failed := refusal or uncertified) is not None:
             raise failed
 
@@ -429,6 +432,7 @@ class Manager:
         keys: Iterable[Key]
         try:
             if self._taken_in is None:
+                self._departed.read()
                 keys = [one.key for one in self._store.list()]
             else:
                 keys = {event.resource.key for event in self._store.changes(self._taken_in)}
@@ -436,14 +440,23 @@ class Manager:
             if error.code != Code.VERSION_EXPIRED:
                 raise
             keys = {*self._looked_at, *(one.key for one in self._store.list())}
-        self._taken_in = self._store.version
-        keys = set(keys)
+        taken_in, keys = self._store.version, set(keys)
+        if any(self._goes(key) for key in keys):
+            # The engine forgets its counters with the space.
+            self.note_usage(await self._engine.usage())
+        self._taken_in = taken_in
         self._beside |= {key for key in keys if key.kind in EXPORTED}
         changed: set[Key] = set()
         for some in _portions(keys):
             changed.update(key for key in some if self._look_at(key))
             await asyncio.sleep(0)
         return changed
+
+    def _goes(self, key: Key) -> bool:
+        """Whether an address space that was looked at is not there any more, or another one is."""
+        known = self._looked_at.get(key) if key.kind == "AddressSpace" else None
+        found = self._store.get(key) if known else None
+        return known is not None and (found is None or found.metadata.uid != known[0])
 
     async def _take_in_passwords(self) -> set[Key]:
         """Give the compiler users whose Secret has another password than before; return their
@@ -465,8 +478,9 @@ class Manager:
             return False
         if before is not None and before[0] is not None and (now is None or now[0] != before[0]):
             self._by_uid.pop(before[0], None)
-            self._book.close(before[0])
             if key.kind == "AddressSpace":
+                used = self._book.close(before[0])
+                self._departed.note((key.namespace, key.name), used, self._clock.now())
                 self._spaces_gone.add(before[0])
         if now is None:
             self._looked_at.pop(key, None)
@@ -475,7 +489,7 @@ class Manager:
             if now[0] is not None:
                 self._by_uid[now[0]] = key
         if isinstance(resource, AddressSpace):
-            self._book.open(resource)
+            self._book.open(resource, self._departed.of((key.namespace, key.name)))
         if key.kind == "MessagingUser":
             user = resource if isinstance(resource, MessagingUser) else None
             resource = self._passwords.put(key, user)

@@ -35,6 +35,12 @@ def period_of(now: datetime, allowance: Allowance | None) -> Period:
     return _period(now.astimezone(UTC).date(), is_daily=is_daily)
 
 
+def periods_of(now: datetime) -> frozenset[str]:
+    """Return the names of the day and the month that a moment lies in."""
+    day = now.astimezone(UTC).date()
+    return frozenset(_period(day, is_daily=is_daily).name for is_daily in (True, False))
+
+
 @lru_cache(maxsize=4)
 def _period(day: date, *, is_daily: bool) -> Period:
     """Every space asks for the same ones, every second."""
@@ -109,16 +115,19 @@ class Book:
         """Note what was known by another process when it was killed, before spaces are opened."""
         self._recovered = dict(known)
 
-    def open(self, space: AddressSpace) -> None:
-        """Go on with the record that a space has, if it is new here."""
+    def open(self, space: AddressSpace, departed: Iterable[Usage] = ()) -> None:
+        """Go on with the record that a space has, if it is new here, and with that of a deleted one
+        which had its name."""
         uid = space.metadata.uid
         if uid is not None and uid not in self._meters:
             self._meters[uid] = meter = _Meter(space.status.usage or ())
             meter.recover(self._recovered.pop(uid, ()))
+            meter.recover(departed)
 
-    def close(self, uid: str) -> None:
-        """Forget a space."""
-        self._meters.pop(uid, None)
+    def close(self, uid: str) -> tuple[Usage, ...]:
+        """Forget a space; return what it had come to."""
+        meter = self._meters.pop(uid, None)
+        return meter.usage if meter else ()
 
     def count(
         self,

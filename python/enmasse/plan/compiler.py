@@ -99,6 +99,11 @@ class Compiler:
             state.planned for _, state in sorted(self._spaces.items()) if state.planned is not None
         )
 
+    def space(self, key: Key) -> AddressSpace | None:
+        """Return the address space of a key as it was taken in last."""
+        state = self._spaces.get(_home(key))
+        return state.space if state else None
+
     def outcome(self, key: Key) -> Outcome:
         """Return what a resource came to at the last `refresh`."""
         if key.kind in _CATALOGUED:

@@ -135,6 +135,11 @@ class SpaceState:
         self._exhausted = False
 
     @property
+    def space(self) -> AddressSpace | None:
+        """The space itself, if it is declared."""
+        return self._space
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is declared in it."""
         return not (self._space or self._addresses or self._users)
