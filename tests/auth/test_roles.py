@@ -63,6 +63,7 @@ def test_no_role_reaches_tokens_or_lists_all_secrets(role: Role, where: frozense
         ("get namespaces shop shop", ["service-admin", "tenant-edit", "tenant-view"]),
         ("list namespaces -", ["service-admin"]),
         ("delete namespaces shop shop", []),
+        ("patch namespaces shop shop", ["service-admin"]),
         ("create admin.enmasse.io:addressplans shop", ["service-admin"]),
         ("list admin.enmasse.io:authenticationservices -", ["service-admin"]),
         ("list enmasse.io:audit -", ["service-admin"]),

@@ -68,6 +68,32 @@ def test_T_AS_8_the_commands_of_a_tenant(shop: Obeying) -> None:
     refusal(shop, 4, "token", "list")
 
 
+NAMESPACE = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: default, annotations: {enmasse.io/plans: "%s"}}
+"""
+
+
+def test_which_plans_a_namespace_may_choose_is_not_its_tenants_to_say(
+    shop: Obeying, tmp_path: Path
+) -> None:
+    file = tmp_path / "namespace.yaml"
+    grants = {"ci": "tenant-edit=default", "sa": "service-admin=*"}
+    tokens = {name: said(shop, "token", "create", name, "--grant", grants[name]) for name in grants}
+    use(shop, tokens["sa"].strip())
+    file.write_text(NAMESPACE % "standard-free")
+    said(shop, "apply", "-f", str(file))
+    use(shop, tokens["ci"].strip())
+    create = ("create", "addressspace", "own", "--no-wait", "--plan")
+    text = refusal(shop, 4, *create, "standard-unlimited")
+    assert "namespace 'default' may not choose 'standard-unlimited', only standard-free" in text
+    assert "have a service administrator name it in annotation enmasse.io/plans" in text
+    file.write_text(NAMESPACE % "*")
+    assert "namespaces" in refusal(shop, 4, "apply", "-f", str(file))
+    said(shop, *create, "standard-free")
+
+
 def test_a_context_has_a_token_of_its_own(shop: Obeying, tmp_path: Path) -> None:
     viewer = said(shop, "token", "create", "v", "--grant", "tenant-view=default")
     file = tmp_path / "viewer"

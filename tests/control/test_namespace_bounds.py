@@ -4,15 +4,21 @@ import asyncio
 
 import pytest
 
-from doubles import TestClock, queue, space
-from enmasse.base.errors import Code, EnMasseError, Exhausted
+from doubles import TestClock, deadletter, queue, space
+from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 from enmasse.control import Admission
-from enmasse.control.policies import NamespaceBounds
-from enmasse.resources import ConfigMap, Key, Secret
-from enmasse.resources.core import NamedMetadata
+from enmasse.control.policies import PLANS, NamespaceBounds
+from enmasse.control.shipped import ADDRESSES_MAX, shipped
+from enmasse.resources import ConfigMap, Key, Namespace, Secret
+from enmasse.resources.core import NamedMetadata, NamespaceMetadata
 from enmasse.store import MemoryStore
 
 BOUNDS = NamespaceBounds(resources=3, data_bytes=100)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(TestClock())
 
 
 @pytest.fixture
@@ -82,3 +88,87 @@ async def test_what_is_beyond_a_smaller_bound_stays_and_may_shrink() -> None:
         await admission.replace(secret("a", "x" * 24))
     with pytest.raises(Exhausted):
         await admission.create(secret("f"))
+
+
+async def test_addresses_that_cost_no_credit_are_bounded_all_the_same(
+    admission: Admission,
+) -> None:
+    await admission.ship(shipped())
+    await admission.apply([space("b", type_="brokered")])
+    for name in ("default.a", "default.b"):
+        await admission.create(deadletter(name))
+    await admission.create(queue("b.a", plan="brokered-queue"))
+    for one in (deadletter("default.c"), queue("b.b", plan="brokered-queue")):
+        with pytest.raises(Exhausted, match="would hold 4 Address of 3"):
+            await admission.create(one)
+
+
+async def test_each_shipped_plan_bounds_the_number_of_addresses(store: MemoryStore) -> None:
+    admission = Admission(store, exposed=False)
+    await admission.ship(shipped())
+    plans = store.list("AddressSpacePlan")
+    assert {one.metadata.name for one in plans} == ADDRESSES_MAX.keys()
+    assert all(ADDRESSES_MAX.values())
+    most = ADDRESSES_MAX["brokered-single-broker"]
+    dead = [deadletter(f"default.d{number}") for number in range(most)]
+    await admission.apply([space(type_="brokered"), *dead])
+    with pytest.raises(Exhausted) as refused:
+        await admission.create(deadletter("default.more"))
+    assert refused.value.code == Code.QUOTA_EXCEEDED
+    assert refused.value.context["name"] == "default.more"
+    assert (
+        f"addresses {most + 1} of {most} that its plan brokered-single-broker"
+        in refused.value.message
+    )
+
+
+FREE_ONLY = NamespaceBounds(plans="standard-free")
+
+
+def annotated(namespace: str, plans: str) -> Namespace:
+    metadata = NamespaceMetadata(name=namespace, annotations={PLANS: plans})
+    return Namespace(metadata=metadata)
+
+
+async def test_a_namespace_chooses_only_plans_that_it_may(store: MemoryStore) -> None:
+    admission = Admission(store, exposed=False, bounds=FREE_ONLY)
+    await admission.ship(shipped())
+    made = await admission.create(space())
+    assert made.document()["spec"]["plan"] == "standard-free", "the first that it may choose"
+    with pytest.raises(Denied) as refused:
+        await admission.replace(space(plan="standard-unlimited"))
+    assert refused.value.code == Code.PLAN_WITHHELD
+    assert "may not choose 'standard-unlimited', only standard-free" in refused.value.message
+    assert "annotation enmasse.io/plans of the namespace" in refused.value.message
+    with pytest.raises(Denied, match="may not choose 'brokered-single-broker'"):
+        await admission.create(space("b", type_="brokered"))
+    # To delete the space and make it anew changes nothing.
+    await admission.delete(made.key)
+    with pytest.raises(Denied):
+        await admission.create(space(plan="standard-unlimited"))
+
+
+async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
+    store: MemoryStore,
+) -> None:
+    admission = Admission(store, exposed=False, bounds=FREE_ONLY)
+    await admission.ship(shipped())
+    await admission.apply([annotated("paid", "standard-small, standard-medium")])
+    await admission.apply([annotated("all", "*"), annotated("none", "")])
+    for namespace, plan, allowed in (
+        ("paid", "standard-medium", True),
+        ("paid", "standard-free", False),
+        ("all", "standard-unlimited", True),
+        ("none", "standard-free", False),
+        ("other", "standard-free", True),
+    ):
+        wanted = space(plan.partition("-")[2], plan=plan).with_metadata(namespace=namespace)
+        if allowed:
+            await admission.create(wanted)
+            continue
+        with pytest.raises(Denied):
+            await admission.create(wanted)
+    # What a space has may stay, and everything else of it be changed.
+    await admission.replace(annotated("paid", "standard-small"))
+    kept = space("medium", plan="standard-medium", authentication="standard")
+    await admission.replace(kept.with_metadata(namespace="paid"))

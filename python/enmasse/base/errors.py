@@ -60,6 +60,7 @@ class Code(StrEnum):
     HOST_REFUSED = "E2002", "the Host header names another server"
     VERB_REFUSED = "E2003", "the path does not allow that verb"
     TLS_REQUIRED = "E2004", "the API is asked in clear text from another machine"
+    PLAN_WITHHELD = "E2005", "the namespace may not choose that plan"
 
     NOT_FOUND = "E3000", "it does not exist"
     RESOURCE_MISSING = "E3001", "there is no resource of that name"

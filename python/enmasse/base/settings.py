@@ -122,6 +122,10 @@ class Settings(BaseModel):
     namespace_data_bytes_max: int = Field(default=NAMESPACE_DATA_BYTES_MAX, ge=1)
     """Bytes that all Secrets of a namespace may hold, and all its ConfigMaps."""
 
+    namespace_plans: str = "*"
+    """Plans, by commas, that a namespace may choose where its annotation `enmasse.io/plans` does
+    not say; `*` is any."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log record that is written."""
 

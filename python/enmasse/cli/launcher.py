@@ -162,7 +162,11 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
 
 def guard(store: Store, settings: Settings) -> Admission:
     """Return the only way into a store, as the settings have it."""
-    bounds = NamespaceBounds(settings.namespace_resources_max, settings.namespace_data_bytes_max)
+    bounds = NamespaceBounds(
+        settings.namespace_resources_max,
+        settings.namespace_data_bytes_max,
+        settings.namespace_plans,
+    )
     return Admission(
         store, exposed=is_exposed(settings), hosts=names_of(settings.host), bounds=bounds
     )

@@ -14,7 +14,7 @@ class Use(NamedTuple):
     """How much of one limit is used."""
 
     resource: str
-    """router, broker or aggregate."""
+    """addresses, router, broker or aggregate."""
 
     used: str
     limit: str

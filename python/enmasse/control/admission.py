@@ -16,7 +16,7 @@ from typing import NamedTuple
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
-from enmasse.control.index import Index, Overlay, home_of
+from enmasse.control.index import Index, home_of
 from enmasse.control.withheld import withheld
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
@@ -187,7 +187,7 @@ class Admission:
             space = world.space_of(resource)
             if space is not None and not space.is_complete:
                 return resource  # it goes by the plan that its space is given
-        return await _storable(with_plan(resource, before, world.index), before)
+        return await _storable(with_plan(resource, before, world), before)
 
     async def ship(self, shipped: Sequence[Resource]) -> None:
         """Make those of `shipped` of whose kind there is none, and give plans to what has none.
@@ -202,7 +202,7 @@ class Admission:
             world = self._world({})
             filled = []
             for one in in_order(self._store.list()):
-                if (planned := with_plan(one, one, world.index)) is not one:
+                if (planned := with_plan(one, one, world)) is not one:
                     world.index.put(planned)
                     filled.append(planned)
             await turn.put(filled)
@@ -340,7 +340,7 @@ class Admission:
         world = self._world({resource.key: resource for resource, _ in changed})
         # In order, so that an address without a plan goes by what its space was given.
         for at, (resource, before) in enumerate(changed):
-            planned = with_plan(resource, before, world.index)
+            planned = with_plan(resource, before, world)
             if planned is not resource:
                 world.index.put(planned)
                 changed[at] = planned, before
@@ -397,23 +397,28 @@ class Admission:
         return [one for one in found if one is not None]
 
 
-def with_plan(resource: Resource, before: Resource | None, index: Overlay) -> Resource:
-    """Return an address or a space that names no plan with the one it has, else the first."""
+def with_plan(resource: Resource, before: Resource | None, world: policies.World) -> Resource:
+    """Return an address or a space that names no plan with the one it has, else the first that its
+    namespace may choose, else the first."""
     if not isinstance(resource, AddressSpace | Address) or resource.spec.plan is not None:
         return resource
-    catalogue = index.catalogue
+    catalogue = world.index.catalogue
     plans: Sequence[Resource] = ()
     if isinstance(resource, AddressSpace):
         plans = catalogue.space_plans_of(resource.spec.type)
     else:
-        space = index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
-        if isinstance(space, AddressSpace):
+        space = world.space_of(resource)
+        if space is not None:
             plans = catalogue.offered(space, resource.spec.type)
     names = [plan.metadata.name for plan in plans]
     if not names:
         return resource
     had = before.spec.plan if isinstance(before, AddressSpace | Address) else None
-    name = had if had in names else names[0]
+    free = names[0]
+    if isinstance(resource, AddressSpace):
+        namespace = resource.metadata.namespace
+        free = next((one for one in names if world.may_choose(namespace, one)), free)
+    name = had if had in names else free
     return resource.model_copy(update={"spec": resource.spec.model_copy(update={"plan": name})})
 
 

@@ -20,7 +20,7 @@ from enmasse.control.index import (
     host_name,
     unique_names,
 )
-from enmasse.plan import Catalogue, Demand, Excess, Problem, dangling, exceeded, outgrown
+from enmasse.plan import ADDRESSES, Catalogue, Demand, Excess, Problem, dangling, exceeded, outgrown
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -44,6 +44,14 @@ class NamespaceBounds:
     data_bytes: int = NAMESPACE_DATA_BYTES_MAX
     """Bytes of all its Secrets, and of all its ConfigMaps."""
 
+    plans: str = "*"
+    """Plans of address spaces that it may choose where its annotation PLANS does not say, as there.
+    """
+
+
+PLANS = "enmasse.io/plans"
+"""Annotation of a Namespace: the plans that its address spaces may have, by commas; `*` is any."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -66,6 +74,18 @@ class World:
         """Return the address space a resource belongs to, if it exists."""
         found = self.index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
         return found if isinstance(found, AddressSpace) else None
+
+    def may_choose(self, namespace: str, plan: str) -> bool:
+        """Whether the address spaces of a namespace may have a plan."""
+        allowed = self.plans_of(namespace)
+        return "*" in allowed or plan in allowed
+
+    def plans_of(self, namespace: str) -> list[str]:
+        """Return the plans that the address spaces of a namespace may have; `*` is any."""
+        found = self.index.get(Key("Namespace", "", namespace))
+        said = found.metadata.annotations.get(PLANS) if found else None
+        names = (self.bounds.plans if said is None else said).split(",")
+        return [name.strip() for name in names if name.strip()]
 
     def address_named(self, beside: Resource, name: str) -> Address | None:
         """Return the address of that name in the address space of a resource."""
@@ -179,6 +199,24 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     if problem is None:
         return None
     return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
+
+
+def plan_withheld(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
+    """Its namespace may not choose the plan of an address space. What it has may stay."""
+    if not isinstance(resource, AddressSpace) or (plan := resource.spec.plan) is None:
+        return None
+    namespace = resource.metadata.namespace
+    same = isinstance(before, AddressSpace) and before.spec.plan == plan
+    if same or world.may_choose(namespace, plan):
+        return None
+    there = ", ".join(world.plans_of(namespace)) or "none"
+    fault = Fault(
+        "spec.plan",
+        f"namespace {namespace!r} may not choose {plan!r}, only {there}; choose one of these, or"
+        f" have a service administrator name it in annotation {PLANS} of the namespace",
+    )
+    message = f"{resource.key} is forbidden: {fault}"
+    return Denied(Code.PLAN_WITHHELD, message, faults=[fault], name=resource.metadata.name)
 
 
 def _choices(space: AddressSpace) -> tuple[object, ...]:
@@ -303,12 +341,13 @@ def _quota_exceeded(home: Home, members: Changed, world: World) -> EnMasseError 
                 return _no_room(one, space, plan.metadata.name, lost)
     if not (excess := outgrown(had, demands, plan)):
         return None
+    counted = any(one.resource == ADDRESSES for one in excess)
     grown: list[Resource] = [
         one
         for one, before in members
         if isinstance(one, Address)
         and (not isinstance(before, Address) or before.spec.plan != one.spec.plan)
-        and _demand(catalogue, one) != Demand()
+        and (counted or _demand(catalogue, one) != Demand())
     ]
     return _no_room(grown[-1] if grown else space, space, plan.metadata.name, excess)
 
@@ -353,6 +392,7 @@ CHECKS: tuple[Check, ...] = (
     name_taken,
     reference_dangling,
     choice_unfit,
+    plan_withheld,
     host_taken,
     forwarder_unconnected,
 )

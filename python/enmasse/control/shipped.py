@@ -38,6 +38,15 @@ _KIB, _MIB, _DAY_MS = 1 << 10, 1 << 20, 24 * 3600 * 1000
 FREE_CREDIT = 0.1
 """Of a router, for each address of the plan `standard-free`: it has ten addresses."""
 
+ADDRESSES_MAX = {
+    "standard-unlimited": 200_000,
+    "standard-small": 2_000,
+    "standard-medium": 6_000,
+    "standard-free": 10,
+    "brokered-single-broker": 1_000,
+}
+"""Addresses of a space: some count for no credit, and would have no bound."""
+
 FREE_CONNECTIONS, FREE_LINKS = 10, 50
 FREE_MESSAGES_A_SECOND, FREE_BYTES_A_SECOND = 50, 256 * _KIB
 FREE_MESSAGES_A_MONTH, FREE_BYTES_A_MONTH = 100_000, 1 << 30
@@ -161,7 +170,9 @@ def _space_plans(
                 infra_config_ref=infra,
                 address_plans=tuple(plans),
                 resource_limits=ResourceLimits(router=each, broker=each, aggregate=aggregate),
-                limits=_FREE if name == "standard-free" else None,
+                limits=_FREE
+                if name == "standard-free"
+                else SpaceLimits(addresses=ADDRESSES_MAX[name]),
             ),
         )
     yield AddressSpacePlan(
@@ -174,11 +185,13 @@ def _space_plans(
             infra_config_ref="default",
             address_plans=tuple(brokered),
             resource_limits=ResourceLimits(broker=1.9),
+            limits=SpaceLimits(addresses=ADDRESSES_MAX["brokered-single-broker"]),
         ),
     )
 
 
 _FREE = SpaceLimits(
+    addresses=ADDRESSES_MAX["standard-free"],
     connections=FREE_CONNECTIONS,
     links=FREE_LINKS,
     message_size=FREE_MESSAGE_BYTES,

@@ -9,11 +9,12 @@ read.
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
 from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
-from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown, shown, used
+from enmasse.plan.quota import ADDRESSES, Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
 from enmasse.plan.space import LeftOut, Outcome, names_of
 
 __all__ = [
+    "ADDRESSES",
     "CATALOGUED",
     "Catalogue",
     "Compiled",

@@ -20,7 +20,10 @@ from typing import NamedTuple
 from enmasse.resources import AddressPlan, AddressSpacePlan
 
 ONE = 1_000_000
-"""One router or broker."""
+"""One router or broker, or one address where these are counted."""
+
+ADDRESSES = "addresses"
+"""What the number of addresses is called beside routers and brokers."""
 
 
 class Demand(NamedTuple):
@@ -69,15 +72,19 @@ def demand(plan: AddressPlan | None) -> Demand:
 def used(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[tuple[str, int, int]]:
     """Return what addresses come to of each limit of a plan: its name, what is needed, the limit.
 
-    Credit is in millionths; `demands` says how many addresses there are of each.
+    Amounts are in millionths; `demands` says how many addresses there are of each.
     """
     limits = plan.spec.resource_limits
     needed = _needed(demands, brokered=plan.spec.address_space_type == "brokered")
-    return [
+    found = [
         (name, amount, _millionths(limit))
         for name, amount in needed.items()
         if (limit := getattr(limits, name)) is not None
     ]
+    most = plan.spec.limits.addresses if plan.spec.limits else None
+    if most is not None:
+        found.append((ADDRESSES, sum(demands.values()) * ONE, most * ONE))
+    return found
 
 
 def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Excess]:

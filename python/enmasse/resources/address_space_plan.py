@@ -52,7 +52,10 @@ class Allowance(Model):
 
 
 class SpaceLimits(Model):
-    """Bounds of an address space, on each node."""
+    """Bounds of an address space; those of connections, links and rates on each node."""
+
+    addresses: Count | None = None
+    """Addresses, whatever their credit; one more is refused."""
 
     connections: LinkCount | None = None
     """Connections at a time; one more is refused."""

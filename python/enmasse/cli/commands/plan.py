@@ -58,7 +58,7 @@ def usage(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show what of its quota each address space uses: routers, brokers, and both together.
+    """Show what of its quota each address space uses: addresses, routers, brokers, both together.
 
     Example: enmasse plan usage shop
     """
@@ -66,6 +66,7 @@ def usage(
     from enmasse.cli import usage as using
     from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
+    from enmasse.plan import ADDRESSES
 
     with Api.find(data, server, token_file) as api:
         listed = [
@@ -86,7 +87,8 @@ def usage(
         for one in found:
             by_name = {use.resource: use for use in one.uses}
             cells = [_use(by_name.get(name)) for name in RESOURCES]
-            rows.append([one.space, one.namespace, one.plan, one.addresses, *cells])
+            addresses = _use(by_name.get(ADDRESSES)) or one.addresses
+            rows.append([one.space, one.namespace, one.plan, addresses, *cells])
         return columns(
             ["SPACE", "NAMESPACE", "PLAN", "ADDRESSES", *map(str.upper, RESOURCES)], rows
         )

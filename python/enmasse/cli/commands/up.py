@@ -101,6 +101,15 @@ NamespaceDataBytes = Annotated[
         show_default="67108864",
     ),
 ]
+NamespacePlans = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Plans of address spaces that a namespace may choose where its annotation"
+        " enmasse.io/plans does not say, by commas; *: any.",
+        show_default="*",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
@@ -124,6 +133,7 @@ def up(
     workers: Workers = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
+    namespace_plans: NamespacePlans = None,
     log_level: LogLevel = None,
 ) -> None:
     """Run the platform in this process until Ctrl-C.
@@ -152,6 +162,7 @@ def up(
         "workers": workers,
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,
+        "namespace_plans": namespace_plans,
         "log_level": log_level,
     }
     _run(options, file or [], config, output)
