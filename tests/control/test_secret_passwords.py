@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from controlled import Controlled, controlled
-from doubles import document
+from doubles import TestClock, document
 from enmasse.auth.passwords import verify
 from enmasse.base.errors import Invalid
-from enmasse.control.secret_passwords import AT_ONCE
+from enmasse.control.secret_passwords import AT_ONCE, SecretPasswords
 from enmasse.plan.model import PlannedUser
-from enmasse.resources import Key, MessagingUser, Secret, parse
+from enmasse.resources import Event, Key, MessagingUser, Secret, parse
 from enmasse.resources.conditions import READY, find
+from enmasse.store import MemoryStore
 
 
 def lets_in(platform: Controlled, password: str) -> bool:
@@ -118,6 +119,30 @@ async def test_more_than_a_pass_derives_come_with_the_next(platform: Controlled)
         await platform.settle()
         await asyncio.sleep(0)
     assert all(one.verifiers for one in planned(platform))
+    missed = {
+        one.involved_object.name
+        for one in platform.events.list("Event")
+        if isinstance(one, Event) and one.reason == "PasswordMissing"
+    }
+    assert missed == {"default.alice"}, "who only has to wait misses no password"
+
+
+async def test_namespaces_take_turns() -> None:
+    passwords = SecretPasswords(MemoryStore(TestClock()))
+    keys = [("many", f"u{number}") for number in range(3 * AT_ONCE)] + [("few", "alice")]
+    for namespace, name in keys:
+        made = alice({"name": "alice-pw"}, name=name)
+        made["metadata"]["namespace"] = namespace
+        user = parse(made)
+        assert isinstance(user, MessagingUser)
+        passwords.put(user.key, user)
+    await passwords.derive([])
+    waiting = passwords.waiting
+    assert {one.namespace for one in waiting} == {"many"}
+    assert len(waiting) == 3 * AT_ONCE + 1 - AT_ONCE
+    for _ in range(3):
+        await passwords.derive([])
+    assert not passwords.waiting
 
 
 @pytest.mark.parametrize(

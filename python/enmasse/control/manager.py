@@ -358,7 +358,10 @@ class Manager:
             owed |= await self._serve(version, prove=prove)
         except EnMasseError as error:
             refusal = error
-        await self._write_statuses(owed, version, refusal)
+        # Of users whose password is not known yet the next pass says what is missing.
+        later = owed & self._passwords.waiting
+        self._owed |= later
+        await self._write_statuses(owed - later, version, refusal)
         await self._export(owed, beside)
         await self._departed.write(self._clock.now())
         if (failed := refusal or uncertified) is not None:
@@ -464,7 +467,7 @@ class Manager:
         users = await self._passwords.derive(self._beside)
         for user in users:
             self._compiler.put(user.key, user)
-        if self._passwords.owes:
+        if self._passwords.waiting:
             self._due.set()
         return {user.key for user in users}
 

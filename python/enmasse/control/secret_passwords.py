@@ -7,14 +7,15 @@ memory while that stays.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 from enmasse.auth.passwords import derive, prepared
 from enmasse.resources import Key, MessagingUser, Secret, Verifier
 from enmasse.store import Store
 
 AT_ONCE = 32
-"""Passwords that one pass derives, each some 10 ms of a core: others wait for the next pass."""
+"""Passwords that one pass derives, each some 10 ms of a core: others wait for the next pass.
+Namespaces take turns, so that one with many users holds up no other."""
 
 
 class SecretPasswords:
@@ -27,13 +28,13 @@ class SecretPasswords:
         self._derived: dict[Key, tuple[str, tuple[Verifier, ...]]] = {}
         """The value that a user's verifiers are of, and these."""
 
-        self._owed: dict[Key, None] = {}
-        """Users whose Secret is to be looked at, the longest waiting first."""
+        self._owed: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        """Users whose Secret is to be looked at by namespace, the longest waiting first."""
 
     @property
-    def owes(self) -> bool:
-        """Whether some have to wait for another pass."""
-        return bool(self._owed)
+    def waiting(self) -> set[Key]:
+        """Users of whom another pass says what their password is."""
+        return set(chain.from_iterable(self._owed.values()))
 
     def put(self, key: Key, user: MessagingUser | None) -> MessagingUser | None:
         """Take in a user as declared now, None if gone; return the user with what was derived
@@ -43,7 +44,7 @@ class SecretPasswords:
             self._by_secret[_secret(before)].discard(key)
             if not self._by_secret[_secret(before)]:
                 del self._by_secret[_secret(before)]
-        self._owed.pop(key, None)
+        self._done(key)
         if user is None or user.spec.authentication.password_secret is None:
             self._derived.pop(key, None)
             return user
@@ -51,23 +52,33 @@ class SecretPasswords:
             self._derived.pop(key, None)
         self._users[key] = user
         self._by_secret[_secret(user)].add(key)
-        self._owed[key] = None
+        self._owed[key.namespace][key] = None
         return self._with(key, user)
 
     async def derive(self, changed: Iterable[Key]) -> list[MessagingUser]:
         """Return the users whose verifiers are others than before, with them; `changed` may have
         Secrets that are not as they were. Of more than AT_ONCE some wait."""
         for secret in changed:
-            self._owed |= dict.fromkeys(self._by_secret.get(secret, ()))
-        some = list(islice(self._owed, AT_ONCE))
+            if users := self._by_secret.get(secret):
+                self._owed[secret.namespace] |= dict.fromkeys(users)
+        rounds = zip_longest(*self._owed.values())
+        some = list(islice(filter(None, chain.from_iterable(rounds)), AT_ONCE))
         differing = await asyncio.gather(*(self._renew(key, self._users[key]) for key in some))
         for key in some:
-            del self._owed[key]
+            self._done(key)
         return [
             self._with(key, self._users[key])
             for key, differs in zip(some, differing, strict=True)
             if differs
         ]
+
+    def _done(self, key: Key) -> None:
+        """Note that nothing is owed to a user; the others of its namespace come after those of all
+        others."""
+        owed = self._owed.pop(key.namespace, {})
+        owed.pop(key, None)
+        if owed:
+            self._owed[key.namespace] = owed
 
     async def _renew(self, key: Key, user: MessagingUser) -> bool:
         """Derive anew what a user's Secret has now; whether that is something else."""
