@@ -168,6 +168,13 @@ async def test_paths_and_long_names_are_cut(served: Served, trail: RotatedFile) 
     assert record["path"] == f"{ADDRESSES}/{'x' * 5000}"[:NAME_LENGTH_MAX]
 
 
+async def test_a_name_in_a_refused_body_is_cut(served: Served, trail: RotatedFile) -> None:
+    long = {"metadata": {"name": "x" * 5000}, "spec": {"address": "orders", "type": "anycast"}}
+    assert (await served.http.post(ADDRESSES, json=long)).status_code == 422
+    (record,) = written(trail)
+    assert record["name"] == "x" * NAME_LENGTH_MAX
+
+
 async def test_a_disk_that_refuses_stops_nobody(served: Served, trail: RotatedFile) -> None:
     trail.close()
     trail._path.mkdir()

@@ -1,5 +1,6 @@
 """The tree of commands."""
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from enmasse import __version__
 from enmasse.cli import app
 
 runner = CliRunner()
@@ -28,6 +30,17 @@ def test_every_command_teaches_by_example(words: tuple[str, ...]) -> None:
     answer = runner.invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "200"})
     assert answer.exit_code == 0
     assert f"enmasse {' '.join(words)}" in answer.output
+
+
+@pytest.mark.parametrize("words", [("send",), ("bench",), ("context", "set")], ids=" ".join)
+def test_help_names_every_scheme_of_a_url(words: tuple[str, ...]) -> None:
+    answer = runner.invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "200"})
+    assert {"amqps", "wss"} <= set(re.findall(r"\w+", answer.output))
+
+
+def test_the_version_is_told() -> None:
+    answer = runner.invoke(app, ["--version"])
+    assert (answer.exit_code, answer.output) == (0, f"enmasse {__version__}\n")
 
 
 @pytest.mark.parametrize(

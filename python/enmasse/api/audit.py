@@ -82,7 +82,7 @@ class Audit:
             return
         said = _said(body)
         details = said.get("details") or {}
-        name = asked.get("name") or details.get("name") or _name(said)
+        name = asked.get("name") or _short(details.get("name") or _name(said) or "")
         record = {
             "time": rfc3339(self._clock.now()),
             "who": who,

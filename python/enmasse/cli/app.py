@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from enmasse import __version__
 from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
 from enmasse.cli.commands import (
@@ -65,6 +66,12 @@ app = typer.Typer(
 )
 
 
+def _told(version: bool) -> None:
+    if version:
+        typer.echo(f"enmasse {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     ctx: typer.Context,
@@ -77,6 +84,10 @@ def root(
             help="Platform that is meant, from `enmasse context list`.",
         ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_told),
+    ] = False,
 ) -> None:
     """EnMasse: messaging as a service. Declare an address, connect with any AMQP 1.0 client.
 

@@ -22,8 +22,8 @@ EXIT_CODES: dict[type[EnMasseError], int] = {
 
 EXPLAINED = (
     "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,"
-    " 5 exists or has changed, 6 a limit was reached, 7 not reachable, 8 the other side broke the"
-    " protocol, 130 interrupted."
+    " 5 exists or has changed, 6 a limit was reached, 7 not reachable or not in time, 8 the other"
+    " side broke the protocol, 130 interrupted."
 )
 
 

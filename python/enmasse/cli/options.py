@@ -125,8 +125,8 @@ Url = Annotated[
     typer.Option(
         metavar="URL",
         envvar="ENMASSE_URL",
-        help="Any AMQP 1.0 server: amqp[s]|ws[s]://[USER:PASSWORD@]HOST[:PORT]; by default the"
-        " platform on this machine.",
+        help="Any AMQP 1.0 server: amqp://[USER:PASSWORD@]HOST[:PORT], also amqps, ws and wss; by"
+        " default the platform on this machine.",
     ),
 ]
 InSpace = Annotated[

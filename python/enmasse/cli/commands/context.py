@@ -75,7 +75,8 @@ def set_(
         Path | None, _option("FILE", "Take server, CA and token from the current context of it.")
     ] = None,
     url: Annotated[
-        str | None, _option("URL", "Messaging server: amqp[s]|ws[s]://[USER@]HOST[:PORT].")
+        str | None,
+        _option("URL", "Messaging server: amqp://[USER@]HOST[:PORT], also amqps, ws, wss."),
     ] = None,
     password_file: Annotated[
         Path | None, _option("FILE", "File of the password of the user in --url.")

@@ -138,9 +138,9 @@ def up(
 ) -> None:
     """Run the platform in this process until Ctrl-C.
 
-    With an empty data folder and no file there is an address space [bold]default[/bold] with the
-    addresses [bold]anycast[/bold] and [bold]multicast[/bold], open to this machine. Each option is
-    also a variable: ENMASSE_AMQP_PORT for --amqp-port.
+    With an empty data folder and no file there is an address space [bold]default[/bold] with an
+    address of each type, named after it, open to this machine. Each option is also a variable:
+    ENMASSE_AMQP_PORT for --amqp-port.
 
     Examples:
 

@@ -29,8 +29,8 @@ def _right(help: str) -> Any:
 
 Sends = Annotated[list[str] | None, _right("May send to this address or pattern; repeatable.")]
 Receives = Annotated[list[str] | None, _right("May receive from it; repeatable.")]
-Views = Annotated[bool, typer.Option("--view", help="May see what is in the address space.")]
-Manages = Annotated[bool, typer.Option("--manage", help="May handle stored messages.")]
+Views = Annotated[bool, typer.Option("--view", help="May ask `$management` about all addresses.")]
+Manages = Annotated[bool, typer.Option("--manage", help="Kept; nothing here asks for it.")]
 
 app.command("create")(creating.user)
 
@@ -74,7 +74,7 @@ def passwd(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Give a user another password. The old one no longer counts for new connections.
+    """Give a user another password. Connections that came in by the old one are closed.
 
     Example: enmasse user passwd alice --space shop
     """
