@@ -170,7 +170,8 @@ class Authorization(Model):
     None: all."""
 
     operations: Annotated[tuple[Operation, ...], Field(min_length=1)]
-    """Any of send, recv, view, manage. View and manage are always for the whole space."""
+    """Any of send, recv, view, manage. View and manage are always for the whole space; nothing
+    here asks for manage."""
 
 
 class MessagingUserMetadata(Metadata):
