@@ -236,6 +236,19 @@ async def test_an_external_service_answers_when_it_speaks_sasl() -> None:
     assert said is not None and "cannot be reached" in said
 
 
+@pytest.mark.parametrize("host", ["..", "a" * 70 + ".com"])
+async def test_a_host_that_cannot_be_does_not_answer(host: str) -> None:
+    said = await problem(Asked(), "e", "external", external={"host": host, "port": 5671})
+    assert said is not None and "cannot be asked" in said
+
+
+async def test_a_bug_in_asking_is_an_answer() -> None:
+    asked = Asked()
+    asked.logins = Logins(asked.store, asked.clock, lambda *_, **__: 1 / 0)  # type: ignore[arg-type, return-value]
+    said = await problem(asked, "staff", "standard", standard={"oidc": {"issuer": ISSUER}})
+    assert said == "it cannot be asked: a bug, which is in the log"
+
+
 async def test_what_speaks_something_else_does_not_answer() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request")

@@ -133,6 +133,12 @@ class Logins:
             return str(error)
         except TimeoutError:
             return f"no answer in {DECISION_TIMEOUT_S:g} s"
+        except UnicodeError as error:
+            return f"its host cannot be asked, mend it: {error}"
+        except Exception as error:
+            # A bug must not end all else that the process does.
+            log.exception("service not asked by a bug", error=type(error).__name__)
+            return "it cannot be asked: a bug, which is in the log"
         return None
 
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
