@@ -148,11 +148,7 @@ async def test_a_database_put_back_to_an_earlier_state_counts(
     async with opened(url) as store:
         await store.put([address("a")])
         await store.put([address("b")])
-        postgres.execute(
-            "delete from enmasse_resources where version = 2;"
-            " delete from enmasse_changes where version = 2; update enmasse_store set version = 1",
-            url,
-        )
+        take_back(postgres, url, 1)
         events = store.watch(2)
         (made,) = await store.put([address("c")])
         assert made.metadata.resource_version == "2"
@@ -160,6 +156,59 @@ async def test_a_database_put_back_to_an_earlier_state_counts(
         with pytest.raises(Conflict):
             store.changes(0)
         await events.aclose()  # type: ignore[attr-defined]
+
+
+def take_back(postgres: PostgresServer, url: str, version: int) -> None:
+    """Put a database back to an earlier version, as one that lost its last commits."""
+    postgres.execute(
+        f"delete from enmasse_resources where version > {version};"
+        f" delete from enmasse_changes where version > {version};"
+        f" update enmasse_store set version = {version}",
+        url,
+    )
+
+
+@pytest.mark.parametrize("news", [1, 2, 3], ids=["fewer", "as many", "more"])
+async def test_versions_that_a_failover_gave_twice_are_told_apart(
+    postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str, news: int
+) -> None:
+    one, other = pair
+    await one.put([address("kept")])
+    await one.put([address("lost-0"), address("lost-1")])
+    await other.refresh()
+    watches = [asyncio.ensure_future(anext(store.watch(3))) for store in pair]
+    await asyncio.sleep(0)
+    take_back(postgres, url, 1)
+    # It has never known what was lost, and writes under the same numbers.
+    async with opened(url) as fresh:
+        for number in range(news):
+            await fresh.put([address(f"new-{number}")])
+        await asyncio.to_thread(postgres.end_connections, url)
+        for watch in watches:
+            with pytest.raises(Conflict) as refusal:
+                async with asyncio.timeout(PATIENCE_S):
+                    await watch
+            assert refusal.value.code == Code.VERSION_EXPIRED
+        names = {"default.kept", *(f"default.new-{number}" for number in range(news))}
+        for store in (fresh, one, other):
+            await store.refresh()
+            assert {made.metadata.name for made in store.list()} == names
+            assert store.version == 1 + news
+        events = one.watch(one.version)
+        await other.put([address("later")])
+        assert (await taken(events, 1))[0].resource.metadata.name == "default.later"
+        await fresh.refresh()
+        assert fresh.list() == other.list() == one.list()
+
+
+async def test_a_database_of_before_marks_gets_them(postgres: PostgresServer, url: str) -> None:
+    async with opened(url) as store:
+        await store.put([address("a")])
+    postgres.execute("alter table enmasse_changes drop column mark", url)
+    async with opened(url) as store:
+        (made,) = await store.put([address("b")])
+        assert made.metadata.resource_version == "2"
+        assert [event.version for event in store.changes(0)] == [1, 2]
 
 
 async def test_a_process_that_hangs_in_its_turn_loses_it(

@@ -6,10 +6,12 @@ written before, and then decides: so a version becomes visible after all smaller
 watcher misses any (a sequence alone would give numbers in another order than that of the commits).
 What others write is announced by NOTIFY; who missed that looks by itself. The last changes are in a
 table too: a process that was away a while catches up, and one that has just started can be watched
-from before.
+from before. Each change has a random mark: a database that lost its last commits in a failover
+gives their versions once more, and only the mark tells which of the two a process has seen.
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, LiteralString
@@ -59,8 +61,11 @@ create table if not exists enmasse_resources (
     primary key (kind, namespace, name)
 );
 create table if not exists enmasse_changes (
-    version bigint primary key, type text not null, document text not null, before text
+    version bigint primary key, type text not null, document text not null, before text,
+    mark text not null default gen_random_uuid()::text
 );
+alter table enmasse_changes add column if not exists
+    mark text not null default gen_random_uuid()::text;
 create table if not exists enmasse_leader (
     id int primary key check (id = 1), holder text not null, term bigint not null,
     expires timestamptz not null
@@ -69,10 +74,16 @@ create table if not exists enmasse_identity (id int primary key check (id = 1), 
 insert into enmasse_identity (id, uid) values (1, gen_random_uuid()::text) on conflict do nothing
 """
 _LOCK = "begin; select pg_advisory_xact_lock(hashtext('enmasse'), hashtext(current_schema()))"
-_VERSION = "select version from enmasse_store"
+_NEWEST = """
+select version, coalesce(mark, '') from enmasse_store left join enmasse_changes using (version)
+"""
+_MARKED = """
+select true from pg_attribute
+where attrelid = to_regclass(%s) and attname = 'mark' and not attisdropped
+"""
 _CHANGES = """
-select version, type, document, before from enmasse_changes
-where version > %s order by version limit %s
+select version, type, document, before, mark from enmasse_changes
+where version >= %s order by version limit %s
 """
 _REMOVE = """
 delete from enmasse_resources as one
@@ -86,8 +97,8 @@ on conflict (kind, namespace, name)
 do update set version = excluded.version, document = excluded.document
 """
 _LOG = """
-insert into enmasse_changes (version, type, document, before)
-select * from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
+insert into enmasse_changes (version, type, document, before, mark)
+select *, %s from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 """
 
 
@@ -102,6 +113,12 @@ class PostgresStore(MemoryStore):
         self._place = place
         self._writer, self._reader = Link(place), Link(place)
         self._in_turn: psycopg.AsyncCursor[Any] | None = None
+        self._mark = ""
+        """Of the change at our version: the same version with another mark is another history."""
+
+        self._own_mark = ""
+        """Of what is written in this turn."""
+
         self._looking = SharedLook(self._look)
 
     @classmethod
@@ -183,9 +200,9 @@ class PostgresStore(MemoryStore):
             await self.refresh()
 
     async def _look(self) -> None:
-        async with self._reader.use(self._sql(_VERSION)) as cursor:
-            version = await _number(cursor)
-            if version > self._version and not await self._catch_up(cursor, version):
+        seen = self._seen
+        async with self._reader.use(self._sql(_NEWEST)) as cursor:
+            if not await self._catch_up(cursor, seen):
                 await cursor.execute("begin isolation level repeatable read read only")
                 await self._reload(cursor)
                 await cursor.execute("commit")
@@ -195,12 +212,11 @@ class PostgresStore(MemoryStore):
         async with self._writing, AsyncExitStack() as stack:
             with self._place.failures():
                 cursor = await stack.enter_async_context(self._writer.use(self._lock))
-                await cursor.execute(self._sql(_VERSION))
-                version = await _number(cursor)
-                # A smaller one: the database itself has been put back to an earlier state.
-                if version < self._version or not await self._catch_up(cursor, version):
-                    await self._reload(cursor, even_back=True)
-            self._in_turn = cursor
+                seen = self._seen
+                await cursor.execute(self._sql(_NEWEST))
+                if not await self._catch_up(cursor, seen):
+                    await self._reload(cursor)
+            self._in_turn, self._own_mark = cursor, str(uuid.uuid4())
             try:
                 yield
             finally:
@@ -221,7 +237,8 @@ class PostgresStore(MemoryStore):
                 if kept:
                     rows = [(*one.key, _version_of(one), text_of(one)) for one in kept]
                     await cursor.execute(self._sql(_KEEP), _columns(rows, 5))
-                await cursor.execute(self._sql(_LOG), _columns([_change(one) for one in events], 4))
+                changes = _columns([_change(one) for one in events], 4)
+                await cursor.execute(self._sql(_LOG), [self._own_mark, *changes])
                 forget = self._sql("delete from enmasse_changes where version <= %s")
                 await cursor.execute(forget, [newest - CAPACITY])
                 count = self._sql("update enmasse_store set version = %s")
@@ -229,51 +246,78 @@ class PostgresStore(MemoryStore):
                 await cursor.execute("select pg_notify(%s, %s)", [self._sql(CHANNEL), str(newest)])
             await cursor.execute("commit")
 
+    @property
+    def _seen(self) -> tuple[int, str]:
+        """Which change is the newest here: its version and its mark."""
+        return self._version, self._mark
+
     def _apply(self, events: Sequence[Event]) -> None:
+        self._take(events, self._own_mark)
+
+    def _take(self, events: Sequence[Event], mark: str) -> None:
+        """Show changes, of which the last has that mark."""
         # The reader may have been quicker than the writer.
         fresh = [event for event in events if event.version > self._version]
         if fresh:
             super()._apply(fresh)
+            self._mark = mark
 
-    async def _catch_up(self, cursor: psycopg.AsyncCursor[Any], version: int) -> bool:
-        """Take in the changes up to `version`; False if not all of them are kept."""
-        while self._version < version:
-            after = self._version
-            await cursor.execute(self._sql(_CHANGES), [after, CHANGES_AT_A_TIME])
+    async def _catch_up(self, cursor: psycopg.AsyncCursor[Any], seen: tuple[int, str]) -> bool:
+        """Take in the changes up to the newest, which the cursor has just asked for.
+
+        `seen` was the newest here before that. False if the database has not kept all changes
+        since, or is at an earlier state or in another history: then all is to be read again.
+        """
+        newest = await _newest(cursor)
+        if newest == seen:
+            return True
+        if newest[0] <= seen[0]:
+            return False
+        while self._version < newest[0]:
+            after = self._seen
+            await cursor.execute(self._sql(_CHANGES), [after[0], 1 + CHANGES_AT_A_TIME])
             rows = await cursor.fetchall()
-            if not rows or rows[0][0] != after + 1:
+            if after[0]:
+                known, rows = rows[:1], rows[1:]
+                if [(row[0], row[-1]) for row in known] != [after]:
+                    return False
+            if not rows or rows[0][0] != after[0] + 1:
                 return False
-            self._apply(self._read(_events, rows))
+            self._take(self._read(_events, rows), rows[-1][-1])
             await asyncio.sleep(0)
         return True
 
-    async def _reload(self, cursor: psycopg.AsyncCursor[Any], *, even_back: bool = False) -> None:
+    async def _reload(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         """Read everything, within a transaction; watchers have to list again."""
-        await cursor.execute(self._sql(_VERSION))
-        version = await _number(cursor)
+        before = self._seen
+        await cursor.execute(self._sql(_NEWEST))
+        newest = await _newest(cursor)
         await cursor.execute(self._sql("select document from enmasse_resources"))
         rows = await cursor.fetchall()
         resources = self._read(_resources, rows)
-        if version > self._version or even_back:
+        # What this process itself has written meanwhile was decided on no less than this.
+        if newest[0] > self._version or self._seen == before:
+            if newest[0] <= before[0] and before[1]:
+                log.error("the database has lost changes", seen=before[0], now=newest[0])
             self._resources = {one.key: one for one in resources}
-            self._version = version
-            self._history.reset(version)
+            self._version, self._mark = newest
+            self._history.reset(self._version)
 
     async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         """Make the changes that are kept known to watchers."""
-        await cursor.execute(self._sql(_CHANGES), [0, CAPACITY])
+        await cursor.execute(self._sql(_CHANGES), [1, CAPACITY])
         events = self._read(_events, await cursor.fetchall())
         if events and events[-1].version == self._version:
             self._history = History(events[0].version - 1)
             self._history.append(events)
 
     async def _ensure_tables(self, cursor: psycopg.AsyncCursor[Any]) -> None:
-        await cursor.execute("select to_regclass(%s)", [self._sql("enmasse_identity")])
+        await cursor.execute(_MARKED, [self._sql("enmasse_changes")])
         # Who may only use the tables need not be allowed to make them.
         if await _first(cursor) is None:
             await cursor.execute(self._sql(_TABLES))
         await cursor.execute(self._sql("select format from enmasse_store"))
-        found = await _number(cursor)
+        found = int(await _first(cursor) or 0)
         if found > FORMAT:
             raise Invalid(
                 Code.DATA_TOO_NEW,
@@ -302,8 +346,9 @@ async def _first(cursor: psycopg.AsyncCursor[Any]) -> Any:
     return None if row is None else row[0]
 
 
-async def _number(cursor: psycopg.AsyncCursor[Any]) -> int:
-    return int(await _first(cursor) or 0)
+async def _newest(cursor: psycopg.AsyncCursor[Any]) -> tuple[int, str]:
+    row = await cursor.fetchone()
+    return (int(row[0]), str(row[1])) if row else (0, "")
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
@@ -322,7 +367,7 @@ def _change(event: Event) -> tuple[Any, ...]:
 def _events(rows: Sequence[Sequence[Any]]) -> list[Event]:
     return [
         Event(EventType(type_), resource_of(now), version, resource_of(before) if before else None)
-        for version, type_, now, before in rows
+        for version, type_, now, before, _ in rows
     ]
 
 
