@@ -51,6 +51,17 @@ def test_another_port_is_refused_by_name(text: str) -> None:
         load({"amqp_port": text}, {})
 
 
+@pytest.mark.parametrize(("text", "grace_s"), [("off", None), ("0", 0.0), ("2.5", 2.5)])
+def test_a_grace_is_seconds_or_off(text: str, grace_s: float | None) -> None:
+    assert load({"leader_grace_s": text}, {})[0].leader_grace_s == grace_s
+
+
+@pytest.mark.parametrize("text", ["-1", "never", "inf", "nan", ""])
+def test_another_grace_is_refused_by_name(text: str) -> None:
+    with pytest.raises(Invalid, match=r"setting leader-grace-s: .*\(from option\)"):
+        load({"leader_grace_s": text}, {})
+
+
 def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text("amqp-prot = 1\n")

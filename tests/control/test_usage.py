@@ -323,6 +323,28 @@ class Watched(Interim):
             self.wrote.set()
 
 
+async def test_a_process_ends_though_its_store_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enmasse.control.recorder.LAST_SAVE_S", 0.05)
+    interim = Watched(tmp_path / "usage.json")
+    platform = Platform(interim)
+    await platform.declare(messages=1000)
+    async with platform.running():
+        uid = platform.space().metadata.uid or ""
+        platform.engine.carried = [figures(7)._replace(uid=uid)]
+        task = asyncio.ensure_future(platform.recorder.run())
+        await interim.wrote.wait()
+        platform.engine.carried = [figures(9)._replace(uid=uid)]
+        # Nobody else gets a turn, nor is told that they do not.
+        async with platform.store.turn(), asyncio.timeout(20):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert platform.messages_in() == 0
+        (record,) = interim.read()[uid]
+        assert record.messages_in == 9
+
+
 async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
     file = tmp_path / "usage.json"
     interim = Watched(file)

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cutting import way_to
 from enmasse.cli.trust import handshake_problem
 from exchanging import exchange
 from postgres_server import PostgresServer
@@ -140,6 +141,27 @@ def test_a_leader_that_was_replaced_ends(postgres: PostgresServer, tmp_path: Pat
     ):
         taken = "update enmasse_leader set holder = 'another', term = term + 1"
         postgres.execute(f"{taken}, expires = now()", url)
+        assert one.process.wait(PATIENCE_S) == 1
+        exchange(leading(other), "queue")
+
+
+@pytest.mark.slow
+def test_a_leader_that_is_cut_off_ends(
+    request: pytest.FixtureRequest, shared_url: str, tmp_path: Path
+) -> None:
+    is_cluster = shared_url.startswith("kubernetes")
+    server = request.getfixturevalue("cluster" if is_cluster else "postgres")
+    with (
+        way_to(server, shared_url) as (way, by_way),
+        running(
+            *(tmp_path / "one", "--leader-grace-s", "0"),
+            environment={"ENMASSE_STORE": by_way},
+            ends=[1],
+        ) as one,
+        running(tmp_path / "other", environment={"ENMASSE_STORE": shared_url}) as other,
+    ):
+        exchange(one, "queue")
+        way.cut()
         assert one.process.wait(PATIENCE_S) == 1
         exchange(leading(other), "queue")
 

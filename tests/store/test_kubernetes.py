@@ -293,7 +293,7 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
     assert refusal.value.code == Code.STANDING_BY
     with pytest.raises(Unavailable) as lost:
         async with asyncio.timeout(PATIENCE_S):
-            await one.leadership.keep()
+            await one.leadership.keep(None)
     assert lost.value.code == Code.STANDING_BY
     # Nor when the place is free again: others may have acted in between.
     await other.leadership.close()

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from cutting import way_to
 from doubles import TestClock
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
@@ -13,7 +14,7 @@ from enmasse.control.address_space_schema import schemas
 from enmasse.plan import Catalogue
 from enmasse.resources import Event
 from enmasse.resources.core import NamedMetadata, ObjectReference
-from enmasse.store import database, postgres
+from enmasse.store import database, leading, lease, postgres
 from enmasse.store.database import Place
 from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
 from postgres_server import PASSWORD, PostgresServer, schema_of
@@ -301,7 +302,7 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
     assert refusal.value.code == Code.STANDING_BY
     with pytest.raises(Unavailable) as lost:
         async with asyncio.timeout(PATIENCE_S):
-            await one.leadership.keep()
+            await one.leadership.keep(None)
     assert lost.value.code == Code.STANDING_BY
     # Nor when the place is free again: others may have acted in between.
     await other.leadership.close()
@@ -315,7 +316,7 @@ async def test_a_leader_stays_one_when_the_server_has_been_away(
         one = await stack.enter_async_context(opened(url))
         other = await stack.enter_async_context(opened(url, TestClock()))
         assert await one.leadership.take()
-        keeping = asyncio.ensure_future(one.leadership.keep())
+        keeping = asyncio.ensure_future(one.leadership.keep(None))
         waiting = asyncio.ensure_future(other.leadership.gain())
         await asyncio.to_thread(postgres.stop)
         await asyncio.to_thread(postgres.start)
@@ -325,6 +326,49 @@ async def test_a_leader_stays_one_when_the_server_has_been_away(
         await one.leadership.close()
         async with asyncio.timeout(PATIENCE_S):
             await waiting
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader, and whoever waits for an answer, have patience for parts of a second."""
+    for name, seconds in (("LEASE_S", 1), ("MARGIN_S", 0.5), ("RENEW_S", 0.1), ("RETRY_S", 0.1)):
+        monkeypatch.setattr(leading, name, seconds)
+    monkeypatch.setattr(lease, "GIVE_BACK_S", 0.1)
+    monkeypatch.setattr(database, "ANSWER_S", 0.5)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_leader_that_is_cut_off_stops_and_leaves(
+    postgres: PostgresServer, url: str
+) -> None:
+    with way_to(postgres, url) as (way, by_way):
+        async with opened(by_way) as one:
+            assert await one.leadership.take()
+            keeping = asyncio.ensure_future(one.leadership.keep(0))
+            await one.put([address("a")])
+            assert not keeping.done()
+            way.cut()
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(Unavailable, match="leader-grace-s") as lost:
+                    await keeping
+            assert lost.value.code == Code.STANDING_BY
+            for call in (one.refresh(), one.put([address("b")])):
+                with pytest.raises(Unavailable):
+                    await call
+    assert not one.leadership.leads
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_lease_that_cannot_be_given_back_is_left(
+    postgres: PostgresServer, url: str
+) -> None:
+    with way_to(postgres, url) as (way, by_way):
+        async with opened(by_way) as one:
+            assert await one.leadership.take()
+            way.cut()
+        # It is closed all the same, and the lease runs out by itself.
+        given_back = postgres.execute("select expires = '-infinity' from enmasse_leader", url)
+    assert given_back == [(False,)]
 
 
 async def test_what_is_computed_is_shared_and_beside_what_is_declared(url: str) -> None:

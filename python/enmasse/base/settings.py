@@ -77,6 +77,14 @@ NAMESPACE_RESOURCES_MAX = 200_000
 NAMESPACE_DATA_BYTES_MAX = 64 << 20
 
 
+def _grace(value: object) -> object:
+    """Turn `off` into None; the rest is for the validator to refuse."""
+    return None if value == "off" else value
+
+
+GRACE_S = 300.0
+
+
 class Settings(BaseModel):
     """Everything `enmasse up` can be told."""
 
@@ -125,6 +133,12 @@ class Settings(BaseModel):
     namespace_plans: str = "*"
     """Plans, by commas, that a namespace may choose where its annotation `enmasse.io/plans` does
     not say; `*` is any."""
+
+    leader_grace_s: Annotated[
+        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_grace)
+    ] = GRACE_S
+    """Seconds that a leader which hears nothing from the store that it shares with others goes on
+    serving after its lease is over; None (`off`) is for as long as it hears nothing."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log record that is written."""

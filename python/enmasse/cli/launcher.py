@@ -31,7 +31,7 @@ from enmasse.base.rotated import RotatedFile
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
-from enmasse.cli.leader import Certificates, Endpoint, Leader
+from enmasse.cli.leader import STOP_TIMEOUT_S, Certificates, Endpoint, Leader
 from enmasse.cli.network import check_host, names_of, url
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
@@ -45,10 +45,6 @@ from enmasse.store.protocol import Leadership
 from enmasse.store.sqlite import SqliteStore
 
 log = structlog.get_logger(__name__)
-
-STOP_TIMEOUT_S = 2.0
-"""Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
-of the promised 5 s is for a machine that is busy with other things."""
 
 
 @dataclass(frozen=True, slots=True)

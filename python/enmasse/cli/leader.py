@@ -15,7 +15,7 @@ from enmasse.auth.logins import Logins
 from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
-from enmasse.base.errors import EnMasseError
+from enmasse.base.errors import EnMasseError, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli.belonging import Belonging
 from enmasse.cli.network import reachable_name
@@ -26,11 +26,16 @@ from enmasse.control.shown import NodeIdentity
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.store import Store
+from enmasse.store.protocol import Leadership
 
 log = structlog.get_logger(__name__)
 
 RENEWAL_CHECK_S = 24 * 3600.0
 """How often a running process looks whether its certificate must be renewed."""
+
+STOP_TIMEOUT_S = 2.0
+"""Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
+of the promised 5 s is for a machine that is busy with other things."""
 
 LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqp", False),
@@ -120,7 +125,7 @@ class Leader:
             return await self._start()
         try:
             async with asyncio.TaskGroup() as tasks:
-                keeping = tasks.create_task(self._leadership.keep(), name="lease")
+                keeping = tasks.create_task(self._keep(self._leadership), name="lease")
                 started = await self._start()
                 keeping.cancel()
             return started
@@ -130,14 +135,14 @@ class Leader:
     async def run(self) -> None:
         """Go on until cancelled.
 
-        Raises: Unavailable (STANDING_BY) once another process leads.
+        Raises: Unavailable (STANDING_BY) once another process leads, or may lead.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
                 for one in self._run:
                     tasks.create_task(one())
                 if self._leadership is not None:
-                    tasks.create_task(self._leadership.keep(), name="lease")
+                    tasks.create_task(self._keep(self._leadership), name="lease")
         except* EnMasseError as several:
             raise next(_leaves(several)) from None
 
@@ -145,6 +150,14 @@ class Leader:
         """Close all links, in order if they can be within `timeout_s`, and end the node."""
         if self._node is not None:
             self._node.stop(timeout_s)
+
+    async def _keep(self, leadership: Leadership) -> None:
+        try:
+            await leadership.keep(self._settings.leader_grace_s)
+        except Unavailable:
+            # Before all else: another one serves the same, or is about to.
+            await asyncio.to_thread(self.stop, STOP_TIMEOUT_S)
+            raise
 
     async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
         clock = self._certificates.clock

@@ -1,5 +1,8 @@
 """Looks at what spaces come to, again and again, and has it kept."""
 
+import asyncio
+from contextlib import suppress
+
 import structlog
 
 from enmasse.base.clock import Clock
@@ -17,6 +20,9 @@ is used up still comes in, as fast as the plan lets it."""
 SAVE_S = 60.0
 """How often records that have changed are written into statuses. What is newer is in the interim
 file: a process that is killed loses what came after the last look."""
+
+LAST_SAVE_S = 1.0
+"""Longest wait for the last write, as the process ends: what it misses is in the interim file."""
 
 
 class Recorder:
@@ -45,7 +51,10 @@ class Recorder:
                 await self._clock.sleep(LOOK_S)
         finally:
             await self._look()
-            await self._save()
+            self._keep()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SAVE_S):
+                    await self._save()
             self._keep()
 
     async def _look(self) -> None:

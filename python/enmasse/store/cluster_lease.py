@@ -134,8 +134,7 @@ class ClusterLeading(Leading):
         super().__init__(clock)
         self._lease = ClusterLease(api, clock, LEADER, self._holder, LEASE_S)
 
-    async def take(self) -> bool:
-        """Take the lease, or renew it, and say whether this process leads."""
+    async def _take(self) -> bool:
         await self._lease.look()
         mine = self._is_mine()
         if not mine and (self._term is not None or not self._lease.is_free()):

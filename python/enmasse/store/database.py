@@ -1,11 +1,14 @@
 """A connection to a PostgreSQL server that is made when it is needed, and made anew when lost."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -24,6 +27,15 @@ IDLE_TIMEOUT_S = 10
 """Longest time that a writer may think: the server ends its transaction then, so that a process
 that hangs does not stop all others."""
 
+ANSWER_S = STATEMENT_TIMEOUT_S + 10
+"""Longest wait for the answer to a statement, which the server gives before that if it lives."""
+
+CANCEL_S = 0.5
+"""Longest wait for the server to hear that somebody does not wait any more."""
+
+UNDO_S = 5
+"""Longest wait for a transaction to be undone before its connection is closed instead."""
+
 _ALIVE = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     # A peer that is gone without a word is noticed, by either side, within 10 s.
@@ -40,7 +52,36 @@ _SESSION: LiteralString = (
 
 _SHOWN = ("host", "hostaddr", "dbname", "user", "port")
 
-Connection = psycopg.AsyncConnection[Any]
+
+class Connection(psycopg.AsyncConnection[Any]):
+    """A connection on which no wait is without end.
+
+    A server that hangs, or bytes that are lost behind something that acknowledges them, look like
+    one that thinks: after `ANSWER_S` the connection is cut. So it is where who waits is cancelled
+    and the server does not hear of that.
+    """
+
+    async def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:
+        """Return what is waited for. Raises: psycopg.Error, soon after `ANSWER_S` at the latest."""
+        cutting = asyncio.get_running_loop().call_later(ANSWER_S, self._cut)
+        try:
+            return await super().wait(gen, *arguments, **named)
+        finally:
+            cutting.cancel()
+
+    async def cancel_safe(self, **_: Any) -> None:
+        """End what is being done, for who waits for it is cancelled."""
+        try:
+            await super().cancel_safe(timeout=CANCEL_S)
+        except psycopg.Error:
+            self._cut()
+
+    def _cut(self) -> None:
+        """End the connection for whatever waits on it."""
+        # The driver goes on to own the socket: it sees the end of what it reads.
+        with suppress(OSError, psycopg.Error):
+            with socket.socket(fileno=os.dup(self.pgconn.socket)) as ours:
+                ours.shutdown(socket.SHUT_RDWR)
 
 
 class Place:
@@ -75,7 +116,7 @@ class Place:
         Raises: psycopg.Error.
         """
         async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
-            connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+            connection = await Connection.connect(self._conninfo, autocommit=True)
         try:
             await connection.execute(_SESSION)
         except BaseException:
@@ -148,13 +189,14 @@ class Link:
             await self._leave(connection)
             raise
 
-    async def _leave(self, connection: Connection) -> None:
+    async def _leave(self, connection: psycopg.AsyncConnection[Any]) -> None:
         status = connection.info.transaction_status
         if status == TransactionStatus.IDLE:
             return
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            with suppress(psycopg.Error):
-                await connection.execute("rollback")
+            with suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(UNDO_S):
+                    await connection.execute("rollback")
                 return
         await self._drop()
 

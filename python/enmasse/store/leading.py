@@ -1,5 +1,6 @@
 """Leading among the processes of a store: taken once, renewed, lost at most once."""
 
+import asyncio
 import os
 import secrets
 import socket
@@ -15,11 +16,15 @@ log = structlog.get_logger(__name__)
 LEASE_S = 10
 """How long a process that does not renew its lease goes on leading."""
 
+MARGIN_S = 4.0
+"""By how much sooner the leader itself counts its lease as over: time to close what is open before
+another one takes it."""
+
 RENEW_S = 3.0
 """How often the leader renews."""
 
 RETRY_S = 1.0
-"""How often the others try."""
+"""How often the others try, and a leader whose renewal has failed."""
 
 
 class Leading(ABC):
@@ -31,18 +36,35 @@ class Leading(ABC):
         self._term: int | None = None
         """Counts who has led; while it stays, nobody else has since we took the lease."""
 
+        self._renewed_s = clock.monotonic()
+        """When the renewal began that was the last one to succeed."""
+
     @property
     def leads(self) -> bool:
         """Whether this process has taken the lease. It may have lost it since."""
         return self._term is not None
 
-    @abstractmethod
     async def take(self) -> bool:
         """Take the lease, or renew it, and say whether this process leads.
 
         Who has been replaced in between leads no more, even if the lease is free again.
-        Raises: Unavailable if it cannot be known.
+        Raises: Unavailable if it cannot be known, within the time that the lease lasts.
         """
+        # From before the store counts: so ours is over first.
+        asked_s = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(LEASE_S):
+                leads = await self._take()
+        except TimeoutError:
+            why = f"the store has not answered for {LEASE_S} s"
+            raise Unavailable(Code.STORE_UNUSABLE, why) from None
+        if leads:
+            self._renewed_s = asked_s
+        return leads
+
+    @abstractmethod
+    async def _take(self) -> bool:
+        """Ask the store for the lease, as `take` says."""
 
     async def gain(self) -> None:
         """Return once this process leads."""
@@ -55,21 +77,37 @@ class Leading(ABC):
                 log.warning("cannot ask who leads", reason=error.message)
             await self._clock.sleep(RETRY_S)
 
-    async def keep(self) -> None:
+    async def keep(self, grace_s: float | None) -> None:
         """Renew the lease until cancelled.
 
-        While the store cannot be reached nothing is known: nobody can take the lease then.
-        Raises: Unavailable (STANDING_BY) once another process has taken it.
+        A leader that is cut off from the store does not hear of another one. It leads for
+        `grace_s` after its own lease is over; None: for as long as it hears nothing.
+        Raises: Unavailable (STANDING_BY) once another process has taken the lease, or may have.
         """
+        pause_s = RENEW_S
         while True:
-            await self._clock.sleep(RENEW_S)
+            await self._clock.sleep(pause_s)
+            left_s = None if grace_s is None else self._left_s(grace_s)
             try:
-                if not await self.take():
-                    raise replaced()
-            except Unavailable as error:
-                if error.code == Code.STANDING_BY:
+                # Asked even when it is too late: a machine that was asleep may lead on.
+                async with asyncio.timeout(None if left_s is None else max(left_s, RETRY_S)):
+                    if not await self.take():
+                        raise replaced()
+                pause_s = RENEW_S
+            except (Unavailable, TimeoutError) as error:
+                if isinstance(error, Unavailable) and error.code == Code.STANDING_BY:
                     raise
-                log.warning("the lease cannot be renewed", reason=error.message)
+                reason = str(error) or "no answer"
+                if grace_s is not None and self._left_s(grace_s) <= 0:
+                    # Not ours any more: there is nothing to give back.
+                    self._term = None
+                    raise unheard(grace_s, reason) from error
+                log.warning("the lease cannot be renewed", reason=reason)
+                pause_s = RETRY_S
+
+    def _left_s(self, grace_s: float) -> float:
+        over_s = self._renewed_s + LEASE_S - MARGIN_S + grace_s
+        return over_s - self._clock.monotonic()
 
 
 def new_holder() -> str:
@@ -82,4 +120,13 @@ def replaced() -> Unavailable:
     return Unavailable(
         Code.STANDING_BY,
         "another process of the same database leads; start this one again, to stand by",
+    )
+
+
+def unheard(grace_s: float, reason: str) -> Unavailable:
+    """Return the error of a process that does not know whether it leads."""
+    return Unavailable(
+        Code.STANDING_BY,
+        f"the lease is over, nothing has been heard from the store for {grace_s:g} s more"
+        f" (leader-grace-s), and another process may lead: {reason}; start this one again",
     )

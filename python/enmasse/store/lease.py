@@ -5,6 +5,7 @@ with a look at that row, which another process has to change before it leads: so
 been replaced, and does not know it yet, writes nothing any more.
 """
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -16,6 +17,9 @@ from enmasse.store.database import Link, Place
 from enmasse.store.leading import LEASE_S, Leading, replaced
 
 log = structlog.get_logger(__name__)
+
+GIVE_BACK_S = 5
+"""Longest wait for the lease to be given back; it runs out by itself."""
 
 _TAKE = """
 insert into enmasse_leader as leader (id, holder, term, expires)
@@ -37,12 +41,7 @@ class Lease(Leading):
         self._place = place
         self._link = Link(place)
 
-    async def take(self) -> bool:
-        """Take the lease, or renew it, and say whether this process leads.
-
-        Who has been replaced in between leads no more, even if the lease is free again.
-        Raises: Unavailable if the database cannot be asked.
-        """
+    async def _take(self) -> bool:
         with self._place.failures():
             async with self._link.use("begin") as cursor:
                 await cursor.execute(_TAKE, {"holder": self._holder, "lease": LEASE_S})
@@ -67,7 +66,7 @@ class Lease(Leading):
         try:
             if self._term is not None:
                 with self._place.failures():
-                    async with self._link.use("begin") as cursor:
+                    async with asyncio.timeout(GIVE_BACK_S), self._link.use("begin") as cursor:
                         await cursor.execute(
                             "update enmasse_leader set expires = '-infinity' where holder = %s",
                             [self._holder],

@@ -48,10 +48,11 @@ class Leadership(Protocol):
     async def gain(self) -> None:
         """Return once this process leads."""
 
-    async def keep(self) -> None:
-        """Go on leading until cancelled.
+    async def keep(self, grace_s: float | None) -> None:
+        """Go on leading until cancelled; without a word from the store for `grace_s` after the
+        lease is over, or, if that is None, for ever.
 
-        Raises: Unavailable (STANDING_BY) once another process leads.
+        Raises: Unavailable (STANDING_BY) once another process leads, or may lead.
         """
 
 

@@ -110,6 +110,14 @@ NamespacePlans = Annotated[
         show_default="*",
     ),
 ]
+LeaderGrace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SECONDS|off",
+        help="How long a leader serves after its lease without a word from the store it shares.",
+        show_default="300",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
@@ -134,6 +142,7 @@ def up(
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,
+    leader_grace_s: LeaderGrace = None,
     log_level: LogLevel = None,
 ) -> None:
     """Run the platform in this process until Ctrl-C.
@@ -163,6 +172,7 @@ def up(
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,
         "namespace_plans": namespace_plans,
+        "leader_grace_s": leader_grace_s,
         "log_level": log_level,
     }
     _run(options, file or [], config, output)

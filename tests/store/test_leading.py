@@ -1,0 +1,99 @@
+"""How long a process goes on leading without a word from the store."""
+
+import asyncio
+
+import pytest
+
+from doubles import TestClock
+from enmasse.base.errors import Code, Unavailable
+from enmasse.store.leading import LEASE_S, RENEW_S, Leading
+
+GRACE_S = 60.0
+AWAY = Unavailable(Code.STORE_UNUSABLE, "the link is down")
+
+
+class Scripted(Leading):
+    """Leads, and then renews as it is told; what comes after the script is the end."""
+
+    def __init__(self, clock: TestClock, *script: bool | Unavailable) -> None:
+        super().__init__(clock)
+        self.script = [True, *script]
+
+    async def _take(self) -> bool:
+        answer = self.script.pop(0) if self.script else False
+        if isinstance(answer, Unavailable):
+            raise answer
+        self._term = 1
+        return answer
+
+
+async def led(clock: TestClock, grace_s: float | None, *script: bool | Unavailable) -> Unavailable:
+    """Lead by a script until that ends; return why."""
+    one = Scripted(clock, *script)
+    assert await one.take()
+    with pytest.raises(Unavailable) as lost:
+        await one.keep(grace_s)
+    assert lost.value.code == Code.STANDING_BY
+    return lost.value
+
+
+async def test_who_renews_leads_until_another_one_does() -> None:
+    clock = TestClock()
+    lost = await led(clock, 0, *[True] * 100)
+    assert "another process of the same database leads" in lost.message
+    assert clock.elapsed_s == 101 * RENEW_S
+
+
+@pytest.mark.parametrize("grace_s", [0, GRACE_S])
+async def test_who_hears_nothing_stops_when_the_grace_is_over(grace_s: float) -> None:
+    clock = TestClock()
+    lost = await led(clock, grace_s, *[AWAY] * 1000)
+    assert "leader-grace-s" in lost.message and AWAY.message in lost.message
+    # Without a grace that is before another process can take the lease.
+    assert grace_s <= clock.elapsed_s < LEASE_S + grace_s
+
+
+async def test_the_grace_begins_anew_with_every_renewal() -> None:
+    clock = TestClock()
+    away = [AWAY] * int(GRACE_S / 2)
+    lost = await led(clock, GRACE_S, *away, True, *away, True, *away)
+    assert "another process of the same database leads" in lost.message
+    assert clock.elapsed_s > GRACE_S + LEASE_S
+
+
+async def test_without_a_bound_it_serves_until_it_hears_of_another() -> None:
+    clock = TestClock()
+    lost = await led(clock, None, *[AWAY] * 10_000)
+    assert "another process of the same database leads" in lost.message
+    assert clock.elapsed_s > 10_000
+
+
+async def test_a_machine_that_was_asleep_asks_first() -> None:
+    clock = TestClock()
+    one = Scripted(clock, True, True)
+    assert await one.take()
+    clock.advance(3600)
+    with pytest.raises(Unavailable, match="another process of the same database leads"):
+        await one.keep(0)
+    assert not one.script
+
+
+async def test_who_gave_up_has_nothing_to_give_back() -> None:
+    one = Scripted(TestClock(), *[AWAY] * 100)
+    assert await one.take() and one.leads
+    with pytest.raises(Unavailable, match="leader-grace-s"):
+        await one.keep(0)
+    assert not one.leads
+
+
+async def test_an_answer_that_never_comes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.store.leading.LEASE_S", 0.05)
+
+    class Hung(Scripted):
+        async def _take(self) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+    with pytest.raises(Unavailable, match=r"the store has not answered for 0\.05 s") as refusal:
+        await Hung(TestClock()).take()
+    assert refusal.value.code == Code.STORE_UNUSABLE
