@@ -19,6 +19,7 @@ from enmasse.resources.shape import RESOURCE_VALUES_MAX
 from served import ADDRESSES, USERS, Served
 
 PATH = f"{ADDRESSES}/default.orders"
+SERVICES = "/api/v1/namespaces/default/services"
 MAPS = "/api/v1/namespaces/default/configmaps"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 JSON = {"Content-Type": "application/json-patch+json"}
@@ -248,3 +249,27 @@ def test_fields_of_protobuf_are_counted() -> None:
     body = protobuf.MAGIC + b"\x0a" + bytes([len(type_)]) + type_ + b"\x12" + length + raw
     with pytest.raises(Invalid, match="more than 50,000 values"):
         protobuf.document(body)
+
+
+@pytest.mark.parametrize("value", ['"\\ud800"', "NaN", "1e999"], ids=["surrogate", "nan", "large"])
+async def test_what_json_cannot_say_is_refused_and_spoils_no_list(
+    served: Served, value: str
+) -> None:
+    body = f'{{"metadata": {{"name": "s"}}, "spec": {{"x": {value}}}}}'
+    head = {"Content-Type": "application/json"}
+    answer = await served.http.post(SERVICES, content=body, headers=head)
+    assert answer.status_code == 400 and "it has" in answer.json()["message"]
+    assert (await served.http.get(SERVICES)).json()["items"] == []
+
+
+async def test_patches_grow_no_resource_beyond_its_bytes(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writes, "RESOURCE_BYTES_MAX", 2500)
+    await served.http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": {}})
+    said = []
+    for number in range(3):
+        patch = {"spec": {f"k{number}": "x" * 900}}
+        answer = await served.http.patch(f"{SERVICES}/s", json=patch, headers=MERGE)
+        said.append(answer.status_code)
+    assert said == [200, 200, 422]

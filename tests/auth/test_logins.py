@@ -236,7 +236,7 @@ async def test_an_external_service_answers_when_it_speaks_sasl() -> None:
     assert said is not None and "cannot be reached" in said
 
 
-@pytest.mark.parametrize("host", ["..", "a" * 70 + ".com"])
+@pytest.mark.parametrize("host", ["..", "a" * 70 + ".com", "a\0b"])
 async def test_a_host_that_cannot_be_does_not_answer(host: str) -> None:
     said = await problem(Asked(), "e", "external", external={"host": host, "port": 5671})
     assert said is not None and "cannot be asked" in said

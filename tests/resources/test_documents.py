@@ -206,3 +206,19 @@ def test_aliases_and_levels_within_bounds_are_read() -> None:
     found = one_document("a: &a {b: 1}\nc: [*a, *a]\nd: " + "[" * 98 + "]" * 98)
     assert isinstance(found, dict)
     assert found["c"] == [{"b": 1}] * 2
+
+
+def test_aliases_repeat_a_bounded_text() -> None:
+    long = f"a: &x {'y' * 100_000}\nl: [{', '.join(['*x'] * 12)}]\n"
+    with pytest.raises(Invalid, match="aliases repeat more than 1,048,576 characters"):
+        one_document(long)
+    nested = f"a: &x [&y {'y' * 100_000}, *y, *y]\nl: [*x, *x, *x]\n"
+    with pytest.raises(Invalid, match="aliases repeat"):
+        one_document(nested)
+    assert one_document(long.replace(", *x, *x, *x", "", 1))
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', "a: .inf"])
+def test_what_json_cannot_say_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="the body: not a YAML document: it has"):
+        one_document(text)

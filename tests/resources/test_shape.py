@@ -1,8 +1,11 @@
 """How much one document may be."""
 
+import datetime
 from typing import Any
 
-from enmasse.resources.shape import NESTING_MAX, RESOURCE_VALUES_MAX, excess
+import pytest
+
+from enmasse.resources.shape import NESTING_MAX, RESOURCE_VALUES_MAX, excess, unwritable
 
 
 def nested(levels: int) -> Any:
@@ -32,3 +35,24 @@ def test_data_in_several_places_counts_in_each_and_itself_is_too_deep() -> None:
     ring: dict[str, Any] = {}
     ring["again"] = ring
     assert "levels" in excess(ring)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (float("nan"), "number"),
+        (1e999, "number"),
+        ("\ud800", "surrogate"),
+        ({"\udfff": 1}, "surrogate"),
+    ],
+    ids=["nan", "infinity", "text", "name"],
+)
+def test_what_json_cannot_say_is_told(value: Any, says: str) -> None:
+    assert says in unwritable({"spec": [value]})
+
+
+def test_what_json_says_can_be_written_up_to_its_bytes() -> None:
+    date = datetime.date(2026, 1, 31)
+    assert unwritable({"a": ["\U0001f600", "\0", 1.5, None, True], 1: date}) == ""
+    assert unwritable({"a": "b"}, 10) == ""
+    assert "more than 9 bytes" in unwritable({"a": "b"}, 9)

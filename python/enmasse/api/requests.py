@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from enmasse.api import protobuf
 from enmasse.base.errors import Code, Invalid
-from enmasse.resources.shape import excess
+from enmasse.resources.shape import excess, unwritable
 
 TURN = "enmasse.turn"
 """Where in a scope the guard says how what is large is worked on."""
@@ -37,8 +37,8 @@ async def is_large(request: Request) -> bool:
 async def json_body(request: Request) -> Any:
     """Return the body, which must be JSON, or protobuf where a kind is read from it.
 
-    Raises: Invalid if it is none, gives a member of an object twice, or has more than one
-        resource has.
+    Raises: Invalid if it is none, gives a member of an object twice, has more than one resource
+        has, or what JSON cannot say.
     """
     body = await request.body()
     read = protobuf.document if media_type(request) == protobuf.MEDIA_TYPE else _json
@@ -66,7 +66,7 @@ def _json(body: bytes) -> Any:
         data = json.loads(body, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
-    if problem := excess(data):
+    if problem := excess(data) or unwritable(data):
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
     return data
 

@@ -18,7 +18,12 @@ from enmasse.api.requests import in_turn, is_large, json_body, media_type, objec
 from enmasse.base.clock import rfc3339
 from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
 from enmasse.resources import Key, Resource, invalid, one_document, parse, pruned
-from enmasse.resources.shape import RESOURCE_VALUES_MAX, excess
+from enmasse.resources.shape import (
+    RESOURCE_BYTES_MAX,
+    RESOURCE_VALUES_MAX,
+    excess,
+    unwritable,
+)
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 ATTEMPTS = 5
@@ -296,7 +301,7 @@ def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
 
 
 def _check_shape(patched: Any) -> None:
-    """See that what a patch leaves is no more than a body could have said.
+    """See that what a patch leaves is no more than a body could have said, and has a bounded size.
 
     The list of who has set which field is the server's, and counts apart.
 
@@ -308,7 +313,8 @@ def _check_shape(patched: Any) -> None:
         managed = metadata.get("managedFields")
         rest = {name: value for name, value in metadata.items() if name != "managedFields"}
         patched = patched | {"metadata": rest}
-    if problem := excess(patched) or excess(managed, MANAGED_VALUES_MAX):
+    problem = excess(patched) or unwritable(patched, RESOURCE_BYTES_MAX)
+    if problem := problem or excess(managed, MANAGED_VALUES_MAX):
         raise Invalid(Code.PATCH_UNFIT, f"what the patch leaves cannot be: {problem}")
 
 

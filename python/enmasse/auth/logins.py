@@ -133,7 +133,7 @@ class Logins:
             return str(error)
         except TimeoutError:
             return f"no answer in {DECISION_TIMEOUT_S:g} s"
-        except UnicodeError as error:
+        except ValueError as error:  # of the resolver, for what is no name
             return f"its host cannot be asked, mend it: {error}"
         except Exception as error:
             # A bug must not end all else that the process does.

@@ -22,11 +22,14 @@ from enmasse.resources.messaging_user import STORED, MessagingUser
 from enmasse.resources.model import Key, Resource
 from enmasse.resources.pipeline import Pipeline
 from enmasse.resources.shape import (
+    ALIASED_MAX,
     NESTING_MAX,
     RESOURCE_VALUES_MAX,
     TOO_DEEP,
+    TOO_MUCH_ALIASED,
     excess,
     too_many,
+    unwritable,
 )
 
 KINDS: dict[str, type[Resource]] = {
@@ -202,7 +205,7 @@ def _declared_twice(resource: Resource, first: int) -> Invalid:
 
 def _documents(text: str, source: str, values_max: int = VALUES_MAX) -> Iterator[object]:
     for document in _read(text, source, values_max):
-        if problem := excess(document, values_max):
+        if problem := excess(document, values_max) or unwritable(document):
             raise _unreadable(source, problem)
         yield document
 
@@ -232,29 +235,38 @@ def _check_shape(text: str, source: str, values_max: int) -> None:
     """See that building what a YAML text stands for takes bounded stack and memory.
 
     The parser is asked for events, which nest nowhere; libyaml's composer recurses for each level,
-    and an alias is a few bytes that stand for any number of values.
+    and an alias is a few bytes that stand for any number of values, or for a long text.
 
-    Raises: Invalid beyond NESTING_MAX or `values_max`; yaml.YAMLError if it is not YAML.
+    Raises: Invalid beyond NESTING_MAX, `values_max` or ALIASED_MAX; yaml.YAMLError if it is not
+        YAML.
     """
-    values = 0
-    sizes: dict[str, int] = {}
-    above: list[tuple[str | None, int]] = []
+    values = characters = aliased = 0
+    sizes: dict[str, tuple[int, int]] = {}
+    above: list[tuple[str | None, int, int]] = []
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            values += sizes.get(event.anchor or "", 0)
+            more_values, more_characters = sizes.get(event.anchor or "", (0, 0))
+            values += more_values
+            characters += more_characters
+            aliased += more_characters
         elif isinstance(event, yaml.ScalarEvent):
             values += 1
+            characters += len(event.value)
+            if event.anchor is not None:
+                sizes[event.anchor] = 1, len(event.value)
         elif isinstance(event, yaml.CollectionStartEvent):
-            above.append((event.anchor, values))
+            above.append((event.anchor, values, characters))
             values += 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = above.pop()
+            anchor, values_before, characters_before = above.pop()
             if anchor is not None:
-                sizes[anchor] = values - before
+                sizes[anchor] = values - values_before, characters - characters_before
         if len(above) > NESTING_MAX:
             raise _unreadable(source, TOO_DEEP)
         if values > values_max:
             raise _unreadable(source, too_many(values_max))
+        if aliased > ALIASED_MAX:
+            raise _unreadable(source, TOO_MUCH_ALIASED)
 
 
 def _unreadable(where: str, problem: str | None) -> Invalid:
