@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from enmasse.auth import authority as signing
 from enmasse.auth.bundles import covers, read_bundle
@@ -54,7 +55,7 @@ def test_one_for_clients_is_not_for_servers() -> None:
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=1))
         .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), True)
-        .sign(key, signing.hashes.SHA256())
+        .sign(key, hashes.SHA256())
     )
     with pytest.raises(Invalid, match="not for servers"):
         read_bundle(signing.chain_pem([certificate]), signing.key_pem(key))
@@ -93,3 +94,25 @@ def test_one_of_a_version_that_is_none_is_refused() -> None:
     odd = ssl.DER_cert_to_PEM_cert(der.replace(version_3, version_2, 1))
     with pytest.raises(Invalid, match="no certificate in PEM"):
         read_bundle(odd, signing.key_pem(key))
+
+
+def test_a_key_that_would_keep_others_waiting_is_refused() -> None:
+    p, q, e = 2**2203 - 1, 2**2281 - 1, 65537
+    d = pow(e, -1, (p - 1) * (q - 1))
+    exponents = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
+    numbers = rsa.RSAPrivateNumbers(p, q, d, *exponents, rsa.RSAPublicNumbers(e, p * q))
+    key = numbers.private_key(unsafe_skip_rsa_key_validation=True)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shop")])
+    until = NOW + timedelta(days=1)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, until)
+    chain = signing.chain_pem([builder.sign(key, hashes.SHA256())])
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
+    with pytest.raises(Invalid, match="RSA key of 4484 bits, 4096 at most"):
+        read_bundle(chain, pem)
+    # It is not asked first whether the longer key belongs to the certificate.
+    own = signing.renewed_authority(signing.new_key(), "shop", NOW).certificate
+    with pytest.raises(Invalid, match="RSA key of 4484 bits"):
+        read_bundle(signing.chain_pem([own]), pem)
+    with pytest.raises(Invalid, match="more than 65536 characters"):
+        read_bundle(chain * 60, pem)

@@ -7,10 +7,17 @@ from datetime import datetime
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from enmasse.auth.authority import UNREADABLE, Certificate
 from enmasse.base.errors import Code, Invalid
+
+PEM_LENGTH_MAX = 64 * 1024
+"""Characters of a chain and of a key, each: a handshake carries the chain."""
+
+RSA_BITS_MAX = 4096
+"""A handshake with a longer key keeps all clients of a node waiting for tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +61,24 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
     """
     if not chain_pem or not key_pem:
         raise _wrong("has no tls.crt and tls.key; write both, as PEM")
+    if max(len(chain_pem), len(key_pem)) > PEM_LENGTH_MAX:
+        raise _wrong(f"has more than {PEM_LENGTH_MAX} characters in tls.crt or tls.key; shorten it")
     try:
         chain = tuple(x509.load_pem_x509_certificates(chain_pem.encode()))
     except UNREADABLE:
         raise _wrong("has a tls.crt that is no certificate in PEM; write it anew") from None
     try:
-        key = serialization.load_pem_private_key(key_pem.encode(), password=None)
+        # Whether the primes of RSA are some is looked at by the node, once the length is known:
+        # with long ones it takes minutes.
+        key = serialization.load_pem_private_key(
+            key_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
+        )
     except UNREADABLE:
         raise _wrong("has a tls.key that is no key in PEM without a password; write it") from None
+    if isinstance(key, rsa.RSAPrivateKey) and key.key_size > RSA_BITS_MAX:
+        raise _wrong(
+            f"has an RSA key of {key.key_size} bits, {RSA_BITS_MAX} at most are taken; use ECDSA"
+        )
     try:
         belongs = chain[0].public_key() == key.public_key()
     except UNREADABLE:
