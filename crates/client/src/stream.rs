@@ -72,7 +72,7 @@ impl Stream {
         }
         let first = self.offset_of(StreamOffset::First, None, false)?;
         let last = if first.is_some() { self.offset_of(StreamOffset::Last, None, true)? } else { None };
-        let (first, next) = (first.unwrap_or(0), last.map_or(first.unwrap_or(0), |last| last + 1));
+        let (first, next) = (first.unwrap_or(0), last.map_or(first.unwrap_or(0), |last| last.saturating_add(1)));
         Ok(StreamState { uid: None, partitions: vec![PartitionState { partition: 0, first, next }] })
     }
 
@@ -299,7 +299,8 @@ impl Reading {
             return Ok(0);
         }
         let before = std::mem::replace(&mut self.next, offset.saturating_add(1));
-        if selects || offset == before { Ok(0) } else { self.gap(before, offset.min(self.range.to)) }
+        let (from, to) = (before.min(self.range.to), offset.min(self.range.to));
+        if selects || from == to { Ok(0) } else { self.gap(from, to) }
     }
 
     /// The server has nothing more now: what is left of the range is not selected. What it said of earlier credit may

@@ -1,12 +1,14 @@
 //! AMQP values as text, for columns and maps that hold text.
 //!
 //! Strings and symbols as they are, numbers in decimal, booleans `true` and `false`, timestamps in RFC 3339, a uuid in its
-//! usual form, binary in base64, decimals as the hexadecimal digits of their bytes, lists and maps as JSON.
+//! usual form, binary in base64, decimals as the hexadecimal digits of their bytes, lists and maps as JSON. A name within one
+//! that is a list or a map itself is its encoding in base64: quoted, each level would double what the one in it has.
 
 use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use enmasse_amqp::codec::encode_value;
 use enmasse_amqp::codec::scan::Scalar;
 use enmasse_amqp::types::Value;
 
@@ -129,6 +131,11 @@ fn mapped(out: &mut Vec<u8>, entries: &[(Value, Value)]) {
         match key {
             Value::String(text) => name.extend_from_slice(text.as_bytes()),
             Value::Symbol(symbol) => name.extend_from_slice(symbol.as_str().as_bytes()),
+            Value::List(_) | Value::Array(_) | Value::Map(_) | Value::Described(_) => {
+                let mut encoded = Vec::new();
+                encode_value(&mut encoded, key);
+                base64(&mut name, &encoded);
+            }
             other => json(&mut name, other),
         }
         quoted(out, &String::from_utf8_lossy(&name));

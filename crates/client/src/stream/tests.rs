@@ -289,6 +289,9 @@ fn messages_that_are_gone_are_an_error_or_counted() {
     let error = read(&mut stream, range(90, 200)).unwrap_err();
     assert!(error.message.contains("from offset 100 to 109"), "{error}");
     assert_eq!(read(&mut stream, tolerant(90, 200)).unwrap().1, 10);
+    // What is missing behind the range is not counted.
+    let mut stream = connect(Log { uid: None, first: 12, gap: 15..18, ..Log::default() });
+    assert_eq!(read(&mut stream, tolerant(0, 10)).unwrap(), (vec![], 10));
 }
 
 #[test]

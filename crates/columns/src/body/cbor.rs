@@ -82,7 +82,7 @@ impl<'de> Deserializer<'de> {
             _ => self.decoder.i64()? as f64,
         };
         let micros = (seconds * 1e6).round();
-        if micros.abs() >= 9e18 {
+        if micros.abs() >= 9e18 || micros.is_nan() {
             return Err(Fault("a time is beyond what a timestamp holds".to_owned()));
         }
         let mut text = Vec::new();

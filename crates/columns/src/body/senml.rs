@@ -124,15 +124,14 @@ impl<'r, 'a> Pack<'r, 'a> {
     }
 
     fn row(&mut self, base: &Base<'_>, record: &Record<'_>) {
-        let name = match &record.name {
-            Some(name) if base.name.is_empty() => Cow::Borrowed(&**name),
-            Some(name) => Cow::Owned(format!("{}{name}", base.name)),
-            None => Cow::Borrowed(&*base.name),
-        };
-        if name.is_empty() {
+        let own = record.name.as_deref().unwrap_or_default();
+        if base.name.is_empty() && own.is_empty() {
             self.rows.blame(format_args!("the record has no name"));
+            self.set(0, Datum::Null);
+        } else if self.places[0].is_some() {
+            // Only there: where no column bounds the rows, a long base name is not to be copied for each of them.
+            self.set(0, Datum::Text(&format!("{}{own}", base.name)));
         }
-        self.set(0, if name.is_empty() { Datum::Null } else { Datum::Text(&name) });
         let unit = record.unit.as_deref().or(base.unit.as_deref());
         self.set(1, unit.map_or(Datum::Null, Datum::Text));
         if self.places[2].is_some() {

@@ -99,6 +99,8 @@ fn a_body_that_is_no_cbor_is_one_row_with_its_reason() {
         (b"\xa1\x61a\xe0", "no value"),
         (b"\x9b\xff\xff\xff\xff\xff\xff\xff\xff", "end of input"),
         (&deep, "deeper than 64"),
+        (b"\xa1\x61a\xc1\xf9\x7e\x00", "a time is beyond"),
+        (b"\xa1\x61a\xc1\xf9\x7c\x00", "a time is beyond"),
     ] {
         let got = decoded("a string", Format::Cbor, body);
         assert_eq!((got.len(), got[0][0].as_str()), (1, "null"));

@@ -83,6 +83,20 @@ fn every_part_has_its_column() {
 }
 
 #[test]
+fn a_name_that_holds_others_is_not_quoted_once_more_at_each_level() {
+    let mut deep = text(&"\"".repeat(1000));
+    for _ in 0..13 {
+        deep = Value::Map(vec![(deep, Value::Null)]);
+    }
+    let annotations = [("deep", deep), ("list", Value::Map(vec![(Value::List(vec![]), Value::Int(1))]))];
+    let message_annotations = annotations.map(|(name, value)| (Symbol::from(name), value)).to_vec();
+    let message = encoded(&Message { message_annotations, ..Message::default() });
+    let got = rows(&batch_of(&options("annotations", None), std::slice::from_ref(&message)));
+    assert!(got[0][0].ends_with("list={\"RQ==\":1}"), "{} bytes", got[0][0].len());
+    assert!(got[0][0].len() < 2 * message.len(), "{} bytes", got[0][0].len());
+}
+
+#[test]
 fn what_a_message_leaves_out_is_its_default_or_null() {
     let bare = encoded(&Message { body: Body::Value(text("t")), ..Message::default() });
     let wanted =
