@@ -1,18 +1,22 @@
 """Each address space has an authority of its own, and a tenant may bring a certificate."""
 
 import base64
+import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
 
 from doubles import document
 from enmasse.auth import authority as signing
+from enmasse.auth.authority import Authority, Certificate
 from running import Platform, Start
 
 # Connections wait up to 30 s, and starting takes seconds of CPU.
@@ -59,14 +63,25 @@ def spaces(start_platform: Start, file: Path) -> Platform:
 
 @contextmanager
 def connected(
-    platform: Platform, folder: Path, name: str, trusted: str, listener: str = "amqps"
+    platform: Platform,
+    folder: Path,
+    name: str,
+    trusted: str,
+    listener: str = "amqps",
+    credentials: tuple[str, str] | None = None,
 ) -> Iterator[BlockingConnection]:
-    """A client that asks for a server by that name and trusts these authorities alone."""
+    """A client that asks for a server by that name and trusts these authorities alone; it may have
+    a chain and a key of its own."""
     authorities = folder / "trusted.crt"
     authorities.write_text(trusted)
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     domain.set_trusted_ca_db(str(authorities))
     domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    if credentials is not None:
+        files = folder / "own.crt", folder / "own.key"
+        for one, text in zip(files, credentials, strict=True):
+            one.write_text(text)
+        domain.set_credentials(*map(str, files), None)
     connection = BlockingConnection(
         platform.url(listener), timeout=30, ssl_domain=domain, virtual_host=name
     )
@@ -108,6 +123,39 @@ def test_a_tenants_own_certificate_is_shown_by_the_name_of_its_host(
         connected(spaces, tmp_path, "south.default", authority),
     ):
         raise AssertionError("another space shows what a tenant has brought")
+
+
+def alice(signer: Authority, *between: Certificate) -> tuple[str, str]:
+    """A chain and a key of a client."""
+    key, now = signing.new_key(), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
+    issuer, until = signer.certificate.subject, now + timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder(issuer, name, key.public_key(), 1, now, until)
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+        .sign(signer.key, hashes.SHA256())
+    )
+    return signing.chain_pem([certificate, *between]), signing.key_pem(key)
+
+
+def test_clients_are_vouched_for_by_the_authority_of_the_node_alone(
+    spaces: Platform, tmp_path: Path
+) -> None:
+    tls = spaces.data / "tls"
+    node = signing.read_authority((tls / "ca.crt").read_text(), (tls / "ca.key").read_text())
+    infra = ("-n", "enmasse-infra", "-o", "json")
+    data = json.loads(spaces.enmasse("get", "secret", "north.default.ca", *infra))["data"]
+    kept = [base64.b64decode(data[name]).decode() for name in ("ca.crt", "ca.key")]
+    space, trusted = signing.read_authority(*kept), spaces.authority("north")
+    with connected(spaces, tmp_path, "north.default", trusted, credentials=alice(node)) as client:
+        client.create_receiver("orders")
+    between = signing.vouched(space, node, datetime.now(UTC))
+    own = alice(space, between)
+    with (
+        pytest.raises(ConnectionException),
+        connected(spaces, tmp_path, "north.default", trusted, credentials=own) as client,
+    ):
+        client.create_receiver("orders")
 
 
 def test_commands_trust_the_authority_of_the_space(spaces: Platform) -> None:

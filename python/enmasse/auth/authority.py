@@ -19,6 +19,7 @@ RENEW_BEFORE = timedelta(days=90)
 """A certificate with less than this left is made anew: a process may run for months."""
 
 _CLOCK_SKEW = timedelta(hours=1)
+_FOR_SERVERS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 
 UNREADABLE = (
     ValueError,
@@ -93,7 +94,7 @@ def issue(
         _builder(_name(subject), issuer, key.public_key(), now, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_FOR_SERVERS, critical=False)
         .add_extension(
             x509.SubjectAlternativeName([alternative(name) for name in names]), critical=False
         )
@@ -103,14 +104,15 @@ def issue(
 
 
 def vouched(authority: Authority, signer: Authority, now: datetime) -> Certificate:
-    """Return a certificate by which whoever trusts `signer` trusts an authority, too; it has no end
-    later than that of either."""
+    """Return a certificate by which whoever trusts `signer` trusts an authority for servers, too,
+    and for no clients: those log in. It has no end later than that of either."""
     ends = min(authority.ends, signer.ends)
     subject, issuer = authority.certificate.subject, signer.certificate.subject
     return (
         _builder(subject, issuer, authority.key.public_key(), now, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(certificates=True), critical=True)
+        .add_extension(_FOR_SERVERS, critical=False)
         .add_extension(_issuer_key(signer), critical=False)
         .sign(signer.key, hashes.SHA256())
     )
