@@ -178,7 +178,10 @@ class Node:
         """Decide a login; one that nobody waits for any more is passed over.
 
         `{"id", "user", "rights": [{"pattern", "operations"}], "expiresMs": milliseconds since 1970
-        or null}`, or `{"id", "refused": reason}`, or `{"id", "unavailable": reason}`.
+        or null, "renewable"}`, or `{"id", "refused": reason}`, or `{"id", "unavailable": reason}`.
+        The same login comes again 30 s before the end of an answer that is `renewable` (at half of
+        a shorter time), and every 10 s while there is no answer: a refusal ends the connection,
+        other rights end links.
 
         Raises NativeError: Invalid names the member that makes no sense.
         """

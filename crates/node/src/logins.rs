@@ -54,6 +54,9 @@ pub struct LoginAnswer {
     /// until when it may stay, milliseconds since 1970
     #[serde(default)]
     pub expires_ms: Option<u64>,
+    /// the same question may be asked again before that, so that it may stay on
+    #[serde(default)]
+    pub renewable: bool,
     /// it is not let in; why, for operators
     #[serde(default)]
     pub refused: Option<String>,
@@ -72,10 +75,10 @@ impl LoginAnswer {
         match self {
             Self { refused: Some(why), .. } => Ok(Judged::Wrong(why)),
             Self { unavailable: Some(why), .. } => Ok(Judged::Unknown(why)),
-            Self { user: Some(user), rights, expires_ms, .. } if !user.is_empty() => {
+            Self { user: Some(user), rights, expires_ms, renewable, .. } if !user.is_empty() => {
                 let rights = Rights::compile(&rights)?;
                 let until = expires_ms.map(|end| now.plus_millis(end.saturating_sub(now_ms)));
-                Ok(Judged::Right { user, rights, until })
+                Ok(Judged::Right { user, rights, until, renewable })
             }
             _ => wrong("user", "is missing: say who it is, or `refused`, or `unavailable`"),
         }
@@ -238,10 +241,10 @@ mod tests {
 
     #[test]
     fn an_answer_says_who_and_what_and_until_when() {
-        let said = r#"{"id": 1, "user": "alice", "expiresMs": 3000,
+        let said = r#"{"id": 1, "user": "alice", "expiresMs": 3000, "renewable": true,
                        "rights": [{"pattern": "orders", "operations": ["send"]}]}"#;
-        let Judged::Right { user, rights, until } = answer(said).unwrap() else { panic!("it is right") };
-        assert_eq!((user.as_str(), until), ("alice", Some(Time::from_micros(7_000_000))));
+        let Judged::Right { user, rights, until, renewable } = answer(said).unwrap() else { panic!("it is right") };
+        assert_eq!((user.as_str(), until, renewable), ("alice", Some(Time::from_micros(7_000_000)), true));
         assert!(rights.may(Operation::Send, "orders") && !rights.may(Operation::Recv, "orders"));
         let over = answer(r#"{"id": 1, "user": "alice", "expiresMs": 10}"#).unwrap();
         assert!(matches!(over, Judged::Right { until: Some(now), .. } if now == Time::from_micros(5_000_000)));

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::coordinator::{Coordinator, Discharging, Transaction};
 use super::management::Question;
 use super::pacing::Pacing;
+use super::renewing::Renewal;
 use super::resuming::Resuming;
 use super::window::Window;
 use crate::core::{Consuming, PortId};
@@ -157,6 +158,8 @@ pub(super) struct Conn {
     pub(super) attaching: Option<Box<Attaching>>,
     /// until when it may stay, if what let it in ends
     pub(super) expires: Option<Time>,
+    /// what is asked again before that
+    pub(super) renewal: Option<Box<Renewal>>,
     /// the names its links were given for, by their numbers, where not everything is allowed
     pub(super) claimed: Vec<Option<Box<str>>>,
     /// its links that can be resumed
@@ -205,6 +208,7 @@ impl Conn {
             moving: None,
             attaching: None,
             expires: None,
+            renewal: None,
             claimed: Vec::new(),
             resuming: None,
             settled_here: false,

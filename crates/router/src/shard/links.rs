@@ -374,7 +374,7 @@ impl Shard {
         }
         self.delete_dynamic(id, |_| true);
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            conn.place = None;
+            (conn.place, conn.expires, conn.renewal) = (None, None, None);
         }
     }
 

@@ -8,6 +8,7 @@ use enmasse_amqp::sasl::{Mechanism, Step};
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
+use super::renewing::Renewal;
 use super::{ConnId, Fact, Request, Shard};
 use crate::table::{self, Guest, Handshake, Judged, Place, Refusal};
 
@@ -53,8 +54,13 @@ impl Shard {
 
     /// The answer to an `Ask`. Hand the connection's unread bytes to `input` afterwards.
     pub fn judged(&mut self, id: ConnId, judged: Judged) {
-        if self.knows(id) {
+        if !self.knows(id) {
+            return;
+        }
+        if self.fabric.conns[id.key()].handshake.is_some() {
             self.exchange(id, |handshake| handshake.judged(judged));
+        } else {
+            self.renewed(id, judged);
         }
     }
 
@@ -89,8 +95,9 @@ impl Shard {
             },
             Step::Accepted { identity, data } => {
                 conn.mechanism = handshake.mechanism().map(Mechanism::name);
-                conn.handshake = None;
                 conn.expires = identity.until();
+                conn.renewal = handshake.to_renew().map(|question| Box::new(Renewal::new(question, now, conn.expires)));
+                conn.handshake = None;
                 conn.guest = identity;
                 conn.machine.sasl_outcome(SaslCode::Ok, data);
             }

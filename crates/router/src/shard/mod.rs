@@ -24,6 +24,7 @@ mod management;
 mod pacing;
 mod placement;
 mod ports;
+mod renewing;
 mod resuming;
 mod revoking;
 mod stored;
@@ -316,7 +317,8 @@ impl Shard {
             return None;
         }
         let conn = self.fabric.conns.get(id.key())?;
-        [conn.machine.poll_timeout(), conn.expires].into_iter().flatten().min()
+        let renewal = conn.renewal.as_ref().map(|renewal| renewal.at);
+        [conn.machine.poll_timeout(), conn.expires, renewal].into_iter().flatten().min()
     }
 
     /// The time that `next_timeout` named has come.
@@ -334,6 +336,7 @@ impl Shard {
             if conn.expires.take_if(|end| *end <= now).is_some() {
                 self.expire(id);
             }
+            self.renew(now, id);
         }
         self.input(now, id, &[]);
     }

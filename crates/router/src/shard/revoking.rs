@@ -47,7 +47,11 @@ impl Shard {
 
     /// The time for which a connection was let in is over.
     pub(super) fn expire(&mut self, id: ConnId) {
-        let what = "what this connection logged in with has expired; log in with a new token";
-        self.close(id, Error::new(condition::UNAUTHORIZED_ACCESS, what));
+        self.turn_out(id, "what this connection logged in with has expired; log in again, with a new token if by one");
+    }
+
+    /// What a connection came in by lets it in no more.
+    pub(super) fn turn_out(&mut self, id: ConnId, why: &str) {
+        self.close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why));
     }
 }

@@ -94,6 +94,8 @@ pub enum Judged {
         rights: Rights,
         /// until when
         until: Option<Time>,
+        /// the same question may be asked again before that, and whoever is still let in stays
+        renewable: bool,
     },
     /// it is not; why, for operators only
     Wrong(String),
@@ -151,8 +153,8 @@ pub struct Handshake {
     asked: RefCell<Option<String>>,
     /// what a service has said, if it was asked
     judged: Option<Judged>,
-    /// the space and the service it was asked about
-    questioned: Option<(SpaceKey, Box<str>)>,
+    /// the space that somebody was asked about, and the question
+    questioned: Option<(SpaceKey, Question)>,
     server: Server,
 }
 
@@ -233,7 +235,7 @@ impl Handshake {
         let service = space.service()?;
         let question =
             Question { space: space.name().to_owned(), service: service.to_owned(), claim: Claim { user, ..claim } };
-        self.questioned = Some((space.key(), service.into()));
+        self.questioned = Some((space.key(), question.clone()));
         Some(question)
     }
 
@@ -261,13 +263,20 @@ impl Handshake {
 
     fn guest(&self, identity: Identity) -> Guest {
         match (&self.judged, &self.questioned) {
-            (Some(Judged::Right { user, rights, until }), Some((space, service))) => {
-                let granted = Granted { service: service.clone(), rights: rights.clone(), until: *until };
+            (Some(Judged::Right { user, rights, until, .. }), Some((space, question))) => {
+                let service = question.service.as_str().into();
+                let granted = Granted { service, rights: rights.clone(), until: *until };
                 let proof = Proof::Granted(Arc::new(granted));
                 Guest { space: Some(*space), user: Some(user.clone()), proof, ..Guest::default() }
             }
             _ => self.known().guest(identity),
         }
+    }
+
+    /// After [`Step::Accepted`]: what to ask again before the end of what was granted, if that may be.
+    pub fn to_renew(&mut self) -> Option<Question> {
+        let Some(Judged::Right { until: Some(_), renewable: true, .. }) = self.judged else { return None };
+        self.questioned.take().map(|(_, question)| question)
     }
 
     fn known(&self) -> Known<'_> {

@@ -2,7 +2,8 @@
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Open, Outcome, SaslInit, Symbol, condition};
-use enmasse_router::shard::Peer;
+use enmasse_router::plan::{Operation, Right};
+use enmasse_router::shard::{Fact, Peer};
 use enmasse_router::table::{Judged, Rights};
 
 use crate::net::{Heard, Net, message_to};
@@ -29,7 +30,18 @@ const ONE: &str = "{\"pattern\": \"anycast\", \"operations\": [\"send\"]}";
 
 fn judged(until: Option<u64>) -> Judged {
     let until = until.map(|millis| Time::ZERO.plus_millis(millis));
-    Judged::Right { user: "alice".into(), rights: Rights::nothing(), until }
+    Judged::Right { user: "alice".into(), rights: Rights::nothing(), until, renewable: false }
+}
+
+/// One that says it again, with these rights.
+fn renewed(until: u64, rights: &[Right]) -> Judged {
+    let rights = Rights::compile(rights).unwrap();
+    let until = Some(Time::ZERO.plus_millis(until));
+    Judged::Right { user: "alice".into(), rights, until, renewable: true }
+}
+
+fn right(pattern: &str) -> Right {
+    Right { pattern: pattern.into(), operations: vec![Operation::Send, Operation::Recv] }
 }
 
 /// A client that has shown a token.
@@ -147,6 +159,73 @@ fn a_connection_that_moved_expires_where_it_is() {
     net.sender(client, Some("anycast"));
     net.pass(5_000);
     assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment() {
+    for shard in [0, 1] {
+        let mut net = Net::new(2, &space("idp/1", ""));
+        net.judge = renewed(100_000, &[right("anycast"), right("multicast")]);
+        let client = logged_in(&mut net, shard);
+        let (lost, kept) = (net.receiver(client, "multicast", 10), net.receiver(client, "anycast", 10));
+        net.pass(69_999);
+        assert_eq!(net.asked.len(), 1);
+        net.judge = renewed(200_000, &[right("anycast")]);
+        net.pass(1);
+        assert_eq!(net.asked.len(), 2);
+        assert_eq!(net.asked[0], net.asked[1]);
+        assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::UNAUTHORIZED_ACCESS));
+        net.pass(31_000);
+        assert!(net.closed(client).is_none(), "the first end has passed");
+        assert_eq!(net.asked.len(), 2);
+        let sender = net.sender(client, Some("anycast"));
+        net.send(client, sender, b"on", false);
+        assert_eq!(net.messages(client).len(), 1, "{lost:?} has gone, {kept:?} has not");
+        net.judge = Judged::Wrong("disabled".to_owned());
+        net.pass(69_000);
+        assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+        let said = |fact: &Fact| matches!(fact, Fact::LoginRefused(refusal) if refusal.reason == "disabled");
+        assert!(net.facts.iter().any(said), "operators learn why");
+        net.pass(60_000);
+        assert_eq!(net.asked.len(), 3, "nobody is asked about one that is gone");
+    }
+}
+
+#[test]
+fn who_cannot_be_asked_about_stays_up_to_the_end_of_the_last_answer() {
+    let mut net = net(1);
+    net.judge = renewed(100_000, &[]);
+    let client = logged_in(&mut net, 0);
+    net.judge = Judged::Unknown("no answer".to_owned());
+    for (asked, millis) in [(2, 70_000), (3, 10_000), (4, 10_000), (4, 9_999)] {
+        net.pass(millis);
+        assert!(net.closed(client).is_none());
+        assert_eq!(net.asked.len(), asked);
+    }
+    net.pass(1);
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn one_that_is_somebody_else_by_now_goes() {
+    let mut net = net(1);
+    net.judge = renewed(10_000, &[]);
+    let client = logged_in(&mut net, 0);
+    net.judge = Judged::Right { user: "bob".into(), rights: Rights::nothing(), until: None, renewable: true };
+    net.pass(5_000);
+    assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
+}
+
+#[test]
+fn an_answer_that_grants_a_moment_is_not_asked_for_without_a_pause() {
+    let mut net = net(1);
+    net.judge = renewed(1, &[]);
+    logged_in(&mut net, 0);
+    net.judge = Judged::Unknown("no answer".to_owned());
+    for _ in 0..100 {
+        net.pass(0);
+    }
+    assert_eq!(net.asked.len(), 1);
 }
 
 #[test]

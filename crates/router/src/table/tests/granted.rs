@@ -43,7 +43,7 @@ fn question(handshake: &mut Handshake, step: Step<Guest>) -> Question {
 
 fn right(user: &str, pattern: &str, until: Option<Time>) -> Judged {
     let rights = Rights::compile(&[Right { pattern: pattern.into(), operations: vec![Recv] }]).unwrap();
-    Judged::Right { user: user.into(), rights, until }
+    Judged::Right { user: user.into(), rights, until, renewable: false }
 }
 
 fn come_in(table: &Arc<Table>, judged: Judged) -> Guest {

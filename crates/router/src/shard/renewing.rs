@@ -1,0 +1,74 @@
+//! Logins that are asked about again before they end: whoever is still let in stays, with the rights of that moment.
+//!
+//! What was shown at the login is kept for that, in memory and with the connection. Where nobody can tell, the question is
+//! asked again; at the end of the last answer the connection goes.
+
+use std::sync::Arc;
+
+use enmasse_amqp::time::Time;
+
+use super::{ConnId, Fact, Request, Shard};
+use crate::table::{Granted, Guest, Judged, Proof, Question, Refusal};
+
+/// How long before the end the first question goes out; at half of a time that is shorter than twice this.
+const AHEAD_MS: u64 = 30_000;
+/// From one question to the next while there is no answer that decides.
+const AGAIN_MS: u64 = 10_000;
+/// Least time from an answer to the next question, however short what it grants.
+const PAUSE_MS: u64 = 1_000;
+
+/// What is asked again, and when.
+pub(super) struct Renewal {
+    question: Question,
+    pub(super) at: Time,
+}
+
+impl Renewal {
+    pub(super) fn new(question: Question, now: Time, end: Option<Time>) -> Self {
+        Self { question, at: due(now, end) }
+    }
+}
+
+fn due(now: Time, end: Option<Time>) -> Time {
+    let left_ms = end.map_or(u64::MAX, |end| end.micros_since(now) / 1000);
+    now.plus_millis((left_ms - AHEAD_MS.min(left_ms / 2)).max(PAUSE_MS))
+}
+
+impl Shard {
+    /// Asks about a connection again, if it is time.
+    pub(super) fn renew(&mut self, now: Time, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(renewal) = conn.renewal.as_mut().filter(|renewal| renewal.at <= now) else { return };
+        renewal.at = now.plus_millis(AGAIN_MS);
+        self.requests.push_back(Request::Ask { conn: id, question: renewal.question.clone() });
+    }
+
+    /// The answer to that: what is granted from now on, or that nothing is any more.
+    pub(super) fn renewed(&mut self, id: ConnId, judged: Judged) {
+        let now = self.fabric.now;
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(renewal) = &mut conn.renewal else { return };
+        let reason = match judged {
+            Judged::Right { user, rights, until, .. } if conn.guest.user.as_ref() == Some(&user) => {
+                renewal.at = due(now, until);
+                conn.expires = until;
+                let service = renewal.question.service.as_str().into();
+                let proof = Proof::Granted(Arc::new(Granted { service, rights, until }));
+                conn.guest = Guest { proof, ..std::mem::take(&mut conn.guest) };
+                return self.apply_to(id);
+            }
+            Judged::Right { user, .. } => format!("what was shown at the login is that of {user:?} by now"),
+            Judged::Wrong(why) => why,
+            // `renew` goes on asking, up to the end.
+            Judged::Unknown(_) => return,
+        };
+        let refusal = Refusal {
+            reason,
+            user: conn.guest.user.clone(),
+            space: Some(renewal.question.space.clone()),
+            mechanism: conn.mechanism,
+        };
+        self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
+        self.turn_out(id, "what this connection logged in with is accepted no more; log in again");
+    }
+}
