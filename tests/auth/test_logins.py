@@ -2,7 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -130,6 +131,8 @@ class Realm(Issuer):
 
     passwords = {"alice": "wonderland"}
     answered = 0
+    groups: Sequence[str] = ("manage",)
+    lifespan_s = 3600
 
     async def fetch(
         self, url: str, *, form: Mapping[str, str] | None = None, ca: str | None = None
@@ -143,7 +146,13 @@ class Realm(Issuer):
             raise Unanswered("no answer")
         if self.passwords.get(form["username"]) != form["password"]:
             return Answer(401, b'{"error": "invalid_grant", "error_description": "Invalid user"}')
-        token = self.token(preferred_username=form["username"], groups=["manage"], aud=None)
+        self.expires = int(time.time()) + self.lifespan_s
+        token = self.token(
+            preferred_username=form["username"],
+            groups=self.groups,
+            aud=None,
+            exp=self.expires,
+        )
         return Answer(200, b'{"access_token": "%s"}' % token.encode())
 
 
@@ -159,7 +168,8 @@ async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -
     assert answer == {
         "user": "alice",
         "rights": [{"pattern": "#", "operations": ["manage"]}],
-        "expiresMs": None,
+        "expiresMs": realm.expires * 1000,
+        "renewable": True,
     }
     assert realm.form["client_secret"] == "hush" and realm.form["client_id"] == "enmasse"
     # the same again is believed for a while, anything else is asked
@@ -171,6 +181,39 @@ async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -
     asked.clock.advance(KEPT_S)
     realm.passwords = {}
     assert "refused" in await asked("PLAIN", "wonderland", "alice")
+
+
+async def test_a_password_is_asked_about_again_before_its_answer_ends() -> None:
+    realm = Realm("https://keycloak.example/realms/north-shop")
+    realm.lifespan_s = 20
+    asked = Asked(realm)
+    settings = {"url": "https://keycloak.example"}
+    await asked.declare(service("kc", "keycloak", keycloak=settings), space("kc"))
+    for rights in ("send", "recv"):
+        realm.groups = [f"{rights}_orders"]
+        granted = await asked("PLAIN", "wonderland", "alice")
+        assert granted["rights"] == [{"pattern": "orders", "operations": [rights]}]
+        # The node asks again at half of a short time: what is kept is no answer then.
+        asked.clock.advance(10)
+    realm.passwords = {}
+    assert "Invalid user" in (await asked("PLAIN", "wonderland", "alice"))["refused"]
+
+
+async def test_the_answer_of_an_external_service_is_good_for_the_stated_time() -> None:
+    with authenticator() as known:
+        known.passwords = {"alice": "wonderland"}
+        asked = Asked()
+        place = {"host": "127.0.0.1", "port": known.port, "recheckSeconds": 40}
+        await asked.declare(service("ext", "external", external=place), space("ext"))
+        for operation in ("send", "recv"):
+            known.authz = {"orders": [operation]}
+            granted = await asked("PLAIN", "wonderland", "alice")
+            assert granted["rights"] == [{"pattern": "orders", "operations": [operation]}]
+            end_ms = int((asked.clock.now().timestamp() + 40) * 1000)
+            assert (granted["expiresMs"], granted["renewable"]) == (end_ms, True)
+            asked.clock.advance(20)
+        known.passwords = {}
+        assert "refused" in await asked("PLAIN", "wonderland", "alice")
 
 
 async def test_what_is_kept_has_a_bound() -> None:

@@ -108,6 +108,27 @@ async def test_another_server_is_asked_anew(
     assert elsewhere.asked == ["sso", "sso"]
 
 
+async def test_who_keeps_realms_is_asked_at_once_when_spaces_come_and_go(
+    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+) -> None:
+    keycloak = {"url": "https://sso.example.com", "credentialsSecret": {"name": "admin"}}
+    for name, settings in (("kc", keycloak), ("plain", {"url": keycloak["url"]})):
+        spec = {"type": "keycloak", "keycloak": settings}
+        one = document("AuthenticationService", name, spec)
+        one["metadata"]["namespace"] = NAMESPACE
+        await platform.apply(one | {"apiVersion": "admin.enmasse.io/v1beta1"})
+    await prober.ask()
+    assert sorted(elsewhere.asked) == ["kc", "plain"]
+    await platform.apply(document("AddressSpace", "shop", {"type": "standard"}))
+    await prober.ask()
+    await prober.ask()
+    assert elsewhere.asked[2:] == ["kc"]
+    await platform.admission.delete(Key("AddressSpace", "default", "shop"))
+    await platform.settle()
+    await prober.ask()
+    assert elsewhere.asked[2:] == ["kc", "kc"]
+
+
 async def test_a_user_of_a_space_that_asks_nobody_is_not_ready(platform: Controlled) -> None:
     opened = {"type": "standard", "authenticationService": {"type": "none"}}
     closed = {"type": "standard", "authenticationService": {"type": "standard"}}

@@ -1,9 +1,11 @@
 """A real Keycloak checks who comes in: a realm for each space, groups as the original had them."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from enmasse.base.errors import Denied, EnMasseError
@@ -12,7 +14,7 @@ from enmasse.client.connection import Connection
 from enmasse.messaging import Accepted, Message, Value
 from exchanging import address
 from keycloak.server import keycloak, realm, token
-from running import running
+from running import Platform, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.anyio]
 
@@ -81,3 +83,110 @@ async def test_users_groups_and_tokens_of_a_keycloak(tmp_path: Path) -> None:
             ):
                 with pytest.raises(EnMasseError, match="refused"):
                     await sends(name="orders", **refused)
+
+
+REALMS = """
+apiVersion: v1
+kind: Secret
+metadata: {{name: kc-admin, namespace: enmasse-infra}}
+stringData: {{admin.username: admin, admin.password: {password}}}
+---
+apiVersion: admin.enmasse.io/v1beta1
+kind: AuthenticationService
+metadata: {{name: keycloak, namespace: enmasse-infra}}
+spec: {{type: keycloak, keycloak: {{url: "{url}", credentialsSecret: {{name: kc-admin}}}}}}
+---
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {{name: default}}
+spec: {{type: standard, authenticationService: {{name: keycloak}}}}
+---
+"""
+
+LIFESPAN_S = 20
+"""Of access tokens of the realm: for so long at most what is taken back there still counts."""
+
+
+class Administrator:
+    """Does in a Keycloak what only an administrator may."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask(self, method: str, path: str, document: object = None) -> httpx2.Response:
+        form = {"grant_type": "password", "client_id": "admin-cli"}
+        form |= {"username": "admin", "password": "admin"}
+        where = f"{self._url}/realms/master/protocol/openid-connect/token"
+        own = httpx2.post(where, data=form, timeout=60).json()["access_token"]
+        return httpx2.request(
+            method,
+            f"{self._url}/admin/realms{path}",
+            json=document,
+            headers={"authorization": f"Bearer {own}"},
+            timeout=60,
+        )
+
+    def change(self, method: str, path: str, document: object = None) -> str:
+        """Return where what was made is."""
+        answer = self.ask(method, path, document)
+        assert answer.status_code in (201, 204), answer.text
+        return answer.headers.get("location", "").partition("/admin/realms")[2]
+
+    def group(self, realm_name: str, name: str) -> str:
+        """Return the id of a group."""
+        listed = self.ask("GET", f"/{realm_name}/groups").json()
+        return str(next(one["id"] for one in listed if one["name"] == name))
+
+
+def wait_for(platform: Platform, condition: str, *what: str) -> None:
+    platform.enmasse(
+        *("wait", *what, f"--for={condition}", f"--timeout={PATIENCE_S}s"),
+        timeout_s=PATIENCE_S + 60,
+    )
+
+
+async def test_a_realm_comes_and_goes_with_its_space_and_who_is_disabled_there_goes(
+    tmp_path: Path,
+) -> None:
+    service = ("authenticationservice/keycloak", "-n", "enmasse-infra")
+    with keycloak(tmp_path) as url:
+        admin, declared = Administrator(url), tmp_path / "space.yaml"
+        declared.write_text(REALMS.format(url=url, password="guessed") + address("orders"))
+        with running(tmp_path / "data", "-f", str(declared)) as up:
+            wait_for(up, "jsonpath={.status.phase}=Configuring", *service)
+            said = up.enmasse("describe", *service)
+            assert "put admin.username and admin.password" in said
+            assert "guessed" not in said
+            declared.write_text(REALMS.format(url=url, password="admin") + address("orders"))
+            up.enmasse("apply", "-f", str(declared))
+            wait_for(up, "condition=Ready", *service)
+            realm_name = "default-default"
+            admin.change("PUT", f"/{realm_name}", {"accessTokenLifespan": LIFESPAN_S})
+            credential = {"type": "password", "value": PASSWORD, "temporary": False}
+            person = {"username": "alice", "enabled": True, "email": "alice@example.com"}
+            person |= {"firstName": "A", "lastName": "L", "credentials": [credential]}
+            alice = admin.change("POST", f"/{realm_name}/users", person)
+            groups = [
+                f"{alice}/groups/{admin.group(realm_name, name)}"
+                for name in ("send_%23", "recv_%23")
+            ]
+            for membership in groups:
+                admin.change("PUT", membership)
+            by_password = f"amqp://alice:{PASSWORD}@{up.url().removeprefix('amqp://')}"
+            login = {"mechanisms": ["PLAIN"], "hostname": "default"}
+            assert await sends(by_password, "orders", mechanisms=["PLAIN"])
+            async with asyncio.timeout(PATIENCE_S), connect(by_password, **login) as session:
+                async with session.sender("orders") as sender:
+                    with pytest.raises(Denied, match='may not receive from "orders"'):
+                        async with session.receiver("orders") as receiver:
+                            admin.change("DELETE", groups[1])
+                            async for delivery in receiver:
+                                delivery.settle()
+                    admin.change("PUT", alice, {"enabled": False})
+                    with pytest.raises(Denied, match="accepted no more"):
+                        while True:
+                            await sender.send(Message(body=Value("over")))
+            up.enmasse("delete", "addressspace", "default", "--force")
+            deadline = time.monotonic() + PATIENCE_S
+            while admin.ask("GET", f"/{realm_name}").status_code != 404:
+                assert time.monotonic() < deadline, "the realm goes with its space"

@@ -3,9 +3,11 @@
 TLS is verified, by the system's authorities or by the one that is given.
 """
 
+import asyncio
 import json
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import httpx2
@@ -16,7 +18,17 @@ FETCH_TIMEOUT_S = 5.0
 """Time for one answer. A login waits 10 s in all, and may need two."""
 
 DOCUMENT_BYTES_MAX = 256 * 1024
-"""Longest answer that is read."""
+"""Longest answer that is read, unless more is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an administrator asks for. What is secret in it is never shown."""
+
+    method: str
+    token: str = field(repr=False)
+    document: object = field(default=None, repr=False)
+    """What is sent as JSON; None: nothing."""
 
 
 class Answer:
@@ -28,11 +40,19 @@ class Answer:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON object of the body; an empty one if it is none."""
-        try:
-            document = json.loads(self._body)
-        except (ValueError, RecursionError):
-            return {}
+        document = self._decoded()
         return document if isinstance(document, dict) else {}
+
+    def members(self) -> list[dict[str, Any]]:
+        """Return the JSON objects of the list that the body is; none if it is no list."""
+        listed = self._decoded()
+        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+    def _decoded(self) -> object:
+        try:
+            return json.loads(self._body)
+        except (ValueError, RecursionError):
+            return None
 
 
 class Fetch(Protocol):
@@ -48,23 +68,42 @@ class Fetch(Protocol):
 
 
 async def fetch(
-    url: str, *, form: Mapping[str, str] | None = None, ca: str | None = None
+    url: str,
+    *,
+    form: Mapping[str, str] | None = None,
+    ca: str | None = None,
+    change: Change | None = None,
+    timeout_s: float = FETCH_TIMEOUT_S,
+    bytes_max: int = DOCUMENT_BYTES_MAX,
 ) -> Answer:
-    """Ask a server; see `Fetch`."""
-    method = "GET" if form is None else "POST"
+    """Ask a server; see `Fetch`. With a `change` something is asked of it."""
+    method = change.method if change else "GET" if form is None else "POST"
+    headers = {"accept-encoding": "identity"}
+    if change:
+        headers["authorization"] = f"Bearer {change.token}"
     try:
         async with (
+            asyncio.timeout(timeout_s),
             httpx2.AsyncClient(
-                verify=context(ca), timeout=FETCH_TIMEOUT_S, follow_redirects=False, trust_env=False
+                verify=context(ca), timeout=timeout_s, follow_redirects=False, trust_env=False
             ) as client,
-            client.stream(method, url, data=dict(form) if form else None) as response,
+            client.stream(
+                method,
+                url,
+                data=dict(form) if form else None,
+                json=change.document if change else None,
+                headers=headers,
+            ) as response,
         ):
             body = bytearray()
-            async for part in response.aiter_bytes():
+            # Raw: a few bytes that unpack to gigabytes are not unpacked.
+            async for part in response.aiter_raw():
                 body += part
-                if len(body) > DOCUMENT_BYTES_MAX:
-                    raise Unanswered(f"{url} answers with more than {DOCUMENT_BYTES_MAX} bytes")
+                if len(body) > bytes_max:
+                    raise Unanswered(f"{url} answers with more than {bytes_max} bytes")
             return Answer(response.status_code, bytes(body))
+    except TimeoutError:
+        raise Unanswered(f"{url} does not answer within {timeout_s:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise Unanswered(f"{url} does not answer: {str(error) or type(error).__name__}") from None
 

@@ -44,6 +44,9 @@ class Grant:
     expires: datetime | None = None
     """When what it rests on is over; None: that has no end."""
 
+    renewable: bool = False
+    """Whether the same question, asked again before that, may be answered anew."""
+
 
 def user_name(value: object, where: str) -> str:
     """Return a name of a user that can be shown and looked up.

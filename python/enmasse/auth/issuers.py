@@ -1,7 +1,7 @@
 """Issuers of tokens: OpenID Connect as it is discovered, and the realms of a Keycloak."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -60,7 +60,7 @@ class TokenChecker:
         return grant
 
     async def password(self, user: str, password: str) -> Grant:
-        """Return who a user name and a password stand for; that lasts until they go.
+        """Return who a user name and a password stand for, until the token that they give ends.
 
         Raises: Refused if they are wrong; Unanswered if that cannot be told.
         """
@@ -85,7 +85,7 @@ class TokenChecker:
         if answer.status != 200 or not isinstance(token, str):
             raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
-        return Grant(grant.user, grant.rights)
+        return replace(grant, renewable=True)
 
     async def check_keys(self) -> None:
         """See that the issuer's keys can be had, asking for them now.

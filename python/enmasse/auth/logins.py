@@ -10,7 +10,8 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import structlog
@@ -19,6 +20,7 @@ from enmasse.auth import external
 from enmasse.auth.fetching import Fetch, fetch
 from enmasse.auth.grants import Grant, Refused, Unanswered
 from enmasse.auth.issuers import Issuer, TokenChecker, realm_of_keycloak
+from enmasse.auth.realms import Administration, Realms
 from enmasse.auth.tokens import Expected
 from enmasse.base.clock import Clock
 from enmasse.base.hosts import is_loopback
@@ -68,8 +70,16 @@ class _Kept:
 class Logins:
     """Decides logins by what is in a store."""
 
-    def __init__(self, store: Store, clock: Clock, fetching: Fetch = fetch) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        fetching: Fetch = fetch,
+        realms: Realms | None = None,
+    ) -> None:
+        """`fetching` asks issuers; `realms` keeps those of a Keycloak."""
         self._store = store
+        self._realms = realms or Realms()
         self._clock = clock
         self._fetch = fetching
         self._checkers: OrderedDict[Issuer, TokenChecker] = OrderedDict()
@@ -98,6 +108,7 @@ class Logins:
             "user": grant.user,
             "rights": [right.document() for right in grant.rights],
             "expiresMs": int(expires.timestamp() * 1000) if expires else None,
+            "renewable": grant.renewable,
         }
 
     async def decide(self, question: Question) -> Grant:
@@ -107,20 +118,28 @@ class Logins:
         """
         space, service = self._found(question)
         spec = service.spec
-        if spec.type == "external":
-            server = self._server(space, service)
-            said = question.mechanism, question.user, question.secret
-            return await self._remembered(question, lambda: external.ask(server, *said))
+        if spec.external is not None:
+            server, recheck_s = self._server(space, service), spec.external.recheck_seconds
+            return await self._remembered(
+                question, lambda: self._ask_external(server, question, recheck_s)
+            )
         checker = self._checker(self._issuer(space, service))
         if question.mechanism != "PLAIN":
             return await checker.token(question.secret, question.user)
         user, password = question.user or "", question.secret
         return await self._remembered(question, lambda: checker.password(user, password))
 
+    async def _ask_external(
+        self, server: external.Server, question: Question, recheck_s: int
+    ) -> Grant:
+        grant = await external.ask(server, question.mechanism, question.user, question.secret)
+        end = self._clock.now() + timedelta(seconds=recheck_s)
+        return replace(grant, expires=end, renewable=True)
+
     async def problem(self, service: AuthenticationService) -> str | None:
         """Return why a service cannot be asked now; None: it answers, and where it signs tokens its
         keys could be fetched. A Keycloak with a realm for each space is asked for that of its own,
-        `master`."""
+        `master`; where its realms are ours to keep they are in step then."""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 if service.spec.type == "external":
@@ -129,6 +148,8 @@ class Logins:
                     await TokenChecker(
                         self._issuer(None, service), self._fetch, self._clock
                     ).check_keys()
+            if service.keeps_realms:
+                await self._keep_realms(service)
         except (Refused, Unanswered) as error:
             return str(error)
         except TimeoutError:
@@ -140,6 +161,28 @@ class Logins:
             log.exception("service not asked by a bug", error=type(error).__name__)
             return "it cannot be asked: a bug, which is in the log"
         return None
+
+    async def _keep_realms(self, service: AuthenticationService) -> None:
+        keycloak, namespace = service.spec.keycloak, service.metadata.namespace
+        assert keycloak is not None
+        ca, secret = keycloak.ca_cert_secret, keycloak.client_secret
+        administrator = keycloak.credentials_secret
+        administration = Administration(
+            url=keycloak.url.rstrip("/"),
+            service_uid=service.metadata.uid or "",
+            user=self._text(administrator, namespace, "admin.username"),
+            password=self._text(administrator, namespace, "admin.password"),
+            client_id=keycloak.client_id,
+            client_secret=self._text(secret, namespace, "client-secret") if secret else None,
+            ca=self._text(ca, namespace, "ca.crt") if ca else None,
+        )
+        spaces = [one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)]
+        own = [one for one in spaces if one.service_name == service.metadata.name]
+        await self._realms.keep(
+            administration,
+            wanted={one.metadata.uid or "": one.own_realm for one in own},
+            alive={one.metadata.uid or "" for one in spaces},
+        )
 
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
         name, _, namespace = question.space.partition(".")
@@ -165,10 +208,17 @@ class Logins:
             return kept.grant
         self._kept.pop(key, None)
         grant = await asking()
-        self._kept[key] = _Kept(grant, self._clock.monotonic() + KEPT_S)
+        self._kept[key] = _Kept(grant, self._clock.monotonic() + self._kept_s(grant))
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return grant
+
+    def _kept_s(self, grant: Grant) -> float:
+        """Return for how long an answer is good for others: never when it is to be renewed, which
+        the node asks for from half of its time on."""
+        if grant.expires is None:
+            return KEPT_S
+        return min(KEPT_S, (grant.expires - self._clock.now()).total_seconds() / 2)
 
     def _checker(self, issuer: Issuer) -> TokenChecker:
         if issuer not in self._checkers:

@@ -1,7 +1,7 @@
 """Asks authentication services elsewhere whether they answer, again and again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from enmasse.base.clock import Clock
 from enmasse.control.manager import Manager
@@ -35,6 +35,9 @@ class Prober:
         self._clock = clock
         self._answers: dict[Key, Answer] = {}
         self._asked_at: dict[Key, float] = {}
+        self._spaces: frozenset[str | None] = frozenset()
+        """Uids of the spaces that there were at the last look, where somebody keeps realms."""
+
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -52,9 +55,18 @@ class Prober:
             if isinstance(one, AuthenticationService) and one.asks_others
         }
         self._answers = {key: one for key, one in self._answers.items() if key in services}
-        due = [one for one in services.values() if self._is_due(one)]
+        anew = self._are_spaces_new(services.values())
+        due = [one for one in services.values() if self._is_due(one) or (anew and one.keeps_realms)]
         await asyncio.gather(*map(self._ask, due))
         self._manager.note_answers(dict(self._answers))
+
+    def _are_spaces_new(self, services: Iterable[AuthenticationService]) -> bool:
+        """Whether spaces have come or gone since the last look, if that matters to anybody."""
+        if not any(one.keeps_realms for one in services):
+            return False
+        before = self._spaces
+        self._spaces = frozenset(one.metadata.uid for one in self._store.list("AddressSpace"))
+        return self._spaces != before
 
     def _is_due(self, service: AuthenticationService) -> bool:
         answer = self._answers.get(service.key)

@@ -147,6 +147,10 @@ class KeycloakService(Model):
     audience: str | None = None
     """What a token has to name in `aud`. Left out: any; the realm is that of the space."""
 
+    credentials_secret: SecretReference | None = None
+    """Secret with `admin.username` and `admin.password` of an administrator in its realm `master`,
+    who makes the realm of each space and removes it with the space. Left out: realms are yours."""
+
     ca_cert_secret: SecretReference | None = None
     """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
 
@@ -185,6 +189,10 @@ class ExternalService(Model):
 
     allow_override: bool | None = None
     """Whether a space may name another server, realm or secrets."""
+
+    recheck_seconds: Annotated[int, Field(strict=True, ge=5, le=86_400)] = 300
+    """For how long an answer is good: before that the service is asked again about each connection,
+    with what was shown at the login, and who is refused or has other rights by then loses them."""
 
 
 class AuthenticationServiceSpec(Model):
@@ -257,6 +265,12 @@ class AuthenticationService(Administered):
         standard = self.spec.standard
         has_issuer = standard is not None and standard.oidc is not None
         return self.spec.type in ("keycloak", "external") or has_issuer
+
+    @property
+    def keeps_realms(self) -> bool:
+        """Whether the realm of each space is made and removed with the space."""
+        keycloak = self.spec.keycloak
+        return keycloak is not None and bool(keycloak.credentials_secret) and not self.spec.realm
 
     def faults(self) -> list[Fault]:
         """Return settings that are for another type, or are missing."""

@@ -1,0 +1,208 @@
+"""Realms of a Keycloak, made and removed with the address spaces whose users they hold.
+
+A realm is ours if it says so: it has the uid of the service among its attributes, and the uid of
+its space for an id. One that does not is somebody else's: it is used, and never changed.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from enmasse.auth.fetching import Answer, Change, fetch
+from enmasse.auth.grants import Refused, Unanswered
+
+KEEPING_TIMEOUT_S = 20.0
+"""After this time no further realm is begun; what is left has its turn at the next pass."""
+
+REALM_TIMEOUT_S = 30.0
+"""Time to make or remove one realm, which takes a Keycloak seconds."""
+
+LIST_BYTES_MAX = 4 * 1024 * 1024
+"""Longest list of realms that is read: some ten thousand."""
+
+FOREIGN_MAX = 10_000
+"""Realms that are remembered not to be ours."""
+
+MARK = "enmasse.authenticationService"
+"""The attribute of a realm that names the service which made it, by uid."""
+
+GROUPS = ("manage", "monitor", "send_%23", "recv_%23")
+"""Groups of a new realm: to manage and to view the space, to send and to receive everywhere."""
+
+
+class Call(Protocol):
+    """Asks a server; see `fetching.fetch`."""
+
+    async def __call__(
+        self,
+        url: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        ca: str | None = None,
+        change: Change | None = None,
+        timeout_s: float = REALM_TIMEOUT_S,
+        bytes_max: int = LIST_BYTES_MAX,
+    ) -> Answer:
+        """Return the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    """Where realms are kept, by whom, and what is in each."""
+
+    url: str
+    service_uid: str
+    user: str
+    password: str = field(repr=False)
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    ca: str | None = None
+
+
+class Realms:
+    """Keeps realms in step."""
+
+    def __init__(self, call: Call = fetch) -> None:
+        """`call` asks a Keycloak."""
+        self._call = call
+        self._foreign: set[str] = set()
+
+    async def keep(
+        self, administration: Administration, wanted: Mapping[str, str], alive: Collection[str]
+    ) -> None:
+        """Make the realms that are missing of `wanted`, names by the uids of spaces, and remove
+        those that were made for spaces which are not `alive` any more.
+
+        Raises: Refused if the Keycloak does not let us; Unanswered if it does not answer, or there
+            is more to do than one pass does.
+        """
+        keeping = _Keeping(self._call, administration, await self._log_in(administration))
+        listed = await keeping.realms()
+        left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
+        self._forget_foreign(administration, listed)
+        for uid, name in listed.items():
+            known = (administration.service_uid + uid) in self._foreign
+            if uid in alive or known:
+                continue
+            if not await keeping.is_ours(name):
+                self._foreign.add(administration.service_uid + uid)
+                continue
+            await keeping.remove(name)
+            if asyncio.get_running_loop().time() > left:
+                raise Unanswered("further realms are still to be removed")
+        names = {name for uid, name in listed.items() if self._stays(administration, uid, alive)}
+        missing = {uid: name for uid, name in wanted.items() if name not in names}
+        for done, (uid, name) in enumerate(missing.items()):
+            if asyncio.get_running_loop().time() > left:
+                raise Unanswered(f"{len(missing) - done} realms are still to be made")
+            await keeping.make(uid, name)
+
+    def _stays(self, administration: Administration, uid: str, alive: Collection[str]) -> bool:
+        return uid in alive or (administration.service_uid + uid) in self._foreign
+
+    def _forget_foreign(self, administration: Administration, listed: Collection[str]) -> None:
+        if len(self._foreign) + len(listed) > FOREIGN_MAX:
+            self._foreign.clear()
+
+    async def _log_in(self, administration: Administration) -> str:
+        """Return a token of the administrator."""
+        form = {
+            "grant_type": "password",
+            "client_id": "admin-cli",
+            "username": administration.user,
+            "password": administration.password,
+        }
+        where = f"{administration.url}/realms/master/protocol/openid-connect/token"
+        answer = await self._call(where, form=form, ca=administration.ca)
+        if answer.status in (400, 401):
+            raise Refused(
+                f"{where} refuses the administrator: put admin.username and admin.password of one"
+                " who may make realms into the Secret that spec.keycloak.credentialsSecret names"
+            )
+        token = answer.document().get("access_token")
+        if answer.status != 200 or not isinstance(token, str):
+            raise Unanswered(f"{where} answers with status {answer.status} and no token")
+        return token
+
+
+class _Keeping:
+    """One pass, with the token of that."""
+
+    def __init__(self, call: Call, administration: Administration, token: str) -> None:
+        self._call = call
+        self._administration = administration
+        self._token = token
+
+    async def realms(self) -> dict[str, str]:
+        """Return the names of all realms by their ids."""
+        answer = await self._ask("GET", "?briefRepresentation=true", good=(200,))
+        return {str(one.get("id")): str(one.get("realm")) for one in answer.members()}
+
+    async def is_ours(self, name: str) -> bool:
+        answer = await self._ask("GET", _path(name), good=(200, 404))
+        attributes = answer.document().get("attributes")
+        mark = attributes.get(MARK) if isinstance(attributes, dict) else None
+        return mark == self._administration.service_uid
+
+    async def remove(self, name: str) -> None:
+        await self._ask("DELETE", _path(name), good=(204, 404))
+
+    async def make(self, uid: str, name: str) -> None:
+        # 409: there is one by now, whoever made it.
+        document = realm(self._administration, uid, name)
+        await self._ask("POST", "", good=(201, 409), document=document)
+
+    async def _ask(
+        self, method: str, path: str, good: Collection[int], document: object = None
+    ) -> Answer:
+        where = f"{self._administration.url}/admin/realms{path}"
+        change = Change(method, self._token, document)
+        answer = await self._call(
+            where,
+            ca=self._administration.ca,
+            change=change,
+            timeout_s=REALM_TIMEOUT_S,
+            bytes_max=LIST_BYTES_MAX,
+        )
+        if answer.status in (401, 403):
+            raise Refused(
+                f"{where} does not let the administrator {method} realms: give that user the role"
+                " admin of the realm master"
+            )
+        if answer.status not in good:
+            raise Unanswered(f"{where} answers {method} with status {answer.status}")
+        return answer
+
+
+def realm(administration: Administration, space_uid: str, name: str) -> dict[str, Any]:
+    """Return a new realm as a Keycloak takes it: a client whose tokens say groups, and no users."""
+    mapper = {
+        "name": "groups",
+        "protocol": "openid-connect",
+        "protocolMapper": "oidc-group-membership-mapper",
+        "config": {"claim.name": "groups", "full.path": "false", "access.token.claim": "true"},
+    }
+    client: dict[str, Any] = {
+        "clientId": administration.client_id,
+        "enabled": True,
+        "publicClient": administration.client_secret is None,
+        "directAccessGrantsEnabled": True,
+        "standardFlowEnabled": False,
+        "protocolMappers": [mapper],
+    }
+    if administration.client_secret is not None:
+        client["secret"] = administration.client_secret
+    return {
+        "id": space_uid,
+        "realm": name,
+        "enabled": True,
+        "attributes": {MARK: administration.service_uid},
+        "groups": [{"name": group} for group in GROUPS],
+        "clients": [client],
+    }
+
+
+def _path(name: str) -> str:
+    return "/" + quote(name, safe="")

@@ -1,0 +1,181 @@
+"""Realms of a Keycloak go with address spaces; a real Keycloak is in tests/keycloak."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from doubles import TestClock
+from enmasse.auth.grants import Refused, Unanswered
+from enmasse.auth.logins import Logins
+from enmasse.auth.realms import GROUPS, MARK, Administration, Realms
+from enmasse.resources import AuthenticationService, parse
+from enmasse.store import MemoryStore
+from issuing import Issuer
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "not-to-be-shown"
+
+
+class Keycloak:
+    """What there is of one as its administrators see it."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.realms: dict[str, dict[str, Any]] = {"master": {"id": "1", "realm": "master"}}
+        self.status: int | None = None
+        """The answer to whatever administrators ask; None: what it should be."""
+
+        self.asked: list[tuple[str, str]] = []
+
+    def log_in(self, form: dict[str, list[str]]) -> tuple[int, Any]:
+        """Return a token for the right password."""
+        if form["password"] != [PASSWORD] or form["client_id"] != ["admin-cli"]:
+            return 401, {"error": "invalid_grant"}
+        return 200, {"access_token": "token"}
+
+    def administer(self, method: str, name: str, body: Any) -> tuple[int, Any]:
+        """Return what becomes of a request about realms, or one of them."""
+        self.asked.append((method, name))
+        if self.status is not None:
+            return self.status, {}
+        if name == "":
+            if method == "GET":
+                brief = ("id", "realm")
+                return 200, [{key: one[key] for key in brief} for one in self.realms.values()]
+            self.realms[body["realm"]] = body
+            return 201, None
+        if name not in self.realms:
+            return 404, {}
+        if method == "DELETE":
+            del self.realms[name]
+            return 204, None
+        return 200, self.realms[name]
+
+    def administration(self, password: str = PASSWORD) -> Administration:
+        """Return what is declared of it."""
+        return Administration(self.url, "service", "admin", password, "enmasse", "hush")
+
+
+@contextmanager
+def serving() -> Iterator[Keycloak]:
+    keycloak = Keycloak()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, _ = self.path.partition("?")
+            sent = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
+            if path == "/realms/master/protocol/openid-connect/token":
+                status, document = keycloak.log_in(parse_qs(sent))
+            elif self.headers["authorization"] == "Bearer token":
+                name = path.removeprefix("/admin/realms").removeprefix("/")
+                body = json.loads(sent) if sent else None
+                status, document = keycloak.administer(self.command, name, body)
+            else:
+                status, document = 401, {}
+            text = b"" if document is None else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        keycloak.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield keycloak
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_a_realm_is_made_for_a_space_and_goes_with_it() -> None:
+    with serving() as keycloak:
+        realms, administration = Realms(), keycloak.administration()
+        await realms.keep(administration, {"u1": "north-shop"}, ["u1", "u2"])
+        made = keycloak.realms["north-shop"]
+        assert (made["id"], made["enabled"], made["attributes"]) == ("u1", True, {MARK: "service"})
+        assert [one["name"] for one in made["groups"]] == list(GROUPS)
+        (client,) = made["clients"]
+        assert (client["clientId"], client["secret"]) == ("enmasse", "hush")
+        keycloak.asked.clear()
+        await realms.keep(administration, {"u1": "north-shop"}, ["u1", "u2"])
+        assert keycloak.asked == [("GET", "")], "nothing to do, and what is not ours is known"
+        # The space names another service by now: it is there, and so are its users.
+        await realms.keep(administration, {}, ["u1"])
+        assert "north-shop" in keycloak.realms
+        # A space deleted and made again has nothing of the former one.
+        await realms.keep(administration, {"u3": "north-shop"}, ["u3"])
+        assert keycloak.realms["north-shop"]["id"] == "u3"
+        await realms.keep(administration, {}, [])
+        assert keycloak.realms.keys() == {"master"}
+
+
+async def test_a_realm_of_somebody_else_is_used_and_left_alone() -> None:
+    with serving() as keycloak:
+        theirs = {"id": "theirs", "realm": "north-shop", "attributes": {MARK: "another service"}}
+        keycloak.realms["north-shop"] = theirs
+        for spaces in ({"u1": "north-shop"}, {}):
+            await Realms().keep(keycloak.administration(), spaces, spaces.keys())
+            assert keycloak.realms["north-shop"] is theirs
+
+
+async def test_an_administrator_who_is_refused_is_named_by_the_secret_and_nothing_is_shown() -> (
+    None
+):
+    with serving() as keycloak:
+        administration = keycloak.administration("another-" + PASSWORD)
+        with pytest.raises(Refused, match="admin.username and admin.password") as refused:
+            await Realms().keep(administration, {"u1": "north-shop"}, ["u1"])
+        assert PASSWORD not in str(refused.value) + repr(administration)
+        assert "hush" not in repr(administration)
+        keycloak.status = 403
+        with pytest.raises(Refused, match="give that user the role"):
+            await Realms().keep(keycloak.administration(), {"u1": "north-shop"}, ["u1"])
+        keycloak.status = 500
+        with pytest.raises(Unanswered, match="answers GET with status 500"):
+            await Realms().keep(keycloak.administration(), {"u1": "north-shop"}, ["u1"])
+        assert "north-shop" not in keycloak.realms
+
+
+async def test_what_is_declared_says_which_realms_there_are_and_who_makes_them() -> None:
+    with serving() as keycloak:
+        clock = TestClock()
+        store = MemoryStore(clock)
+        logins = Logins(store, clock, Issuer(f"{keycloak.url}/realms/master").fetch)
+        settings: dict[str, Any] = {"url": f"{keycloak.url}/", "credentialsSecret": {"name": "kc"}}
+        admin = {"apiVersion": "admin.enmasse.io/v1beta1", "kind": "AuthenticationService"}
+        spec = {"type": "keycloak", "keycloak": settings}
+        service = parse(admin | {"metadata": {"name": "kc"}, "spec": spec})
+        shop = {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "AddressSpace",
+            "metadata": {"name": "shop", "namespace": "north"},
+            "spec": {"type": "standard", "authenticationService": {"name": "kc"}},
+        }
+        other = shop | {"metadata": {"name": "other"}, "spec": {"type": "standard"}}
+        declared = (await store.put([service, parse(shop), parse(other)]))[0]
+        assert isinstance(declared, AuthenticationService)
+        said = await logins.problem(declared)
+        assert said is not None and "there is no Secret 'kc'" in said
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "kc", "namespace": declared.metadata.namespace},
+            "stringData": {"admin.username": "admin", "admin.password": PASSWORD},
+        }
+        await store.put([parse(secret)])
+        assert await logins.problem(declared) is None
+        assert keycloak.realms.keys() == {"master", "north-shop"}
