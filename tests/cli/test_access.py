@@ -58,6 +58,11 @@ def test_T_AS_8_the_commands_of_a_tenant(shop: Obeying) -> None:
     assert "orders" in said(shop, "get", "addresses", "-n", "default")
     said(shop, "create", "address", "own", "--type", "queue", "--no-wait")
     said(shop, "describe", "address", "own")
+    found = shop.enmasse("doctor", "own").stdout
+    for check in ("plan", "quota"):
+        assert (
+            f"{check:13}  note   not looked at: plans are shown to service administrators" in found
+        )
     said(shop, "delete", "address", "own", "--force")
     text = refusal(shop, 4, "get", "addresses")
     assert 'User "ci" cannot list resource "addresses"' in text

@@ -50,6 +50,9 @@ class Facts:
     space: Document | None
     """Its address space as the API shows it."""
 
+    plans_shown: bool = True
+    """Whether `resources` has plans and services: tenants are not shown them."""
+
     health: str = "ok"
     """What the platform says of itself."""
 
@@ -132,6 +135,9 @@ def _name(facts: Facts) -> Iterator[Finding]:
 
 
 def _plan(facts: Facts) -> Iterator[Finding]:
+    if not facts.plans_shown:
+        yield Finding("plan", State.NOTE, _NOT_SHOWN)
+        return
     space = facts.declared_space
     problem = facts.catalogue.problem_of_address(facts.address, space) if space else None
     if problem is not None:
@@ -140,6 +146,9 @@ def _plan(facts: Facts) -> Iterator[Finding]:
 
 
 def _quota(facts: Facts) -> Iterator[Finding]:
+    if not facts.plans_shown:
+        yield Finding("quota", State.NOTE, _NOT_SHOWN)
+        return
     for one in usage.of_spaces(facts.resources):
         if one.space != facts.address.space:
             continue
@@ -190,6 +199,8 @@ def _control(facts: Facts) -> Iterator[Finding]:
             _MENDS.get(reason, "what is said above mends it; if nothing is, enmasse logs"),
         )
 
+
+_NOT_SHOWN = "not looked at: plans are shown to service administrators"
 
 _MENDS = {
     "PlanRefused": "enmasse logs --level warning; the node says what it cannot serve",

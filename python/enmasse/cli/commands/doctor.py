@@ -50,7 +50,7 @@ def doctor(
 
 
 def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
-    from enmasse.base.errors import Unavailable
+    from enmasse.base.errors import Denied, Unavailable
     from enmasse.cli import usage
     from enmasse.cli.diagnosis import Facts
     from enmasse.cli.names import find
@@ -63,7 +63,11 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     spaces = api.list("addressspaces", namespace)["items"]
     plans = ("addressspaceplans", "addressplans", "authenticationservices")
     infra = ("standardinfraconfigs", "brokeredinfraconfigs")
-    listed = [one for plural in (*plans, *infra) for one in api.list(plural, None)["items"]]
+    try:
+        listed = [one for plural in (*plans, *infra) for one in api.list(plural, None)["items"]]
+        plans_shown = True
+    except Denied:
+        listed, plans_shown = [], False
     beside = [one for one in addresses if one["metadata"]["name"].startswith(f"{own}.")]
     try:
         health = api.health()
@@ -74,6 +78,7 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
         document=document,
         resources=usage.read([*spaces, *beside, *listed]),
         space=own_space,
+        plans_shown=plans_shown,
         health=health,
         handshake=handshake_problem(own_space) if own_space else None,
     )
