@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -13,6 +14,8 @@ from doubles import address, space
 from enmasse.api import Server, bind
 from enmasse.api.watch import UNSEEN_MAX
 from enmasse.control import Admission
+from enmasse.resources.core import ConfigMap, NamedMetadata
+from enmasse.store import Event, MemoryStore
 from served import ADDRESSES, TOKEN, Served
 
 
@@ -211,3 +214,129 @@ async def test_a_watch_tells_rows_to_who_wants_a_table(
         line = json.loads(await anext(answer.aiter_lines()))
     assert (line["type"], line["object"]["kind"]) == ("ADDED", "Table")
     assert line["object"]["rows"][0]["cells"][0] == "default.orders"
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+MANY, WRITES = 10_000, 1_000
+UNSENT_BYTES_MAX = 256 << 10
+Held = dict[str, str]
+"""Versions of resources by name."""
+
+
+class Seen(NamedTuple):
+    """One change."""
+
+    type: str
+    name: str
+    version: int
+
+
+def config_map(number: int, data: str = "") -> ConfigMap:
+    return ConfigMap(metadata=NamedMetadata(name=f"m-{number:05}"), data={"a": data})
+
+
+LAST = ConfigMap(metadata=NamedMetadata(name="last"), data={})
+
+
+async def write_some(store: MemoryStore) -> list[Seen]:
+    """Change, delete and add resources, one a write, and then the last one."""
+    since = store.version
+    for number in range(WRITES):
+        if number % 4 == 0:
+            await store.delete([config_map(number).key])
+        elif number % 4 == 1:
+            await store.put([config_map(MANY + number)])
+        else:
+            await store.put([config_map(number, "changed")])
+        await asyncio.sleep(0)
+    await store.put([LAST])
+    changes = store.changes(since)
+    return [Seen(str(one.type), one.resource.metadata.name, one.version) for one in changes]
+
+
+async def listed(http: httpx2.AsyncClient, limit: int) -> tuple[Held, int]:
+    """List in pages of `limit`, or all at once if it is 0; return what there is, and of when."""
+    held: Held = {}
+    more: dict[str, str] = {}
+    while True:
+        page = (await http.get(MAPS, params={"limit": str(limit)} | more)).json()
+        for one in page["items"]:
+            assert one["metadata"]["name"] not in held
+            held[one["metadata"]["name"]] = one["metadata"]["resourceVersion"]
+        if not (token := page["metadata"].get("continue")):
+            return held, int(page["metadata"]["resourceVersion"])
+        more = {"continue": token}
+
+
+class Watcher:
+    """Lists, and then watches from there; what it holds is all it knows."""
+
+    def __init__(self, http: httpx2.AsyncClient, limit: int) -> None:
+        self._http = http
+        self._limit = limit
+        self.listed = asyncio.Event()
+        self.begun_at = 0
+        self.held: Held = {}
+        self.seen: list[Seen] = []
+
+    async def run(self, may_read: asyncio.Event) -> None:
+        """Watch until the last change is there; nothing is read before `may_read`."""
+        self.held, self.begun_at = await listed(self._http, self._limit)
+        parameters = {"watch": "true", "resourceVersion": str(self.begun_at)}
+        async with self._http.stream("GET", MAPS, params=parameters, timeout=60) as answer:
+            self.listed.set()
+            await may_read.wait()
+            async for line in answer.aiter_lines():
+                self._take(json.loads(line))
+                if self.seen[-1].name == LAST.metadata.name:
+                    return
+
+    def _take(self, event: dict[str, Any]) -> None:
+        metadata = event["object"]["metadata"]
+        name, version = metadata["name"], metadata["resourceVersion"]
+        self.seen.append(Seen(event["type"], name, int(version)))
+        if event["type"] == "DELETED":
+            del self.held[name]
+        else:
+            self.held[name] = version
+
+
+def alive(kind: type[object]) -> int:
+    """How many instances of a class there are."""
+    gc.collect()
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+@pytest.mark.timeout(300)
+async def test_of_many_resources_no_watcher_misses_a_change_or_gets_one_twice(
+    served: Served, http: httpx2.AsyncClient
+) -> None:
+    store = served.store
+    await store.put([config_map(number) for number in range(MANY)])
+    watchers = [Watcher(http, limit) for limit in (0, 500, 0)]
+    now, later = asyncio.Event(), asyncio.Event()
+    now.set()
+    before = alive(Event)
+    async with asyncio.TaskGroup() as tasks:
+        # One begins while there is writing, and one reads nothing until all is written.
+        for one, may_read in zip(watchers, (now, now, later), strict=True):
+            tasks.create_task(one.run(may_read))
+        await watchers[0].listed.wait()
+        await watchers[2].listed.wait()
+        written = await write_some(store)
+        # What waits for the slow one is waiting once, in the history that all share.
+        assert alive(Event) - before <= len(written)
+        assert alive(ConfigMap) <= MANY + 2 * WRITES
+        unsent = [
+            one.get_write_buffer_size()
+            for one in gc.get_objects()
+            if isinstance(one, asyncio.Transport) and not one.is_closing()
+        ]
+        assert max(unsent) < UNSENT_BYTES_MAX
+        later.set()
+    there = {
+        one.metadata.name: one.metadata.resource_version for one in store.list(ConfigMap.__name__)
+    }
+    for one in watchers:
+        assert one.seen == [change for change in written if change.version > one.begun_at]
+        assert one.held == there

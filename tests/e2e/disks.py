@@ -39,14 +39,15 @@ class Disk:
         _run("umount", self.mount)
 
     def lose_power(self) -> None:
-        """Nothing reaches the disk any more; what was not synced is gone when mounted again."""
+        """Nothing reaches the disk any more; what was not synced is gone when mounted again. The
+        tool is `xfs_io`, whatever the file system."""
         _run("xfs_io", "-x", "-c", "shutdown", self.mount)
 
 
 @contextmanager
 def disk(kind: str, size_mib: int, folder: Path, mount: Path) -> Iterator[Disk]:
     """Make a file system (`xfs` of 300 MiB at least, or `ext4`) in the folder, and mount it."""
-    need(f"mkfs.{kind}", "mount", "xfs_io")
+    need(f"mkfs.{kind}", "mount")
     image = folder / f"{kind}.img"
     with image.open("wb") as file:
         file.truncate(size_mib << 20)

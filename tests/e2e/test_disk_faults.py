@@ -9,7 +9,8 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import BlockingConnection, SendException
 
-from e2e.disks import READS, SYNCS, disk, failing
+from e2e.disks import READS, SYNCS, disk, failing, need
+from exchanging import exchange
 from prove.judge import Verdict
 from prove.killing import prove, stored
 from prove.report import summary
@@ -22,6 +23,7 @@ ONE_MIB = "x" * (1 << 20)
 
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
 def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, kind: str) -> None:
+    need("xfs_io")
     with disk(kind, 2048, tmp_path, tmp_path / "platform") as made:
 
         def lose_power(up: Platform) -> None:
@@ -86,6 +88,56 @@ def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
             assert take(up, "second", again) == [f"second-{n}" for n in range(again)]
             up.enmasse("purge", "marks")
             assert stored(up) == 0
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def names(client: httpx2.Client) -> list[str]:
+    return [one["metadata"]["name"] for one in client.get(MAPS).json()["items"]]
+
+
+def api(up: Platform) -> httpx2.Client:
+    token = (up.data / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx2.Client(base_url=up.url("http"), headers=headers, timeout=60)
+
+
+def test_a_full_disk_refuses_resources_and_serves_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with disk("ext4", 600, tmp_path, data):
+        with running(data / "platform") as up, api(up) as client:
+            filler = data / "filler"
+            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+                while True:
+                    file.write(bytes(1 << 16))
+            made: list[str] = []
+            for number in range(1_000):
+                body = {"metadata": {"name": f"m-{number:04}"}, "data": {"a": "x" * (1 << 16)}}
+                answer = client.post(MAPS, json=body)
+                if answer.status_code != 201:
+                    break
+                made.append(body["metadata"]["name"])
+            assert answer.status_code == 503
+            status = answer.json()
+            assert (status["kind"], status["details"]["code"]) == ("Status", "E6004")
+            assert "full" in status["message"] and "see to the disk" in status["message"]
+            assert names(client) == made
+            with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+                receiver = connection.create_receiver("anycast", credit=1)
+                connection.create_sender("anycast").link.send(Message(body="needs no disk"))
+                assert receiver.receive(timeout=20).body == "needs no disk"
+                receiver.accept()
+            assert client.get("/healthz").status_code == 200
+            filler.unlink()
+            assert client.post(MAPS, json=body).status_code == 201
+            made.append(body["metadata"]["name"])
+            up.enmasse("create", "address", "after", "--type", "queue")
+            exchange(up, "after")
+            up.kill()
+        with running(data / "platform") as up, api(up) as client:
+            assert names(client) == made
+            exchange(up, "after")
 
 
 def send_until_refused(up: Platform, to: str) -> tuple[list[str], list[str]]:

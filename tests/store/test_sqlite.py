@@ -2,18 +2,24 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import doubles
+import writing
 from enmasse.base.clock import SystemClock
-from enmasse.base.errors import Conflict, Unavailable
-from enmasse.resources import Address
+from enmasse.base.errors import Code, Conflict, Unavailable
+from enmasse.resources import Address, Resource
+from enmasse.store import sqlite
 from enmasse.store.protocol import Event
 from enmasse.store.sqlite import SqliteStore
+from writing import TOGETHER, batch
 
 
 def address(name: str) -> Address:
@@ -87,6 +93,105 @@ async def test_a_write_the_disk_refuses_is_not_seen(tmp_path: Path) -> None:
     assert [resource.metadata.name for resource in store.list()] == ["default.a"]
     assert store.version == 1
     await store.close()
+
+
+async def test_a_full_disk_takes_all_of_a_write_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    (pages,) = store._connection.execute("pragma page_count").fetchone()
+    # SQLite itself finds no room, as on a disk.
+    store._connection.execute(f"pragma max_page_count = {pages + 10}")
+    taken = 0
+    with pytest.raises(Unavailable, match="full; see to the disk") as refusal:
+        while True:
+            await store.put(batch("a", taken))
+            taken += 1
+    assert refusal.value.code == Code.DATA_UNUSABLE
+    assert taken > 0
+    before, version = store.list(), store.version
+    assert version == len(before) == taken * TOGETHER
+    with pytest.raises(Unavailable):
+        await store.put(batch("a", taken))
+    await store.delete([before[0].key])
+    store._connection.execute(f"pragma max_page_count = {pages + 1000}")
+    await store.put(batch("a", taken))
+    held, now = store.list(), store.version
+    assert now == version + 1 + TOGETHER
+    await store.close()
+    again = await SqliteStore.open(path, SystemClock())
+    assert (again.list(), again.version) == (held, now)
+    await again.close()
+
+
+@pytest.mark.parametrize("writes", [1, 7, 40])
+async def test_a_writer_that_is_killed_leaves_whole_writes(tmp_path: Path, writes: int) -> None:
+    path = tmp_path / "resources.db"
+    known: dict[str, Resource] = {}
+    for life in ("a", "b"):
+        told = await asyncio.to_thread(killed_after, writes, path, life)
+        store = await SqliteStore.open(path, SystemClock())
+        held = {one.metadata.name: one for one in store.list()}
+        assert known.items() <= held.items()
+        # One more may be there than was told: all of it, or nothing of it.
+        for count in (told, told + 1):
+            made = {one.metadata.name for n in range(count) for one in batch(life, n)}
+            if len(made) == len(held) - len(known):
+                break
+        assert held.keys() - known.keys() == made
+        assert store.version == len(held)
+        known = held
+        await store.close()
+
+
+def killed_after(writes: int, path: Path, name: str) -> int:
+    """Let a process write without end; kill it in the middle. Return how many writes it told of."""
+    command = [sys.executable, str(Path(writing.__file__)), str(path), name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(writes):
+            assert process.stdout.readline()
+        process.kill()
+        return writes + len(process.stdout.readlines())
+
+
+async def test_a_file_that_another_process_has_locked_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "LOCK_WAIT_S", 0.1)
+    path = tmp_path / "resources.db"
+    store = await SqliteStore.open(path, SystemClock())
+    await store.put([address("a")])
+    with locked(path):
+        for write in (store.put([address("b")]), store.delete([address("a").key])):
+            with pytest.raises(Unavailable, match="another program has locked it") as refusal:
+                await write
+            assert refusal.value.retry_after_s == 1.0
+        assert [one.key for one in store.list()] == [address("a").key]
+        with pytest.raises(Unavailable, match="another program has locked it"):
+            await SqliteStore.open(path, SystemClock())
+    (made,) = await store.put([address("b")])
+    assert made.metadata.resource_version == "2"
+    await store.close()
+
+
+LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("begin immediate")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process has the lock of a file for writing."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", LOCK, str(path)], **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline()
+        yield
+        process.stdin.close()
 
 
 async def test_who_gives_up_waiting_leaves_memory_and_disk_alike(

@@ -21,6 +21,12 @@ from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
 
+PRIMARY_CODE = 0xFF
+"""The bits of SQLite's error codes that say what happened; the others say where."""
+
+LOCK_WAIT_S = 5.0
+"""Longest wait for another program that has the file locked: somebody's backup, or a shell."""
+
 _TABLES = (
     """create table if not exists resources (
         kind varchar not null, namespace varchar not null, name varchar not null,
@@ -100,7 +106,9 @@ def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
     with _failures_of(path):
         _keep_from_others(path)
         # one writer at a time, in whichever thread
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+        )
         try:
             return connection, _read(connection)
         except BaseException:
@@ -152,6 +160,13 @@ def _failures_of(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_BUSY:
+            raise Unavailable(
+                Code.DATA_UNUSABLE,
+                f"{path}: another program has locked it for {LOCK_WAIT_S:g} s; end that program,"
+                " or try again when it is done",
+                retry_after_s=1.0,
+            ) from error
         raise Unavailable(
             Code.DATA_UNUSABLE, f"{path}: {error}; see to the disk, or restore the file"
         ) from error
