@@ -28,6 +28,8 @@ class Interim:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: Records | None = None
+        self._refusal = ""
+        """Why it could not be written the last time."""
 
     def read(self) -> dict[str, tuple[Usage, ...]]:
         """Return what a process that was killed had left; nothing if there is no such file. One
@@ -47,7 +49,7 @@ class Interim:
     def write(self, records: Records) -> None:
         """Keep these and no others. Costs nothing if they are those that were kept last.
 
-        What the disk refuses is said in the log: the next second tries again.
+        What the disk refuses is said in the log, once: the next second tries again.
         """
         if records == self._written:
             return
@@ -62,6 +64,8 @@ class Interim:
                 with contextlib.suppress(FileNotFoundError):
                     self._path.unlink()
         except OSError as error:
-            log.warning("usage is not kept", file=str(self._path), reason=str(error))
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                log.warning("usage is not kept", file=str(self._path), reason=self._refusal)
         else:
-            self._written = records
+            self._written, self._refusal = records, ""
