@@ -48,7 +48,7 @@ ENVELOPE = pyarrow.schema(
         **{"delivery_count": pyarrow.int64(), "body": pyarrow.binary()},
         "application_properties": pyarrow.map_(pyarrow.string(), pyarrow.string()),
         "annotations": pyarrow.map_(pyarrow.string(), pyarrow.string()),
-        **{"_index": pyarrow.int32(), "_error": pyarrow.string()},
+        **{"_index": pyarrow.int32(), "_error": pyarrow.string(), "_batch_time": silver.TIME},
     }
 )
 TYPES = {
@@ -84,7 +84,7 @@ def messages(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow
         given = dict(record)
         came = at(given.pop("seconds", 0.0))
         place = given.pop("offset", offset)
-        fields = {name: given.pop(name) for name in ("device", "value") if name in given}
+        fields = {name: given.pop(name) for name in ("device", "value", "time") if name in given}
         known = {"space": "sp", "address": of.address, "partition": 0, "offset": place}
         known |= {"enqueued_time": came, "body_kind": "data"}
         rows.setdefault(place, known | given)
@@ -92,4 +92,4 @@ def messages(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow
     for place, row in rows.items():
         is_json = row.pop("_error", None) is None
         row["body"] = json.dumps(bodies[place]).encode() if is_json else b"no"
-    return pyarrow.Table.from_pylist(list(rows.values()), bronze.MESSAGE)
+    return pyarrow.Table.from_pylist(list(rows.values()), bronze.KEPT)

@@ -10,9 +10,10 @@ from typing import Any, cast
 import pyarrow
 import pytest
 import yaml
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame
 
+from backfilling import backfilled
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import batches, decoding, functions, gold, live, recompute, silver
 from enmasse.pipeline.batches import Batches, Store
@@ -20,7 +21,7 @@ from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source
-from measured import messages, us
+from measured import at, messages, us
 
 pytestmark = pytest.mark.timeout(120)
 HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 0}
@@ -44,7 +45,7 @@ class Filling:
             "metadata": {"name": "p"},
             "spec": {"sources": [source], "detectors": [HOT]} | spec,
         }
-        file = folder / "pipeline.yaml"
+        self.file = file = folder / "pipeline.yaml"
         file.write_text(yaml.safe_dump(document))
         self.pipeline: Pipeline
         self.places: Places
@@ -63,9 +64,19 @@ class Filling:
         query_id: str = "q",
         told: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        batch = messages(self.source, *records, first=first)
+        self.put_messages(batch_id, batch, query_id, told)
+
+    def put_messages(
+        self,
+        batch_id: int,
+        batch: pyarrow.Table,
+        query_id: str = "q",
+        told: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         tell = told or self.told.append
         put = Batches(self.pipeline, self.source, self.store, self.db, [], [], tell)
-        put(frame(messages(self.source, *records, first=first), query_id), batch_id)
+        put(frame(batch, query_id), batch_id)
 
     def rows(self, name: str) -> pyarrow.Table:
         return DeltaTable(self.places.table(name)).to_pyarrow_table()
@@ -266,6 +277,80 @@ def test_small_messages_that_become_many_rows_are_judged_part_by_part(
     assert len(filling.rows("bronze")) == 6
     assert len(filling.rows("quarantine")) == 60_000
     assert largest < len(empty)
+
+
+KEPT = {"name": "s", "url": "amqp://h", "address": "x", "options": {"space": "sp"}}
+"""A source whose messages a backfill finds."""
+
+
+def silent(*records: Mapping[str, Any], batch: float) -> list[dict[str, Any]]:
+    """Messages of a server that does not say when it took them, in a batch begun at a time."""
+    return [dict(record) | {"enqueued_time": None, "batch_time": at(batch)} for record in records]
+
+
+def made_again(filling: Filling) -> None:
+    """A backfill makes the same readings."""
+    before = filling.rows("silver").sort_by("offset"), filling.db.rows(live.LATEST)
+    assert backfilled(filling.file)[0].readings == len(before[0])
+    assert (filling.rows("silver").sort_by("offset"), filling.db.rows(live.LATEST)) == before
+
+
+def test_a_clock_in_the_future_blinds_no_device_where_no_server_has_one(
+    fill: Callable[..., Filling],
+) -> None:
+    filling = fill(sources=[KEPT | {"value": "value", "time": "time"}])
+    far = {"device": "a", "value": 1.0, "time": "2100-01-01T00:00:00Z"}
+    first = silent(far, batch=0)
+    for _ in range(2):
+        filling.put(0, *first)
+    hot = [{"device": "a", "value": 9.0, "time": at(after).isoformat()} for after in (120, 180)]
+    filling.put(1, *silent(*hot, batch=200), first=1)
+    (incident,) = filling.db.rows(live.ANOMALIES)
+    assert incident["began_us"] == us(120)
+    (latest,) = filling.db.rows(live.LATEST)
+    assert (latest["value"], latest["event_time_us"]) == (9.0, us(180))
+    assert filling.rows("bronze").sort_by("offset")["batch_time"].to_pylist() == [
+        at(0),
+        at(200),
+        at(200),
+    ]
+    clamped = {row["event_time"] for row in filling.rows("silver").to_pylist() if row["clamped"]}
+    assert clamped == {at(60)}
+    # a replay knows these times, too
+    made_again(filling)
+
+
+def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
+    fill: Callable[..., Filling],
+) -> None:
+    filling = fill(sources=[KEPT | {"format": "senml-json"}], detectors=[])
+    packs = [[{"n": "a:t", "v": 1.0, "t": -5}], [{"n": "a:t", "v": 2.0}]]
+    taken = [messages(filling.source, *silent({}, batch=number)) for number in (10, 20)]
+    for number, (pack, message) in enumerate(zip(packs, taken, strict=True)):
+        body = pyarrow.array([json.dumps(pack).encode()])
+        place = message.schema.get_field_index("body")
+        offset = message.schema.get_field_index("offset")
+        message = message.set_column(offset, "offset", pyarrow.array([number]))
+        filling.put_messages(number, message.set_column(place, "body", body))
+    rows = filling.rows("silver").sort_by("offset")
+    assert rows["event_time"].to_pylist() == rows["enqueued_time"].to_pylist() == [at(5), at(20)]
+    assert filling.rows("bronze")["enqueued_time"].null_count == 2
+    made_again(filling)
+
+
+def test_tables_of_before_have_no_time_of_batches(fill: Callable[..., Filling]) -> None:
+    filling = fill(sources=[KEPT | {"value": "value"}], detectors=[])
+    old = messages(filling.source, *some(1, 10)).drop_columns(["batch_time"])
+    write_deltalake(
+        filling.places.table("bronze"),
+        batches.with_days(old),
+        partition_by=list(filling.store.bronze.partition_by),
+    )
+    (done,) = backfilled(filling.file)
+    assert done.messages == 10
+    filling.put(0, *silent(*some(2, 5), batch=7), first=10)
+    times = filling.rows("bronze").sort_by("offset")["batch_time"].to_pylist()
+    assert times == [None] * 10 + [at(7)] * 5
 
 
 def test_options_come_from_the_document_and_the_password_from_its_file(

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from backfilling import backfilled
 from brokers import Broker, artemis, rabbitmq
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import options as option_table
@@ -15,6 +17,7 @@ from enmasse.pipeline import reading
 from enmasse.pipeline.queues import QueueReader
 from enmasse.pipeline.ranges import Offsets, Slice
 from enmasse.pipeline.source import StreamReader
+from piping import document, judged, message, opened, rows, run_once
 from publishing import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,7 +52,11 @@ class RabbitMq(Artemis):
 @pytest.fixture(scope="module")
 def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with rabbitmq(
-        tmp_path_factory.mktemp("rabbit"), readings="stream", empty="stream", log="stream"
+        tmp_path_factory.mktemp("rabbit"),
+        readings="stream",
+        empty="stream",
+        log="stream",
+        future="stream",
     ) as broker:
         yield broker
 
@@ -135,6 +142,29 @@ def test_a_stream_of_rabbitmq_is_read_by_offsets(rabbit: Broker) -> None:
     assert [n for batch in middle for n in batch.column("offset").to_pylist()] == [2500, 2501, 2502]
     empty = option_table.read(given | TYPED | {"address": "/queues/empty"})
     assert StreamReader(empty).initialOffset() == {"0": 0}
+
+
+def test_a_reading_of_the_future_is_set_back_to_its_batch(
+    spark: SparkSession, rabbit: Broker, tmp_path: Path
+) -> None:
+    log = Log(rabbit.url, "/queues/future")
+    file = document(tmp_path / "p", log)
+    log.publish([message(0, time="2100-01-01T00:00:00Z"), message(3), message(1, time=1)])
+    run_once(spark, file)
+    _, places, db = opened(file)
+    db.close()
+    begun = rows(places, "bronze")["batch_time"].to_pylist()
+    assert None not in begun and len(set(begun)) == 1
+    held = rows(places, "silver").sort_by("offset")
+    assert held["event_time"].to_pylist() == [
+        begun[0] + timedelta(minutes=1),
+        begun[0],
+        datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+    ]
+    assert held["clamped"].to_pylist() == [True, False, False]
+    backfilled(file)
+    assert rows(places, "silver").sort_by("offset") == held
+    judged(file, 3)
 
 
 def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> None:

@@ -117,6 +117,26 @@ def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
     assert refused["reason"].to_pylist() == ["has no time, nor has its message"]
 
 
+def test_what_no_server_says_the_arrival_of_came_before_its_batch() -> None:
+    far, before = datetime(2100, 1, 1, tzinfo=UTC), NOW - timedelta(days=100)
+    times = (far, NOW + timedelta(seconds=59), NOW, before, None)
+    known = {"device": "d", "value": 1.0, "enqueued_time": None, "_batch_time": NOW}
+    rows = parsed(source(), *(known | {"time": time} for time in times))
+    latest = NOW + timedelta(minutes=1)
+    assert [(row["event_time"], row["clamped"], row["reason"]) for row in rows] == [
+        (latest, True, None),
+        (times[1], False, None),
+        (NOW, False, None),
+        # how long it was under way nobody knows
+        (before, False, None),
+        (NOW, False, None),
+    ]
+    assert [row["enqueued_time"] for row in rows] == [NOW, NOW, NOW, before, NOW]
+    # what a server says is known better
+    (row,) = parsed(source(), known | {"time": far, "enqueued_time": before})
+    assert row["event_time"] == before + timedelta(minutes=1)
+
+
 REFUSED = [
     ({"_error": "JSON: expected value"}, "JSON: expected value"),
     ({"value": 1.0}, "names no device: device"),
@@ -206,6 +226,8 @@ def test_a_field_that_is_two_things_is_refused() -> None:
         silver.columns(source(device="X", value="x"))
     with pytest.raises(Invalid, match="write body.ttl"):
         silver.columns(source(value="ttl"))
+    with pytest.raises(Invalid, match="write body._batch_time"):
+        silver.columns(source(value="_batch_time"))
 
 
 MOMENTS = st.none() | st.datetimes(

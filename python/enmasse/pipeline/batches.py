@@ -131,7 +131,7 @@ class Batches:
     ) -> None:
         source, store = self._source, self._store
         name = app_id(self._pipeline, source.name, query_id)
-        messages = messages.select(bronze.MESSAGE.names).cast(bronze.MESSAGE)
+        messages = bronze.kept(messages)
         dated = with_days(messages)
         store.append(spark, dated, store.bronze, name, batch_id)
         readings, refused = decoding.judged(messages, source, self._steps, spark)
@@ -313,4 +313,4 @@ def steps_of(pipeline: Pipeline, places: Places) -> list[Step]:
 
 def stream(spark: SparkSession, chosen: Iterable[tuple[str, str]]) -> DataFrame:
     """Return a source as a frame that grows."""
-    return spark.readStream.format("enmasse").options(**dict(chosen)).load()
+    return bronze.timed(spark.readStream.format("enmasse").options(**dict(chosen)).load())

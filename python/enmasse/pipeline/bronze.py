@@ -32,6 +32,10 @@ MESSAGE = pyarrow.schema(
     }
 )
 """A whole message: the envelope of `docs/guide/spark.md`."""
+BATCH_TIME = "batch_time"
+KEPT = MESSAGE.append(pyarrow.field(BATCH_TIME, pyarrow.timestamp("us", "UTC")))
+"""The same in the table of a pipeline: where no server says when it took a message, `batch_time`
+is when its batch was begun, before which it came."""
 NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 """Without these columns nobody can tell a message from another."""
 
@@ -39,6 +43,22 @@ NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 def table(path: str, format: Literal["delta", "parquet"] = "delta") -> Table:
     """Return the bronze table at a folder or URI."""
     return Table(path, format, PARTITION_BY)
+
+
+def timed(messages: DataFrame) -> DataFrame:
+    """Return messages of a streaming query with their `batch_time`."""
+    # Spark keeps the time of a batch in its log: one that is repeated has the same
+    time = F.when(F.col("enqueued_time").isNull(), F.current_timestamp())
+    return messages.withColumn(BATCH_TIME, time)
+
+
+def kept(messages: pyarrow.Table) -> pyarrow.Table:
+    """Return messages as `KEPT` says; null where nobody has noted a `batch_time`."""
+    if BATCH_TIME not in messages.column_names:
+        messages = messages.append_column(
+            KEPT.field(BATCH_TIME), pyarrow.nulls(len(messages), KEPT.field(BATCH_TIME).type)
+        )
+    return messages.select(KEPT.names).cast(KEPT)
 
 
 def append(frame: DataFrame, to: Table, app_id: str, batch_id: int) -> Appended:

@@ -5,16 +5,19 @@ a source bounds; rows are made of them here, for which the heap of the JVM need 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from enmasse.native import Replay
-from enmasse.pipeline import functions, options, silver
+from enmasse.pipeline import bronze, functions, options, silver
 from enmasse.pipeline.functions import Step
 from enmasse.resources.pipeline import Source
 
+Rows = TypeVar("Rows", pyarrow.Table, pyarrow.RecordBatch)
+ENQUEUED = "enqueued_time"
 STEP_ROWS = 100_000
 """Records that functions of the document get at a time, or a few more: each time costs a job."""
 
@@ -40,7 +43,7 @@ def declared(source: Source) -> dict[str, Any]:
 def judged(
     messages: pyarrow.Table, source: Source, steps: Sequence[Step], spark: SparkSession | None
 ) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Return the readings of messages (`bronze.MESSAGE`), and what of them is none.
+    """Return the readings of messages (`bronze.KEPT`), and what of them is none.
 
     Steps need Spark; without it they are left out.
     """
@@ -55,11 +58,35 @@ def judged(
 
 
 def decoded(messages: pyarrow.Table, columns: Mapping[str, Any]) -> Iterator[pyarrow.Table]:
-    """Yield messages as records, as the format `enmasse` gives those of a source."""
+    """Yield messages as records, as the format `enmasse` gives those of a source, with their
+    `silver.BATCH_TIME`."""
     for batch in messages.combine_chunks().to_batches():
-        again = Replay(batch, columns)
-        while (rows := again.next_batch()) is not None:
-            yield pyarrow.Table.from_batches([pyarrow.record_batch(rows)])
+        for part, time in _by_time(batch):
+            again = Replay(part, columns)
+            while (rows := again.next_batch()) is not None:
+                yield _with_time(pyarrow.Table.from_batches([pyarrow.record_batch(rows)]), time)
+
+
+def _by_time(batch: pyarrow.RecordBatch) -> Iterator[tuple[pyarrow.RecordBatch, pyarrow.Scalar]]:
+    """The messages of each `batch_time`. Times in bodies are relative to it, as else to that of
+    arrival."""
+    runs, start = pc.run_end_encode(batch[bronze.BATCH_TIME]), 0
+    for end, time in zip(runs.run_ends.to_pylist(), runs.values, strict=True):
+        part = batch.slice(start, end - start)
+        if time.is_valid:
+            part = _replaced(part, pyarrow.repeat(time, len(part)))
+        yield part, time
+        start = end
+
+
+def _with_time(records: pyarrow.Table, time: pyarrow.Scalar) -> pyarrow.Table:
+    if time.is_valid:
+        records = _replaced(records, pyarrow.nulls(len(records), time.type))
+    return records.append_column(silver.BATCH_TIME, pyarrow.repeat(time, len(records)))
+
+
+def _replaced(rows: Rows, times: pyarrow.Array) -> Rows:
+    return rows.set_column(rows.schema.get_field_index(ENQUEUED), ENQUEUED, times)
 
 
 def stepped(

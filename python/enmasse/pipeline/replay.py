@@ -291,15 +291,17 @@ class _Messages:
     def __iter__(self) -> Iterator[pyarrow.Table]:
         if self._dataset is None:
             return
+        # a table that is older has no batch_time
+        there = self._dataset.schema.names
         for batch in self._dataset.to_batches(
-            columns=bronze.MESSAGE.names,
+            columns=[name for name in bronze.KEPT.names if name in there],
             filter=self._chosen,
             batch_size=PORTION_ROWS,
             batch_readahead=1,
             fragment_readahead=1,
         ):
             if len(batch):
-                yield pyarrow.Table.from_batches([batch]).cast(bronze.MESSAGE)
+                yield bronze.kept(pyarrow.Table.from_batches([batch]))
 
 
 def check_finished(places: Places) -> None:

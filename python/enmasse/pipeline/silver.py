@@ -19,6 +19,8 @@ ENVELOPE = (
     *("delivery_count", "application_properties", "annotations", "body", "body_kind"),
 )
 """The columns of a whole message, `docs/guide/spark.md`."""
+BATCH_TIME = "_batch_time"
+"""A column of records: before this time they came, where no server says when."""
 
 TEXT_COLUMNS = (
     *("space", "address", "message_id", "correlation_id", "subject", "to", "reply_to"),
@@ -75,10 +77,10 @@ def columns(source: Source) -> str:
     for name, kind in _fields(source):
         if name in TEXT_COLUMNS and kind == "string":
             continue
-        if name in ENVELOPE:
+        if name in (*ENVELOPE, BATCH_TIME):
             raise Invalid(
                 "E1003",
-                f"source {source.name}: {name} is a column of the envelope and no {kind}; "
+                f"source {source.name}: {name} is a column of the message and no {kind}; "
                 f"write body.{name} for the field of the body",
             )
         known = types.setdefault(name.lower(), (name, kind))
@@ -118,8 +120,8 @@ def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
 
     Any number of readings may come of a record. One that names no device, whose time cannot be read
     or is too old, or that holds nothing at all, is one row with a reason; so is a field of another
-    type, beside the good readings of its record. A time ahead of the server's clock by more than
-    the source allows is set back to that, and marked.
+    type, beside the good readings of its record. A time ahead of the server's clock, or of that of
+    the batch, by more than the source allows is set back to that, and marked.
     """
     records = _Records(batch, source)
     parts = [records.refused(records.fault, pc.is_valid(records.fault))]
@@ -168,8 +170,10 @@ class _Records:
         self.names = self.text("n") if _is_senml(source) else None
         device = self._senml_name("device") if _is_senml(source) else self.first(source.device)
         said = self.first(("t",) if _is_senml(source) else source.time, TIME)
-        # what no server says the arrival of came when it was measured
-        self.arrived = pc.coalesce(self.arrived, known(said))
+        # what no server says the arrival of came when it was measured, and before its batch
+        before = known(pc.cast(batch[BATCH_TIME].combine_chunks(), TIME))
+        measured = pc.if_else(pc.fill_null(pc.greater(said, before), False), before, known(said))
+        self.arrived = pc.coalesce(self.arrived, measured, before)
         latest = pc.add(self.arrived, _span(source.ahead))
         self.clamped = pc.fill_null(pc.greater(said, latest), False)
         self.time = pc.coalesce(pc.if_else(self.clamped, latest, known(said)), self.arrived)
