@@ -230,15 +230,30 @@ impl Publisher {
                 }
             }
             let mut progress = false;
-            for event in wait(&self.client, self.options.silence)? {
+            for event in wait(&self.client, self.options.silence).map_err(|error| self.stuck(error))? {
                 progress |= self.handle(event, post)?;
             }
             if progress {
                 since = Instant::now();
             } else if since.elapsed() > self.options.silence {
                 let what = format!("the server took no message for {} s", self.options.silence.as_secs());
-                return Err(Error::unavailable(what));
+                return Err(self.stuck(Error::unavailable(what)));
             }
+        }
+    }
+
+    /// An error of a server that is silent, with an address for whose messages it gives no credit.
+    fn stuck(&self, error: Error) -> Error {
+        let waits = |lane: &&Lane| lane.sent < lane.letters.len() && lane.settled == lane.taken.len();
+        match self.lanes.iter().find(waits) {
+            Some(lane) => Error {
+                message: format!(
+                    "{}: {} takes no messages now: it has no receiver, or no room",
+                    error.message, lane.address
+                ),
+                ..error
+            },
+            None => error,
         }
     }
 

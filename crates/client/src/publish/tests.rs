@@ -94,10 +94,13 @@ impl Served {
         store.producers.extend(producer.clone());
         store.links += 1;
         store.links_most = store.links_most.max(store.links);
-        self.links.push((link, address, producer, false));
         let reply = AttachReply { source: attach.source, target: attach.target, ..AttachReply::default() };
+        let is_wanted = address != "nobody";
+        self.links.push((link, address, producer, false));
         self.machine.accept(link, reply);
-        self.machine.grant(link, WINDOW);
+        if is_wanted {
+            self.machine.grant(link, WINDOW);
+        }
     }
 
     /// What becomes of a message; `None`: the connection ends before it is answered.
@@ -248,6 +251,18 @@ fn a_post_goes_on_at_another_connection_where_the_last_was_cut() {
     assert_eq!(error.kind, ErrorKind::Unavailable);
     Publisher::connect(options).unwrap().publish(&mut post).unwrap();
     assert_eq!(store.lock().unwrap().kept["a"], texts(&messages));
+}
+
+#[test]
+fn an_address_that_takes_nothing_is_named() {
+    let (options, store) = serve(Store::default(), None);
+    let options = PublisherOptions { silence: Duration::from_millis(200), ..options };
+    let mut post = post([numbers("a", 0..1), numbers("nobody", 0..1)].concat());
+    let error = Publisher::connect(options).unwrap().publish(&mut post).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    let says = "nobody takes no messages now: it has no receiver, or no room";
+    assert!(error.message.ends_with(says), "{error}");
+    assert_eq!(store.lock().unwrap().kept["a"], texts(&numbers("a", 0..1)));
 }
 
 #[test]
