@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,12 +13,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from backfilling import backfilled
 from brokers import Broker, artemis, rabbitmq
 from enmasse.base.errors import Invalid
+from enmasse.pipeline import batches, judge, reading
 from enmasse.pipeline import options as option_table
-from enmasse.pipeline import reading
+from enmasse.pipeline.batches import Store
 from enmasse.pipeline.queues import QueueReader
 from enmasse.pipeline.ranges import Offsets, Slice
 from enmasse.pipeline.source import StreamReader
-from piping import document, judged, message, opened, rows, run_once
+from piping import document, message, opened, rows, run_once
 from publishing import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -148,10 +150,13 @@ def test_a_reading_of_the_future_is_set_back_to_its_batch(
     spark: SparkSession, rabbit: Broker, tmp_path: Path
 ) -> None:
     log = Log(rabbit.url, "/queues/future")
-    file = document(tmp_path / "p", log)
+    at = urlsplit(log.url)
+    source = {"url": f"amqp://{at.hostname}:{at.port}", "passwordFile": "password.txt"}
+    file = document(tmp_path / "p", log, source | {"options": {"user": at.username}})
+    (file.parent / "password.txt").write_text(str(at.password))
     log.publish([message(0, time="2100-01-01T00:00:00Z"), message(3), message(1, time=1)])
     run_once(spark, file)
-    _, places, db = opened(file)
+    pipeline, places, db = opened(file)
     db.close()
     begun = rows(places, "bronze")["batch_time"].to_pylist()
     assert None not in begun and len(set(begun)) == 1
@@ -164,7 +169,12 @@ def test_a_reading_of_the_future_is_set_back_to_its_batch(
     assert held["clamped"].to_pylist() == [True, False, False]
     backfilled(file)
     assert rows(places, "silver").sort_by("offset") == held
-    judged(file, 3)
+    options = batches.options(pipeline.spec.sources[0], places)
+    store = Store(pipeline, places)
+    found = judge.source(spark, "s", options, store, "earliest", "latest")
+    assert (found["messages"], found["exact"]) == (3, True)
+    windows = judge.gold(store, pipeline)
+    assert windows is not None and windows["exact"]
 
 
 def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> None:

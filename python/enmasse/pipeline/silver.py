@@ -78,9 +78,10 @@ def columns(source: Source) -> str:
         if name in TEXT_COLUMNS and kind == "string":
             continue
         if name in (*ENVELOPE, BATCH_TIME):
+            whose = "the envelope" if name in ENVELOPE else "each record"
             raise Invalid(
                 "E1003",
-                f"source {source.name}: {name} is a column of the message and no {kind}; "
+                f"source {source.name}: {name} is a column of {whose} and no {kind}; "
                 f"write body.{name} for the field of the body",
             )
         known = types.setdefault(name.lower(), (name, kind))
