@@ -1,6 +1,7 @@
 """What ended a query, and whether it begins again."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,8 @@ def test_an_error_is_said_in_our_words() -> None:
     # a name that is none of ours is Spark's affair
     other = endings.said("s", RuntimeError("enmasse.base.errors.Other: x"))
     assert isinstance(other, Unavailable)
+    more = endings.said("s", RuntimeError("[X] no\nat java.lang"), Path("/tables/spark.log"))
+    assert str(more) == "source s: Spark ended the query: [X] no; see /tables/spark.log"
 
 
 def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFixture) -> None:

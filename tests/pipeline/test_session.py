@@ -38,6 +38,27 @@ def test_a_home_has_all_but_the_copy_of_the_package(
     assert sorted(home.iterdir()) == before
 
 
+def test_what_spark_logs_goes_to_a_file(environment: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    with session.logged(folder):
+        setting = Path(environment[session.LOG_SETTING])
+    assert session.LOG_SETTING not in environment
+    assert f"appender.file.fileName = {folder / 'spark.log'}" in setting.read_text().splitlines()
+    assert session.see_log(session.log_of(folder)) == f"; see {folder / 'spark.log'}"
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR", session.LOG_SETTING])
+def test_whoever_has_settings_of_spark_has_its_log_by_them(
+    environment: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    environment[name] = "/opt/spark"
+    with session.logged(tmp_path):
+        assert environment[name] == "/opt/spark"
+        assert session.see_log(session.log_of(tmp_path)) == ""
+    assert environment[name] == "/opt/spark"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_whoever_names_a_home_has_it(environment: dict[str, str], tmp_path: Path) -> None:
     environment["SPARK_HOME"] = "/opt/spark"
     with session.light_home(tmp_path):

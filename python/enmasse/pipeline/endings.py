@@ -9,9 +9,11 @@ import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import KINDS, Code, EnMasseError, Unavailable
+from enmasse.pipeline.session import see_log
 
 log = logging.getLogger("enmasse.pipeline")
 
@@ -50,8 +52,9 @@ def death(error: BaseException) -> str | None:
     return None if found is None else found[0]
 
 
-def said(source: str, error: BaseException) -> EnMasseError:
-    """Return what ended a query, in our words where it was an error of ours."""
+def said(source: str, error: BaseException, log_file: Path | None = None) -> EnMasseError:
+    """Return what ended a query, in our words where it was an error of ours, else with the file
+    that has more of it."""
     if isinstance(error, EnMasseError):
         return error
     found = _OURS.search(str(error))
@@ -59,7 +62,8 @@ def said(source: str, error: BaseException) -> EnMasseError:
         code = f"E{list(KINDS).index(found[1]) + 1}000"
         return KINDS[found[1]](code, f"source {source}: {found[2]}")
     first = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-    return Unavailable(Code.NOT_AVAILABLE, f"source {source}: Spark ended the query: {first}")
+    what = f"source {source}: Spark ended the query: {first}{see_log(log_file)}"
+    return Unavailable(Code.NOT_AVAILABLE, what)
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,10 @@ class Trouble:
 class Restarts:
     """When the query of a source begins again: at growing pauses."""
 
-    def __init__(self, source: str, clock: Clock) -> None:
-        """Nothing has died yet."""
+    def __init__(self, source: str, clock: Clock, log_file: Path | None = None) -> None:
+        """Nothing has died yet. `log_file` has what Java says."""
         self._source = source
+        self._log_file = log_file
         self._clock = clock
         self._deaths = 0
         self._began_s = clock.monotonic()
@@ -126,14 +131,15 @@ class Restarts:
         if self._due_s is None and self._is_sound:
             self._deaths, self._trouble = 0, None
         if cause is None:
-            self._stands(said(self._source, error))
+            self._stands(said(self._source, error, self._log_file))
         elif self._deaths == len(PAUSES_S):
             self._stands(
                 Unavailable(
                     Code.NOT_AVAILABLE,
                     f"source {self._source}: a process of Spark died {self._deaths + 1} times"
                     f" without a batch in between, the last time: {cause}; see whether this"
-                    " machine has memory and processor time left, and start the run again",
+                    " machine has memory and processor time left, and start the run again"
+                    f"{see_log(self._log_file)}",
                 )
             )
         else:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import batches, changes, ranges, reading, replay
+from enmasse.pipeline import batches, changes, ranges, reading, replay, session
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.endings import Restarts, Trouble
 from enmasse.pipeline.functions import Step
@@ -51,7 +51,8 @@ class Run:
         self._queries: dict[str, StreamingQuery] = {}
         self._begins: dict[str, Callable[[], StreamingQuery]] = {}
         names = [source.name for source in pipeline.spec.sources]
-        self._restarts = {name: Restarts(name, clock) for name in names}
+        log_file = session.log_of(places.state)
+        self._restarts = {name: Restarts(name, clock, log_file) for name in names}
         self._lags: dict[str, dict[int, int]] = {}
         self._once = False
         self._told: dict[str, Trouble] | None = None

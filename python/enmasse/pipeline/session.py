@@ -33,6 +33,24 @@ SETTINGS = QUERY_SETTINGS | {
     "spark.python.worker.faulthandler.enabled": "true",
 }
 """What a Spark of ours is told, beside its memory and where it runs."""
+LOG = "spark.log"
+LOG_SETTING = "LOG4J_CONFIGURATION_FILE"
+_LOGGING = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.filePattern = {file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
 CONNECT = "sc://"
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
@@ -70,7 +88,7 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        with light_home(folder) if is_local(master) else nullcontext():
+        with logged(folder), light_home(folder) if is_local(master) else nullcontext():
             spark = builder.getOrCreate()
     except Exception as error:
         raise _not_started(master, error) from error
@@ -82,11 +100,43 @@ def session(
         raise Unavailable(
             Code.NOT_AVAILABLE,
             "Spark's JVM is gone: it was killed, or had no memory left; start the run again, with "
-            "more spec.memory if it comes again",
+            f"more spec.memory if it comes again{see_log(log_of(folder))}",
         ) from error
     finally:
         with suppress(Py4JError, ConnectionError):
             spark.stop()
+
+
+def log_of(folder: Path) -> Path | None:
+    """Return where the log of a Spark goes that has its files in a folder.
+
+    None where whoever started this process has settings of Spark of his own: they say it.
+    """
+    names = ("SPARK_HOME", "SPARK_CONF_DIR", LOG_SETTING)
+    return None if any(name in os.environ for name in names) else folder / LOG
+
+
+def see_log(file: Path | None) -> str:
+    """Return the end of a sentence about what Spark did, which says where more is."""
+    return f"; see {file}" if file else ""
+
+
+@contextmanager
+def logged(folder: Path) -> Iterator[None]:
+    """Let a Spark that is started meanwhile write its log, and what Java says of errors, to a file
+    of 10 MB and one of before, not to stderr."""
+    file = log_of(folder)
+    if file is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    setting = file.with_suffix(".properties")
+    setting.write_text(_LOGGING.format(file=file), encoding="utf-8")
+    os.environ[LOG_SETTING] = str(setting)
+    try:
+        yield
+    finally:
+        del os.environ[LOG_SETTING]
 
 
 @contextmanager
