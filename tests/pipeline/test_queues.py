@@ -18,7 +18,7 @@ from enmasse.pipeline.queues import Filler, QueueReader
 from enmasse.pipeline.ranges import Offsets
 from enmasse.pipeline.reading import Patience
 from enmasse.pipeline.source import Source
-from enmasse.pipeline.spool import Spool
+from enmasse.pipeline.spool import Queue, Spool
 from publishing import Log, readings
 from running import Platform
 
@@ -300,7 +300,7 @@ def test_a_spool_of_another_query_is_refused(queue: Log, query: Callable[..., Qu
 def query_waiting_for_nobody(job: Query) -> Spool:
     impatient = Patience(0, TestClock(), lambda _: None)
     folder = Path(str(job.options.spool))
-    return Spool(folder, job.options.address, fails_on_loss=True, waits=impatient)
+    return Spool(folder, Queue(job.options.address), fails_on_loss=True, waits=impatient)
 
 
 def test_a_task_says_which_file_it_misses(

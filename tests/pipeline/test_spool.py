@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from doubles import TestClock
 from enmasse.base.errors import Conflict, EnMasseError, Exhausted, Invalid, Missing, Unavailable
 from enmasse.native import pack_ids
 from enmasse.pipeline.reading import Patience
-from enmasse.pipeline.spool import ID_BYTES, IDS_FILES_MAX, LOCK, Extent, Spool, ends, extent
+from enmasse.pipeline.spool import ID_BYTES, IDS_FILES_MAX, LOCK, Extent, Queue, Spool, ends, extent
 
 
 def identity(number: int) -> bytes:
@@ -25,9 +26,11 @@ def identity(number: int) -> bytes:
 class Keeper:
     """A spool, with what its reader knows of the messages in it."""
 
-    def __init__(self, folder: Path, *, fails: bool = True, address: str = "orders") -> None:
+    def __init__(
+        self, folder: Path, *, fails: bool = True, address: str = "orders", **of: Any
+    ) -> None:
         impatient = Patience(0, TestClock(), lambda _: None)
-        self.spool = Spool(folder, address, fails_on_loss=fails, waits=impatient)
+        self.spool = Spool(folder, Queue(address, **of), fails_on_loss=fails, waits=impatient)
         self.known: list[int] = []
         try:
             self.spool.load(self.know)
@@ -272,6 +275,34 @@ def test_a_folder_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     assert (other / "thesis.txt").exists()
 
 
+def test_a_spool_knows_space_and_servers_of_its_queue(
+    keeper: Callable[..., Keeper], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "spool" / "spool.json"
+
+    def taken(**of: Any) -> None:
+        keeper(**of).spool.release()
+
+    taken()
+    # as those of before: they know their address only
+    known = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({name: known[name] for name in ("version", "uid", "address", "base")})
+    )
+    with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
+        taken(space="plant", servers=["a:1", "b:1"])
+        with pytest.raises(Conflict, match="is the spool of orders of space plant, not of orders:"):
+            taken(servers=["a:1"])
+        # one of several is as good as all of them
+        taken(space="plant", servers=["b:1"])
+        assert caplog.messages == []
+        for _ in range(2):
+            taken(space="plant", servers=["c:1"])
+    (said,) = caplog.messages
+    assert "orders of space plant was read from b:1, and is from c:1 now" in said
+    assert json.loads(path.read_text())["uid"] == known["uid"]
+
+
 def test_a_spool_has_one_reader_one_address_and_one_format(
     keeper: Callable[..., Keeper], tmp_path: Path
 ) -> None:
@@ -296,7 +327,9 @@ def test_a_reader_waits_for_the_one_before_it_to_end(tmp_path: Path) -> None:
         if len(pauses) == 2:
             before.spool.release()
 
-    spool = Spool(tmp_path, "orders", fails_on_loss=True, waits=Patience(5, TestClock(), pause))
+    spool = Spool(
+        tmp_path, Queue("orders"), fails_on_loss=True, waits=Patience(5, TestClock(), pause)
+    )
     assert (spool.uid, len(pauses)) == (before.spool.uid, 2)
     spool.release()
 
@@ -309,7 +342,7 @@ def test_names_of_files() -> None:
 
 def test_errors_are_of_the_eight_kinds(tmp_path: Path) -> None:
     with pytest.raises(EnMasseError):
-        Spool(Path("/proc/nowhere"), "orders", fails_on_loss=True)
+        Spool(Path("/proc/nowhere"), Queue("orders"), fails_on_loss=True)
 
 
 def test_what_a_spool_has_is_seen_while_another_holds_it(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from enmasse.base.errors import Invalid
 
@@ -207,6 +207,11 @@ class Options:
     spool: str | None
     spool_bytes: int
     id_window: int
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers of the URLs, without logins."""
+        return [urlsplit(url).netloc.rpartition("@")[2] for url in self.urls]
 
     def stream(self) -> dict[str, Any]:
         """What `enmasse.native.Stream` and `Intake` are made from, with the token of now.

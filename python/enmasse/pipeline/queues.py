@@ -28,7 +28,7 @@ from enmasse.pipeline import ranges
 from enmasse.pipeline.options import Options
 from enmasse.pipeline.ranges import Offsets, Partition, State
 from enmasse.pipeline.reading import Patience, patience
-from enmasse.pipeline.spool import Spool
+from enmasse.pipeline.spool import Queue, Spool
 
 log = logging.getLogger("enmasse.pipeline")
 
@@ -239,7 +239,8 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._filler is None:
             options = self._options
             assert options.spool is not None
-            spool = Spool(Path(options.spool), options.address, fails_on_loss=options.fails_on_loss)
+            of = Queue(options.address, options.space, options.servers)
+            spool = Spool(Path(options.spool), of, fails_on_loss=options.fails_on_loss)
             try:
                 self._filler = Filler(options, spool)
             except BaseException:

@@ -17,7 +17,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,6 +37,21 @@ IDENTITY, LOCK = "spool.json", "lock"
 NAME = re.compile(r"(\d{20})-(\d{20})\.(messages|ids)")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What a spool is of."""
+
+    address: str
+    space: str | None = None
+    servers: list[str] = field(default_factory=list)
+    """`HOST:PORT` of each."""
+
+    @property
+    def named(self) -> str:
+        """The address and its space, where one is named."""
+        return self.address if self.space is None else f"{self.address} of space {self.space}"
 
 
 @dataclass(frozen=True)
@@ -95,12 +110,13 @@ class Spool:
     """See the module. `load` has to follow before anything else is asked."""
 
     def __init__(
-        self, folder: Path, address: str, *, fails_on_loss: bool, waits: Patience | None = None
+        self, folder: Path, of: Queue, *, fails_on_loss: bool, waits: Patience | None = None
     ) -> None:
         """Take the folder over, and make it if it is not there.
 
-        Raises Conflict if another process has it or it is another address's, Invalid if it cannot
-        be used, Exhausted if its disk is full.
+        Raises Conflict if another process has it or it is that of another address or space,
+        Invalid if it cannot be used, Exhausted if its disk is full. A queue that is at none of the
+        servers of before may have moved, and is told in the log.
         """
         self.folder = folder
         self._fails_on_loss = fails_on_loss
@@ -110,7 +126,7 @@ class Spool:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = self._locked(waits or patience(LOCK_WAIT_S))
             try:
-                self._identity = self._identified(address)
+                self._identity = self._identified(of)
             except BaseException:
                 self._lock.close()
                 raise
@@ -249,7 +265,7 @@ class Spool:
             lock.flush()
             return lock
 
-    def _identified(self, address: str) -> dict[str, Any]:
+    def _identified(self, of: Queue) -> dict[str, Any]:
         path = self.folder / IDENTITY
         if not path.exists():
             others = [
@@ -261,19 +277,32 @@ class Spool:
                     f"option spool: {self.folder} is no spool, and holds {min(others)}: name an "
                     "empty folder",
                 )
-            made = {"version": FORMAT, "uid": secrets.token_hex(16), "address": address, "base": 0}
+            made = {"version": FORMAT, "uid": secrets.token_hex(16), "base": 0} | asdict(of)
             self._write(IDENTITY, json.dumps(made).encode())
             return made
         found: dict[str, Any] = json.loads(path.read_text())
         if found["version"] != FORMAT:
             raise Invalid("E1003", f"option spool: {self.folder} is of another version")
-        if found["address"] != address:
+        # those of before knew their address only
+        was = Queue(**{name: found.get(name, value) for name, value in asdict(of).items()})
+        if (was.address, was.space) != (of.address, of.space):
             raise Conflict(
                 "E4000",
-                f"{self.folder} is the spool of {found['address']}, not of {address}: name another "
+                f"{self.folder} is the spool of {was.named}, not of {of.named}: name another "
                 "folder",
             )
-        return found
+        if was.servers and not set(was.servers) & set(of.servers):
+            log.warning(
+                "%s: %s was read from %s, and is from %s now: its numbers go on; name another"
+                " folder if that is another queue",
+                self.folder,
+                of.named,
+                ", ".join(was.servers),
+                ", ".join(of.servers),
+            )
+        if (now := found | asdict(of)) != found:
+            self._write(IDENTITY, json.dumps(now).encode())
+        return now
 
     def _listed(self) -> tuple[list[Part], list[Part]]:
         """The files of remembered and of waiting messages; what is left of others is removed."""
