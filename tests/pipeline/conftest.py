@@ -32,6 +32,9 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     documents += [address("live", type="topic")]
     documents += [address(f"k{number}", type="queue") for number in range(QUEUES)]
     documents += [address("news", type="topic")]
+    documents += [
+        address("small", type="topic", retention="{bytes: 64KiB}", limits="{messageSize: 20}")
+    ]
     documents += [address("desk", type="subscription", topic="news")]
     path = folder / "streams.yaml"
     path.write_text("---\n".join(documents))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from doubles import TestClock
+from enmasse.base.errors import Invalid
 from enmasse.pipeline import demo, demo_data, demo_picture
 from enmasse.pipeline.demo import Outcome
 from enmasse.pipeline.demo_data import US_A_S, Series
@@ -72,6 +74,15 @@ def test_readings_in_incidents_are_found() -> None:
     assert (judged.segments, judged.segments_found) == (2, 2)
     (nothing,) = demo.judged([SMALL], [])
     assert (nothing.precision, nothing.recall, nothing.segments_found) == (0, 0, 0)
+
+
+def test_a_reading_that_is_rejected_ends_the_demo(
+    streams: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "READINGS", "small")
+    clock = TestClock()
+    with pytest.raises(Invalid, match="small rejects readings: .*; delete the address"):
+        demo.publish([SMALL], streams.url(), None, clock, lambda _: None, lambda: None)
 
 
 def test_the_document_of_the_demo_is_one() -> None:

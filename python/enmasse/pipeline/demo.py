@@ -13,6 +13,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Invalid
 from enmasse.native import Outbox
 from enmasse.pipeline import demo_data, live_tables, reading
 from enmasse.pipeline import options as option_table
@@ -126,7 +127,7 @@ def publish(
 ) -> int:
     """Send all readings and return how many, when each is stored.
 
-    Raises Unavailable if the server takes nothing for 30 s.
+    Raises Unavailable if the server takes nothing for 30 s, Invalid if it rejects a reading.
     """
     options = option_table.write({"url": url, "address": READINGS})
     outbox = Outbox(options.outbox(None) | {"silenceMs": SILENCE_MS})
@@ -145,11 +146,17 @@ def publish(
 
 
 def _sent(outbox: Outbox, waiting: list[dict[str, str]], advance: Callable[[], None]) -> int:
-    """Send what waits and return how many that were."""
+    """Send what waits and return how many that were; raises Invalid if one is rejected."""
     count = len(waiting)
     if count:
         outbox.add(pyarrow.RecordBatch.from_pylist(waiting, SCHEMA))
-        outbox.send(0)
+        _, causes, _ = outbox.send(0)
+        for _, condition, description in causes:
+            raise Invalid(
+                Code.REQUEST_INVALID,
+                f"{READINGS} rejects readings: {condition}: {description}; delete the address, and"
+                " let the demo make it anew",
+            )
         waiting.clear()
     for _ in range(count):
         advance()
