@@ -9,6 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Conflict
 from enmasse.cli import app
 from enmasse.pipeline.endings import Trouble
@@ -25,6 +26,7 @@ def enmasse(*words: str) -> tuple[int, str, str]:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENMASSE_DATA", str(tmp_path / "data"))
     return tmp_path
 
 
@@ -34,6 +36,27 @@ def test_init_writes_a_document_and_its_schema(folder: Path) -> None:
     source = yaml.safe_load((folder / "pipeline.yaml").read_text())["spec"]["sources"][0]
     assert (source["url"], source["address"]) == ("amqp://127.0.0.1:5672", "plant/1")
     assert "properties" in json.loads((folder / "pipeline.schema.json").read_text())
+
+
+def test_init_names_the_server_of_the_platform_that_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def url() -> str:
+        source = yaml.safe_load((folder / "pipeline.yaml").read_text())["spec"]["sources"][0]
+        (folder / "pipeline.yaml").unlink()
+        return str(source["url"])
+
+    data = DataDir(folder / "data")
+    data.path.mkdir()
+    endpoints = {"amqp": {"host": "0.0.0.0", "port": 35672}}
+    data.endpoint.write_text(json.dumps({"pid": 1, "endpoints": endpoints}))
+    assert enmasse("init", "--data", str(data.path))[0] == 0
+    assert url() == "amqp://127.0.0.1:35672"
+    monkeypatch.setenv("ENMASSE_DATA", str(data.path))
+    assert enmasse("init")[0] == 0
+    assert url() == "amqp://127.0.0.1:35672"
+    assert enmasse("init", "--url", "amqp://h:1")[0] == 0
+    assert url() == "amqp://h:1"
 
 
 def test_init_overwrites_nothing(folder: Path) -> None:

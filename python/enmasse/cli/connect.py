@@ -69,6 +69,13 @@ class Server:
         context = self._context()
         if context is not None and (url := contexts.messaging_url(context)) is not None:
             return url
+        return self.platform_url()
+
+    def platform_url(self) -> str:
+        """Return the URL of the platform on this machine, without a login.
+
+        Raises: Missing if there is none, or it serves no AMQP.
+        """
         endpoints = network.running(self._folder())["endpoints"]
         for scheme in ("amqp", "amqps"):
             if (place := endpoints.get(scheme)) is not None:

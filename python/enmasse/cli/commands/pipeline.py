@@ -9,7 +9,7 @@ from enmasse.cli.commands.pipeline_backfill import backfill
 from enmasse.cli.commands.pipeline_demo import demo
 from enmasse.cli.commands.pipeline_package import FILE, Package, packed
 from enmasse.cli.commands.pipeline_package import package as write_package
-from enmasse.cli.options import Output, OutputForm
+from enmasse.cli.options import Data, Output, OutputForm
 
 if TYPE_CHECKING:
     from enmasse.pipeline.places import Places
@@ -23,6 +23,7 @@ Master = Annotated[
     typer.Option(metavar="URL", help="Where Spark runs: in this process, or spark://HOST:PORT."),
 ]
 DOCUMENT = Path("pipeline.yaml")
+DEFAULT_URL = "amqp://127.0.0.1:5672"
 LOCAL = "local[*,4]"
 """Tasks for all cores, each with four attempts: a worker may die, as on a cluster."""
 STOP_TIMEOUT_S = 60.0
@@ -37,11 +38,15 @@ app = typer.Typer(
 def init(
     file: File = DOCUMENT,
     url: Annotated[
-        str, typer.Option(metavar="URL", help="The server of the first source.")
-    ] = "amqp://127.0.0.1:5672",
+        str | None,
+        typer.Option(
+            metavar="URL", help="The server of the first source; by default the platform's own."
+        ),
+    ] = None,
     address: Annotated[
         str, typer.Option(metavar="ADDRESS", help="The stream that it reads.")
     ] = "readings",
+    data: Data = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Write a commented document that runs, and its schema for editors beside it.
@@ -53,7 +58,7 @@ def init(
     from enmasse.pipeline import starter
     from enmasse.resources import load
 
-    text = starter.document(url, address)
+    text = starter.document(url or _platform_url(data), address)
     load(text, str(file))
     schema = file.with_name(starter.SCHEMA_FILE)
     try:
@@ -241,6 +246,17 @@ def document_of(file: Path) -> "tuple[Pipeline, Places]":
     from enmasse.pipeline.places import read
 
     return read(file)
+
+
+def _platform_url(data: Path | None) -> str:
+    """The server of the platform on this machine; where none runs, where one would listen."""
+    from enmasse.base.errors import Missing
+    from enmasse.cli.connect import Server
+
+    try:
+        return Server(None, data, None, None).platform_url()
+    except Missing:
+        return DEFAULT_URL
 
 
 def needs_spark() -> None:
