@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from doubles import address, space
-from enmasse.api.snapshots import Asked, Snapshots
+from doubles import TestClock, address, space
+from enmasse.api.snapshots import KEPT_S, Asked, Snapshots
 from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.control import Admission
 from served import ADDRESSES, SPACES, Served
@@ -172,7 +172,7 @@ async def test_who_begins_list_upon_list_ends_only_lists_of_its_own(with_five: S
 
 def test_the_snapshot_read_longest_ago_goes() -> None:
     resources = [address(f"default.a{number}") for number in range(4)]
-    snapshots = Snapshots(of_one=2)
+    snapshots = Snapshots(TestClock(), of_one=2)
     tina = Asked("tina", "v1/Secret", "default", ("", ""))
     first, second = (snapshots.first(tina, version, resources, 1) for version in (1, 2))
     assert snapshots.next(tina, first.continue_, 1).version == 1
@@ -187,9 +187,23 @@ def test_the_snapshot_read_longest_ago_goes() -> None:
 
 def test_all_lists_together_have_a_bound() -> None:
     resources = [address(f"default.a{number}") for number in range(2)]
-    snapshots = Snapshots(maximum=3)
+    snapshots = Snapshots(TestClock(), maximum=3)
     callers = [Asked(f"t{number}", "v1/Secret", "default", ("", "")) for number in range(4)]
     pages = [snapshots.first(one, 1, resources, 1) for one in callers]
     with pytest.raises(Conflict, match="begin the list anew"):
         snapshots.next(callers[0], pages[0].continue_, 1)
     assert snapshots.next(callers[1], pages[1].continue_, 1).resources == resources[1:]
+
+
+def test_a_list_that_nobody_goes_on_reading_is_forgotten() -> None:
+    resources = [address(f"default.a{number}") for number in range(3)]
+    clock = TestClock()
+    snapshots = Snapshots(clock)
+    tina = Asked("tina", "v1/Secret", "default", ("", ""))
+    left, read = (snapshots.first(tina, 1, resources, 1) for _ in range(2))
+    clock.advance(KEPT_S - 1.0)
+    read = snapshots.next(tina, read.continue_, 1)
+    clock.advance(2.0)
+    assert snapshots.next(tina, read.continue_, 1).remaining == 0
+    with pytest.raises(Conflict, match="begin the list anew"):
+        snapshots.next(tina, left.continue_, 1)

@@ -29,7 +29,7 @@ class ResourceHandlers:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._snapshots = Snapshots()
+        self._snapshots = Snapshots(platform.clock)
 
     async def collection(self, kind: Kind, request: Request) -> Response:
         """Answer GET, POST and DELETE on all resources of a kind."""

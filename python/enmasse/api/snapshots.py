@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, Fault, Invalid
 from enmasse.base.ids import new_token
 from enmasse.resources import Resource
@@ -14,6 +15,11 @@ between them, so that one costs 8 bytes a resource."""
 
 SNAPSHOTS_OF_ONE_MAX = 8
 """Of these, those of one caller; of more its own goes that was read longest ago."""
+
+
+KEPT_S = 300.0
+"""How long a list is kept that nobody goes on reading: it holds resources that have changed since
+or are gone."""
 
 
 class Asked(NamedTuple):
@@ -46,12 +52,17 @@ class _Snapshot(NamedTuple):
     asked: Asked
     version: int
     resources: Sequence[Resource]
+    read_s: float
+    """When it was read last, by the clock."""
 
 
 class Snapshots:
     """The lists that are being read."""
 
-    def __init__(self, maximum: int = SNAPSHOTS_MAX, of_one: int = SNAPSHOTS_OF_ONE_MAX) -> None:
+    def __init__(
+        self, clock: Clock, maximum: int = SNAPSHOTS_MAX, of_one: int = SNAPSHOTS_OF_ONE_MAX
+    ) -> None:
+        self._clock = clock
         self._maximum = maximum
         self._of_one = of_one
         self._kept: OrderedDict[str, _Snapshot] = OrderedDict()
@@ -59,6 +70,7 @@ class Snapshots:
 
     def first(self, asked: Asked, version: int, resources: Sequence[Resource], limit: int) -> Page:
         """Return the first page of a list; 0 is no limit."""
+        self._forget()
         if limit == 0 or len(resources) <= limit:
             return Page(version, resources, "", 0)
         name = new_token()
@@ -67,7 +79,7 @@ class Snapshots:
             del self._kept[own[0]]
         elif len(self._kept) >= self._maximum:
             self._kept.popitem(last=False)
-        self._kept[name] = _Snapshot(asked, version, resources)
+        self._kept[name] = _Snapshot(asked, version, resources, self._clock.monotonic())
         return self._page(name, 0, limit)
 
     def next(self, asked: Asked, continue_: str, limit: int) -> Page:
@@ -80,17 +92,23 @@ class Snapshots:
         if not start.isdecimal() or not start.isascii() or len(start) > 18 or not name:
             fault = Fault("continue", "is not what an earlier page gave")
             raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
+        self._forget()
         if name not in self._kept or self._kept[name].asked != asked:
             raise Conflict(
                 Code.VERSION_EXPIRED,
                 "no rest of this list, of these selectors and for this token, is kept; begin the"
                 " list anew, without `continue`",
             )
-        self._kept.move_to_end(name)
+        self._kept[name] = self._kept.pop(name)._replace(read_s=self._clock.monotonic())
         return self._page(name, int(start), limit)
 
+    def _forget(self) -> None:
+        oldest_s = self._clock.monotonic() - KEPT_S
+        while self._kept and next(iter(self._kept.values())).read_s < oldest_s:
+            self._kept.popitem(last=False)
+
     def _page(self, name: str, start: int, limit: int) -> Page:
-        _, version, resources = self._kept[name]
+        _, version, resources, _ = self._kept[name]
         end = start + limit if limit else len(resources)
         remaining = max(len(resources) - end, 0)
         return Page(version, resources[start:end], f"{end}.{name}" if remaining else "", remaining)
