@@ -1,6 +1,7 @@
 """A backup over HTTP."""
 
 import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import doubles
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
 from enmasse.base.data_dir import DataDir
+from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission
 from enmasse.engines import AddressFigures
 from enmasse.resources import one_document, parse
@@ -90,10 +92,10 @@ async def test_secrets_are_in_it_if_asked_for(platform: Platform, tmp_path: Path
     assert f"{PRIVATE}token" in manifest.entries
 
 
-async def test_who_goes_before_the_first_byte_does_not_keep_others_from_theirs(
-    platform: Platform,
+async def test_who_goes_before_the_first_byte_is_written_down_and_keeps_others_from_nothing(
+    platform: Platform, trail: RotatedFile
 ) -> None:
-    app = create_app(platform, token="secret", hosts=["localhost"])
+    app = create_app(platform, token="secret", hosts=["localhost"], trail=trail)
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer secret")]
     scope = {
         "type": "http", "http_version": "1.1", "method": "GET", "path": PATH, "raw_path": b"",
@@ -112,8 +114,12 @@ async def test_who_goes_before_the_first_byte_does_not_keep_others_from_theirs(
 
     with contextlib.suppress(BaseExceptionGroup, ClientDisconnect, OSError):
         await app(scope, received, gone)  # type: ignore[arg-type]
+    assert len(trail.last(10)) == 1
     async with client(app) as http:
-        assert (await http.get(PATH)).status_code == 200
+        assert (await http.get(PATH, params={"secrets": "true"})).status_code == 200
+    first, second = map(json.loads, trail.last(10))
+    for one in (first, second):
+        assert (one["resource"], one["decision"]) == ("backup", "allowed")
 
 
 async def test_a_process_that_stands_by_has_no_messages(platform: Platform) -> None:

@@ -1,10 +1,10 @@
 """The audit trail: who asked for what, and whether it was let in. Plain ASGI.
 
 A record is one line of JSON. Written are all requests that change something or show what is
-confidential (Secrets, messages, logs, the trail itself), and every refusal. Reading other resources
-is not written when it is allowed. A record is there before the answer is; where the disk refuses
-it, the platform goes on and its log says so. Nothing of a request's body gets into a record, and of
-an answer only its code, its reason and the fields at fault.
+confidential (Secrets, messages, backups, logs, the trail itself), and every refusal. Reading other
+resources is not written when it is allowed. A record is there before the answer is; where the disk
+refuses it, the platform goes on and its log says so. Nothing of a request's body gets into a
+record, and of an answer only its code, its reason and the fields at fault.
 """
 
 import json
@@ -44,7 +44,10 @@ WHO = "enmasse.who"
 STRANGER = "system:anonymous"
 
 _READING = ("get", "list", "watch")
-_CONFIDENTIAL = ("secrets", "logs", "audit")
+_CONFIDENTIAL = ("secrets", "logs", "audit", "backup")
+_LONG = ("backup",)
+"""What is written when the answer begins: whoever has had a part of it has seen something."""
+
 _QUESTIONS = "selfsubject"
 """How the resources begin that are questions, and are only created to be answered."""
 
@@ -65,7 +68,7 @@ class Audit:
             return
         asked = _asked(scope)
         answer = _Answer(send, lambda status, body: self._record(scope, asked, status, body))
-        if asked["verb"] == "watch":
+        if asked["verb"] == "watch" or asked.get("resource") in _LONG:
             answer.begins_is_all = True
         await self._app(scope, receive, answer)
 
