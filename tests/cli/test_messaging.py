@@ -165,7 +165,12 @@ def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
         for words in (["receive", "orders"], ["send", "orders"], ["request", "orders"]):
             lost = run(up, *words, "--timeout", "30")
             assert lost.returncode == 4, lost.stderr
-            assert "set the virtual host" in lost.stderr
+            assert "--space NAME.NAMESPACE names the space, --url" in lost.stderr
+        up.enmasse("user", "create", "alice", "--space", "shop", "--password", "x", "--no-wait")
+        lost = run(up, "send", "orders", "--space", "shop", "--timeout", "30")
+        assert lost.returncode == 4, lost.stderr
+        assert "; --url amqp://USER:PASSWORD@HOST:PORT logs in" in lost.stderr
+        up.enmasse("delete", "user", "alice", "--space", "shop")
         shop = ("--space", "shop", "--timeout", "60")
         with beside(up, "receive", "orders", "--count", "1", *shop) as receiver:
             assert run(up, "send", "orders", "--body", "one", *shop).stdout == "1 accepted\n"

@@ -1,13 +1,13 @@
 """Where the messaging commands connect to."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
+from enmasse.base.errors import Code, Denied, EnMasseError, Missing, Unavailable
 from enmasse.base.hosts import is_loopback
 from enmasse.cli import contexts, network, trust
 from enmasse.client import Connection, connect
@@ -32,13 +32,14 @@ class Server:
 
         With `timeout_s` connecting takes no longer than that, or 5 s if it is less.
         Raises: Missing if there is no URL and no platform on this machine; Unavailable if the
-            server does not answer.
+            server does not answer; Denied, with the options that mend it, if it lets nobody in so.
         """
         context = self._context()
         url = self.found_url()
         authority = self.ca or (context.ca if context else None)
         limit_s = None if timeout_s is None else max(timeout_s, CONNECT_MIN_S)
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._naming_options(url))
             found = await asyncio.to_thread(self._trust, url) if authority is None else None
             connection = connect(
                 url,
@@ -58,6 +59,18 @@ class Server:
                     f"the server did not answer within {limit_s:g} s; is that an AMQP port?",
                 ) from None
             yield session
+
+    @contextmanager
+    def _naming_options(self, url: str) -> Iterator[None]:
+        """Tell who is not let in and has named no user by which options that can be mended."""
+        try:
+            yield
+        except Denied as error:
+            if error.message.startswith("the connection: ") and not urlsplit(url).username:
+                login = "--url amqp://USER:PASSWORD@HOST:PORT logs in"
+                space = "" if self.space else "--space NAME.NAMESPACE names the space, "
+                error.message += f"; {space}{login}"
+            raise
 
     def found_url(self) -> str:
         """Return the URL given, that of the context, or that of the platform on this machine.

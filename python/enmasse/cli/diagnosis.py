@@ -281,7 +281,7 @@ def _access(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "access",
                 State.NOTE,
-                f"the address space: {one['message']}",
+                f"address space {facts.address.space!r}: {one['message']}",
                 f"enmasse user create NAME --space {facts.address.space}",
             )
 

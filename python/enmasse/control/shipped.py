@@ -165,7 +165,9 @@ def _space_plans(
             spec=AddressSpacePlanSpec(
                 display_name=shown,
                 display_order=order,
-                short_description=f"{each:g} routers and brokers.",
+                short_description=_FREE_DESCRIPTION
+                if name == "standard-free"
+                else f"{each:g} routers and brokers.",
                 address_space_type="standard",
                 infra_config_ref=infra,
                 address_plans=tuple(plans),
@@ -190,6 +192,10 @@ def _space_plans(
     )
 
 
+_FREE_DESCRIPTION = (
+    f"{FREE_CONNECTIONS} connections, {FREE_MESSAGES_A_SECOND} messages a second,"
+    f" {FREE_MESSAGES_A_MONTH} a month."
+)
 _FREE = SpaceLimits(
     addresses=ADDRESSES_MAX["standard-free"],
     connections=FREE_CONNECTIONS,

@@ -165,7 +165,7 @@ class Limits(Model):
 
 
 class AddressSpec(Model):
-    """What an address is. Which fields go with which type is one table: `address_rules.ALLOWED`."""
+    """What an address is. Fields that do not go with its type are refused."""
 
     type: Annotated[str, AfterValidator(_known_type)]
     """What happens to messages: anycast (one consumer each) or multicast (every consumer)."""

@@ -138,8 +138,8 @@ def addressspace(
         str | None,
         typer.Option(
             metavar="TYPE",
-            help="none lets everybody in; standard only users. By default everybody,"
-            " until there is a first user.",
+            help="none lets everybody in; standard only users. By default standard where other"
+            " machines reach the platform, else everybody until there is a first user.",
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
