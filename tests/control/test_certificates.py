@@ -144,6 +144,17 @@ async def test_a_certificate_is_made_anew_after_two_thirds_of_its_life(platform:
     assert trusted(platform) == authority and verified(platform, "shop.default", authority)
 
 
+async def test_one_that_was_made_by_a_clock_that_went_ahead_is_made_anew(
+    platform: Platform,
+) -> None:
+    await platform.apply(space())
+    await platform.pass_days(300)
+    ahead = shown(platform, "shop.default")
+    await platform.pass_days(-100)
+    assert shown(platform, "shop.default") != ahead
+    assert verified(platform, "shop.default", trusted(platform))
+
+
 async def test_an_authority_has_a_successor_that_clients_are_told_of_before_it_signs(
     platform: Platform,
 ) -> None:

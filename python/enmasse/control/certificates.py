@@ -35,10 +35,15 @@ class _Held:
     basis: tuple[object, ...]
     """What that was decided by."""
 
+    since: datetime
     until: datetime
     shown: Shown
     secrets: frozenset[Key]
     refused: Mapping[str, str]
+
+    def is_timely(self, now: datetime) -> bool:
+        """Whether it is to be shown at that time; the clock may have gone back."""
+        return self.since <= now < self.until
 
 
 class SpaceCertificates:
@@ -68,7 +73,7 @@ class SpaceCertificates:
         """Return the uids of spaces that are to be looked at again: it is time, or one of these
         Secrets, which have changed, counts."""
         now = self._clock.now()
-        found = {uid for uid, held in self._held.items() if held.until <= now}
+        found = {uid for uid, held in self._held.items() if not held.is_timely(now)}
         return found.union(*(self._by_secret[key] for key in secrets if key in self._by_secret))
 
     async def follow(self, spaces: Iterable[AddressSpace], gone: Collection[str]) -> set[Key]:
@@ -95,7 +100,7 @@ class SpaceCertificates:
     def _held_of(self, space: AddressSpace) -> _Held | None:
         """Return what a space shows, if that is what it is to show."""
         held = self._held.get(space.metadata.uid or "")
-        if held is None or held.until <= self._clock.now():
+        if held is None or not held.is_timely(self._clock.now()):
             return None
         return held if held.basis == _basis(self._question(space), self.node) else None
 
@@ -168,7 +173,7 @@ class SpaceCertificates:
         if own:
             message = f"the space's own cannot be shown ({own[0]}); the node's is in its place"
             shown = replace(shown, problem=("NotShown", message))
-        self._held[uid] = _Held(basis, answer.until, shown, secrets, refused)
+        self._held[uid] = _Held(basis, answer.since, answer.until, shown, secrets, refused)
         for key in secrets:
             self._by_secret[key].add(uid)
 

@@ -87,6 +87,9 @@ class Answer:
 
     certificates: tuple[ServerCertificate, ...]
     shown: Shown
+    since: datetime
+    """Before that it does not hold."""
+
     until: datetime
     """When it is to be asked again, if nothing happens before."""
 
@@ -121,7 +124,8 @@ def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
     except signing.UNREADABLE as error:
         reason = f"the Secret of its authority cannot be read ({error}); restore it, or delete it"
         problem = ("AuthorityUnreadable", f"{reason} and a new one is made; the node's is shown")
-        return Answer((), Shown(_told_of(node), problem), datetime.max.replace(tzinfo=now.tzinfo))
+        since, until = (one.replace(tzinfo=now.tzinfo) for one in (datetime.min, datetime.max))
+        return Answer((), Shown(_told_of(node), problem), since, until)
     succession = followed(before, names[-1], now)
     choice = _chosen(question, node, now)
     key = signing.new_key()
@@ -143,6 +147,7 @@ def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
     return Answer(
         certificates=tuple(certificates),
         shown=_told(succession, choice, node),
+        since=max([own.not_valid_before_utc, *(one.begins for one in choice.bundles.values())]),
         until=until,
         keep=succession.texts() if succession is not before else None,
     )
