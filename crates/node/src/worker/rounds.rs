@@ -263,5 +263,54 @@ mod tests {
             }
             prop_assert!(spent.values().all(|bytes| *bytes < 2 * QUANTUM), "{spent:?}");
         }
+
+        #[test]
+        fn whoever_comes_and_goes_all_that_is_ready_is_read_in_the_end(
+            steps in prop::collection::vec((0u8..5, 0u32..5, 1u64..=FULL), 1..300),
+        ) {
+            let mut rounds = Rounds::new();
+            let mut inside: Vec<(Party, u32)> = Vec::new();
+            let mut waiting: Vec<(Party, u32)> = Vec::new();
+            for (number, (what, space, bytes)) in (0u32..).zip(steps) {
+                match what {
+                    0 => inside.push((rounds.join(SpaceKey(space)), number)),
+                    1 if !inside.is_empty() => {
+                        // Its place in the line stays, unless it was the last of its space.
+                        let (party, _) = inside.swap_remove(space as usize % inside.len());
+                        rounds.leave(party);
+                        if inside.iter().all(|(other, _)| *other != party) {
+                            waiting.retain(|(other, _)| *other != party);
+                        }
+                    }
+                    2 => {
+                        rounds.push(Rounds::NEWCOMERS, number);
+                        waiting.push((Rounds::NEWCOMERS, number));
+                    }
+                    3 if !inside.is_empty() => {
+                        let (party, socket) = inside[space as usize % inside.len()];
+                        rounds.push(party, socket);
+                        waiting.push((party, socket));
+                    }
+                    _ => {
+                        rounds.begin_turn();
+                        while let Some(read) = rounds.next() {
+                            rounds.spend(read.0, bytes);
+                            let place = waiting.iter().position(|one| *one == read);
+                            waiting.swap_remove(place.expect("it waits"));
+                        }
+                    }
+                }
+                prop_assert_eq!(rounds.ready, waiting.len());
+                prop_assert_eq!(rounds.is_empty(), waiting.is_empty());
+                prop_assert!(rounds.parties.iter().all(|(_, members)| members.left.abs() <= QUANTUM));
+            }
+            for _ in 0..=waiting.len() {
+                rounds.begin_turn();
+                while let Some((party, _)) = rounds.next() {
+                    rounds.spend(party, FULL);
+                }
+            }
+            prop_assert!(rounds.is_empty() && rounds.ready == 0);
+        }
     }
 }
