@@ -264,6 +264,25 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
     assert said and "Secret absent has no tls.crt" in said.message
 
 
+async def test_clients_are_told_of_so_many_authorities_and_no_more(platform: Platform) -> None:
+    endpoints, secrets = [], []
+    for number in range(30):
+        name, host = f"own-{number}", f"shop-{number}.example.com"
+        secrets.append(secret(name, *tenants(platform, host)))
+        cert = {"provider": "certBundle", "secretName": name}
+        exports = [{"kind": "ConfigMap", "name": name}]
+        endpoints.append(endpoint(name, cert=cert, expose=route(host), exports=exports))
+    await platform.apply(*secrets[:10], space(endpoints=endpoints[:10]))
+    assert len(trusted(platform)) == 11
+    await platform.apply(*secrets, space(endpoints=endpoints))
+    assert len(trusted(platform)) == 1
+    said = platform.condition("CertificateProvided")
+    assert said and (said.status, said.reason) == ("False", "NotTold")
+    assert "more than 16384 characters of authorities" in said.message
+    own = secrets[-1]["stringData"]["tls.crt"]
+    assert shown(platform, "shop-29.example.com").chain == own
+
+
 async def test_what_the_engine_does_not_take_is_said(platform: Platform) -> None:
     chain, key = tenants(platform, TENANT)
     platform.engine.not_shown[chain] = "its key is of a kind that nobody knows"

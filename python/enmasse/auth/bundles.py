@@ -13,8 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from enmasse.auth.authority import UNREADABLE, Certificate
 from enmasse.base.errors import Code, Invalid
 
-PEM_LENGTH_MAX = 64 * 1024
-"""Characters of a chain and of a key, each: a handshake carries the chain."""
+PEM_LENGTH_MAX = 16 * 1024
+"""Characters of a chain and of a key, each: a handshake and a status carry the chain. Four
+certificates of RSA with 4096 bits have some 9,000."""
 
 RSA_BITS_MAX = 4096
 """A handshake with a longer key keeps all clients of a node waiting for tens of milliseconds."""

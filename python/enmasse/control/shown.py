@@ -23,6 +23,10 @@ from enmasse.plan import names_of
 from enmasse.resources import AddressSpace
 from enmasse.resources.endpoints import Endpoint
 
+TOLD_LENGTH_MAX = 16 * 1024
+"""Characters of the authorities that clients of a space are told, with those that its tenant has
+brought: each of its endpoints and exports repeats them."""
+
 
 @dataclass(frozen=True)
 class NodeIdentity:
@@ -227,12 +231,20 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
     for bundle in bundles.values():
         trusted += [one for one in bundle.authorities if one not in trusted]
     told = signing.chain_pem(trusted)
+    if has_too_many := len(told) > TOLD_LENGTH_MAX:
+        told = signing.chain_pem(succession.trusted)
     if choice.by_wish:
         told += _told_of(node)
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
         message = f"{reasons}. One of the space's own authority is shown in its place"
         return Shown(told, (choice.problems[0][0], message), chains=choice.chains)
+    if has_too_many:
+        message = (
+            f"the tenant's own have more than {TOLD_LENGTH_MAX} characters of authorities: clients"
+            " are told of none; have fewer, or leave out of tls.crt those that clients know"
+        )
+        return Shown(told, ("NotTold", message), chains=choice.chains)
     parts = [f"of the space's own authority, which holds until {succession.current.ends:%Y-%m-%d}"]
     if succession.following is not None:
         parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d} on")
