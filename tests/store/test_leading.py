@@ -19,6 +19,11 @@ class Scripted(Leading):
         super().__init__(clock)
         self.script = [True, *script]
 
+        self.given_back = 0
+
+    async def _give_back(self) -> None:
+        self.given_back += 1
+
     async def _take(self) -> bool:
         answer = self.script.pop(0) if self.script else False
         if isinstance(answer, Unavailable):
@@ -83,7 +88,30 @@ async def test_who_gave_up_has_nothing_to_give_back() -> None:
     assert await one.take() and one.leads
     with pytest.raises(Unavailable, match="leader-grace-s"):
         await one.keep(0)
-    assert not one.leads
+    await one.close()
+    assert not one.leads and not one.given_back
+
+
+async def test_who_leads_gives_the_lease_back() -> None:
+    one = Scripted(TestClock())
+    await one.close()
+    assert not one.given_back
+    assert await one.take()
+    await one.close()
+    assert one.given_back == 1
+
+
+async def test_a_lease_that_nobody_takes_back_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enmasse.store.leading.GIVE_BACK_S", 0.05)
+
+    class Hung(Scripted):
+        async def _give_back(self) -> None:
+            await asyncio.Event().wait()
+
+    one = Hung(TestClock())
+    assert await one.take()
+    async with asyncio.timeout(20):
+        await one.close()
 
 
 async def test_an_answer_that_never_comes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

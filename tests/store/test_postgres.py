@@ -14,7 +14,7 @@ from enmasse.control.address_space_schema import schemas
 from enmasse.plan import Catalogue
 from enmasse.resources import Event
 from enmasse.resources.core import NamedMetadata, ObjectReference
-from enmasse.store import database, leading, lease, postgres
+from enmasse.store import database, leading, postgres
 from enmasse.store.database import Place
 from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
 from postgres_server import PASSWORD, PostgresServer, schema_of
@@ -331,9 +331,14 @@ async def test_a_leader_stays_one_when_the_server_has_been_away(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader, and whoever waits for an answer, have patience for parts of a second."""
-    for name, seconds in (("LEASE_S", 1), ("MARGIN_S", 0.5), ("RENEW_S", 0.1), ("RETRY_S", 0.1)):
+    for name, seconds in (
+        ("LEASE_S", 1),
+        ("MARGIN_S", 0.5),
+        ("RENEW_S", 0.1),
+        ("RETRY_S", 0.1),
+        ("GIVE_BACK_S", 0.1),
+    ):
         monkeypatch.setattr(leading, name, seconds)
-    monkeypatch.setattr(lease, "GIVE_BACK_S", 0.1)
     monkeypatch.setattr(database, "ANSWER_S", 0.5)
 
 

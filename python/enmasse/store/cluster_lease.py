@@ -153,16 +153,10 @@ class ClusterLeading(Leading):
         if not self._is_mine():
             raise replaced()
 
-    async def close(self) -> None:
-        """Let another process lead at once, if this one does."""
-        if self._term is None:
-            return
-        try:
-            await self._lease.look()
-            if self._is_mine():
-                await self._lease.hold("")
-        except EnMasseError as error:
-            log.warning("the lease is not given back", reason=error.message, lease_s=LEASE_S)
+    async def _give_back(self) -> None:
+        await self._lease.look()
+        if self._is_mine():
+            await self._lease.hold("")
 
     def _is_mine(self) -> bool:
         spec = self._lease.spec

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import structlog
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import Code, Unavailable
+from enmasse.base.errors import Code, EnMasseError, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +25,10 @@ RENEW_S = 3.0
 
 RETRY_S = 1.0
 """How often the others try, and a leader whose renewal has failed."""
+
+
+GIVE_BACK_S = 5.0
+"""Longest wait for the lease to be given back; it runs out by itself."""
 
 
 class Leading(ABC):
@@ -104,6 +108,21 @@ class Leading(ABC):
                     raise unheard(grace_s, reason) from error
                 log.warning("the lease cannot be renewed", reason=reason)
                 pause_s = RETRY_S
+
+    async def close(self) -> None:
+        """Let another process lead at once, if this one does."""
+        if self._term is None:
+            return
+        try:
+            async with asyncio.timeout(GIVE_BACK_S):
+                await self._give_back()
+        except (EnMasseError, TimeoutError) as error:
+            reason = str(error) or "no answer"
+            log.warning("the lease is not given back", reason=reason, lease_s=LEASE_S)
+
+    @abstractmethod
+    async def _give_back(self) -> None:
+        """Tell the store that the lease is free, if it is still ours."""
 
     def _left_s(self, grace_s: float) -> float:
         over_s = self._renewed_s + LEASE_S - MARGIN_S + grace_s

@@ -5,21 +5,13 @@ with a look at that row, which another process has to change before it leads: so
 been replaced, and does not know it yet, writes nothing any more.
 """
 
-import asyncio
 from typing import Any
 
 import psycopg
-import structlog
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import Unavailable
 from enmasse.store.database import Link, Place
 from enmasse.store.leading import LEASE_S, Leading, replaced
-
-log = structlog.get_logger(__name__)
-
-GIVE_BACK_S = 5
-"""Longest wait for the lease to be given back; it runs out by itself."""
 
 _TAKE = """
 insert into enmasse_leader as leader (id, holder, term, expires)
@@ -62,17 +54,17 @@ class Lease(Leading):
             raise replaced()
 
     async def close(self) -> None:
-        """Let another process lead at once, if this one does."""
+        """Let another process lead at once, if this one does, and leave the database."""
         try:
-            if self._term is not None:
-                with self._place.failures():
-                    async with asyncio.timeout(GIVE_BACK_S), self._link.use("begin") as cursor:
-                        await cursor.execute(
-                            "update enmasse_leader set expires = '-infinity' where holder = %s",
-                            [self._holder],
-                        )
-                        await cursor.execute("commit")
-        except Unavailable as error:
-            log.warning("the lease is not given back", reason=error.message, lease_s=LEASE_S)
+            await super().close()
         finally:
             await self._link.close()
+
+    async def _give_back(self) -> None:
+        with self._place.failures():
+            async with self._link.use("begin") as cursor:
+                await cursor.execute(
+                    "update enmasse_leader set expires = '-infinity' where holder = %s",
+                    [self._holder],
+                )
+                await cursor.execute("commit")
