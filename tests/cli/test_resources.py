@@ -157,6 +157,21 @@ def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     )
 
 
+def test_where_nothing_is_found_it_is_said(shop: Obeying) -> None:
+    where = "enmasse: no resources found in address space 'trial' of namespace 'default'"
+    assert refused(shop, 3, "wait", "addresses", "--all", "--space", "trial") == where
+    for words in (["delete", "addresses", "--all"], ["describe", "addresses"]):
+        answer = shop.enmasse(*words, "--space", "trial")
+        assert (answer.exit_code, answer.stdout.strip()) == (0, "")
+        assert answer.stderr.strip() == where
+    listed = shop.enmasse("get", "addresses", "-l", "team=none")
+    assert (listed.exit_code, listed.stderr) == (0, "enmasse: no resources found\n")
+    assert shop.enmasse("get", "addresses", "-l", "team=none", "-o", "name").stderr == ""
+    assert (
+        shop.enmasse("wait", "addresses", "--all", "--for", "delete", "-s", "trial").exit_code == 0
+    )
+
+
 def editor(folder: Path, program: str) -> str:
     """Return an editor that does to `text` what a program says."""
     script = folder / "editor.py"

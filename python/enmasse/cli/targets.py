@@ -48,6 +48,14 @@ class Scope(NamedTuple):
         """Whether it picks by labels or fields."""
         return bool(self.selector or self.fields)
 
+    @property
+    def empty(self) -> str:
+        """What is told where there is nothing."""
+        space = f"address space {self.space!r}" if self.space else ""
+        namespace = f"namespace {self.namespace!r}" if self.namespace else ""
+        where = " of ".join(filter(None, [space, namespace]))
+        return f"no resources found{f' in {where}' if where else ''}"
+
 
 class Meant(NamedTuple):
     """All that a command line says of what it is about."""

@@ -67,7 +67,7 @@ def delete(
 
       enmasse delete addresses --all --space trial
     """
-    from enmasse.cli import kinds
+    from enmasse.cli import errors, kinds
     from enmasse.cli.client import Api
     from enmasse.cli.targets import Meant, Scope, found, seconds
 
@@ -76,6 +76,8 @@ def delete(
     meant = Meant(words or (), scope, file or (), recursive, all_)
     with Api.find(data, server, token_file) as api:
         items = found(api, meant, ignore_missing=ignore_not_found)
+        if not items and not ignore_not_found:
+            errors.tell(scope.empty)
         if file:
             items.reverse()  # what needs others goes before them
         if not force and not dry_run:

@@ -45,6 +45,7 @@ def describe(
 
       enmasse describe addressspace/shop address/orders
     """
+    from enmasse.cli import errors
     from enmasse.cli.client import Api
     from enmasse.cli.description import text
     from enmasse.cli.targets import Meant, Scope, found
@@ -55,4 +56,7 @@ def describe(
     meant = Meant(given, scope, file or (), recursive, every=is_kind_alone and not file)
     with Api.find(data, server, token_file) as api:
         told = [text(one, api.events_of(one) if show_events else None) for one in found(api, meant)]
-    print("\n\n".join(told))
+    if told:
+        print("\n\n".join(told))
+    else:
+        errors.tell(scope.empty)

@@ -103,6 +103,7 @@ def show(
 
     Raises: Missing for the first name that is not there, once the others are printed.
     """
+    from enmasse.cli import errors
     from enmasse.cli.forms import list_of
 
     items: dict[str, list[Document]] = {}
@@ -115,6 +116,8 @@ def show(
     if how.is_table:
         tables = [_table(api, plural, some, scope, how) for plural, some in items.items()]
         _print("\n\n".join(tables) + "\n" if tables else "", no_headers=no_headers)
+        if tables and not any(items.values()):
+            errors.tell(scope.empty)
     else:
         every = [one for some in items.values() for one in some]
         is_one = len(every) == 1 and len(wanted) == 1 and len(wanted[0].names) == 1

@@ -62,6 +62,7 @@ def wait(
 
       enmasse wait addressspace shop --for delete
     """
+    from enmasse.base.errors import Code, Missing
     from enmasse.cli import kinds
     from enmasse.cli.client import Api
     from enmasse.cli.targets import Meant, Scope, found, seconds
@@ -72,7 +73,10 @@ def wait(
     meant = Meant(words or (), scope, file or (), recursive, all_)
     with Api.find(data, server, token_file) as api:
         deadline_s = api.clock.monotonic() + longest_s
-        for one in found(api, meant, ignore_missing=deleted):
+        items = found(api, meant, ignore_missing=deleted)
+        if not items and not deleted:
+            raise Missing(Code.RESOURCE_MISSING, scope.empty)
+        for one in items:
             plural = kinds.named(one["kind"]).plural
             left_s = max(deadline_s - api.clock.monotonic(), 0.0)
             if deleted:
