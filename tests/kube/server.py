@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from enmasse.resources.crd import definitions
+from enmasse.store.cluster_kinds import MARK, MARKED
 from kube.built import build
 
 START_TIMEOUT_S = 120
@@ -147,8 +148,11 @@ class KubeServer:
             spec = one["spec"]
             version = spec["versions"][0]["name"]
             paths.append(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}")
-        for path in paths:
-            for item in self._items(path):
+        # Of these only what has our mark is ours.
+        marked = [f"/api/v1/{plural}" for plural in ("secrets", "configmaps", "services")]
+        for path in paths + marked:
+            ours = f"?labelSelector={MARK}%3D{MARKED}" if path in marked else ""
+            for item in self._items(f"{path}{ours}"):
                 base, _, plural = path.rpartition("/")
                 metadata = item["metadata"]
                 own = f"{base}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
