@@ -121,3 +121,17 @@ async def test_a_change_that_is_late_at_the_beginning_is_told() -> None:
     assert await versions(history, 10, 1) == [10]
     with pytest.raises(Conflict):
         history.after(9)
+
+
+def test_a_version_that_was_lost_says_nothing_of_what_came_after() -> None:
+    history = History(version=0)
+    history.append(events(1, 2, 3))
+    history.reset(2, lost=3)
+    history.append(events(3, 4))
+    for version in (2, 3):
+        with pytest.raises(Conflict) as refusal:
+            history.after(version)
+        assert refusal.value.code == Code.VERSION_EXPIRED
+    assert history.after(4) == []
+    history.append(events(5))
+    assert [event.version for event in history.after(4)] == [5]

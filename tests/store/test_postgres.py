@@ -195,6 +195,10 @@ async def test_versions_that_a_failover_gave_twice_are_told_apart(
             await store.refresh()
             assert {made.metadata.name for made in store.list()} == names
             assert store.version == 1 + news
+        for store in (one, other):
+            # Whoever goes by what has changed since then looks at everything.
+            with pytest.raises(Conflict):
+                store.changes(3)
         events = one.watch(one.version)
         await other.put([address("later")])
         assert (await taken(events, 1))[0].resource.metadata.name == "default.later"

@@ -26,6 +26,9 @@ class History:
         """Changes that were here and are not any more."""
 
         self._before_first = version
+        self._lost = -1
+        """Up to here a version may mean a change that was lost."""
+
         self._changed = asyncio.Event()
 
     def append(self, events: Sequence[Event]) -> None:
@@ -39,9 +42,14 @@ class History:
         self._events.extend(events)
         self._wake()
 
-    def reset(self, version: int) -> None:
+    def reset(self, version: int, lost: int = -1) -> None:
         """Forget all changes: those between here and `version` are not known. Wakes every watcher,
-        who must list again."""
+        who must list again.
+
+        `lost`: up to this version changes were told that are none any more, and others have their
+        numbers, or will.
+        """
+        self._lost = max(lost, self._lost)
         self._dropped += len(self._events) + 1
         self._events.clear()
         self._before_first = version
@@ -66,8 +74,11 @@ class History:
     def after(self, version: int) -> list[Event]:
         """Return the changes after a version, those that there are now.
 
-        Raises: Conflict if the next one is no longer kept, or `version` is of another history.
+        Raises: Conflict if the next one is no longer kept, or `version` is of another history, or
+            may be.
         """
+        if version <= self._lost:
+            raise self._expired(version)
         return self._from(self._position(version))
 
     def _position(self, version: int) -> int:

@@ -272,14 +272,17 @@ class PostgresStore(MemoryStore):
         if newest == seen:
             return True
         if newest[0] <= seen[0]:
+            _tell_lost(seen, newest)
             return False
         while self._version < newest[0]:
             after = self._seen
             await cursor.execute(self._sql(_CHANGES), [after[0], 1 + CHANGES_AT_A_TIME])
             rows = await cursor.fetchall()
             if after[0]:
-                known, rows = rows[:1], rows[1:]
-                if [(row[0], row[-1]) for row in known] != [after]:
+                known, rows = [(row[0], row[-1]) for row in rows[:1]], rows[1:]
+                if known != [after]:
+                    if known and known[0][0] == after[0]:
+                        _tell_lost(after, newest)
                     return False
             if not rows or rows[0][0] != after[0] + 1:
                 return False
@@ -297,11 +300,10 @@ class PostgresStore(MemoryStore):
         resources = self._read(_resources, rows)
         # What this process itself has written meanwhile was decided on no less than this.
         if newest[0] > self._version or self._seen == before:
-            if newest[0] <= before[0] and before[1]:
-                log.error("the database has lost changes", seen=before[0], now=newest[0])
             self._resources = {one.key: one for one in resources}
             self._version, self._mark = newest
-            self._history.reset(self._version)
+            has_lost = before[1] and self._version <= before[0]
+            self._history.reset(self._version, before[0] if has_lost else -1)
 
     async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         """Make the changes that are kept known to watchers."""
@@ -339,6 +341,10 @@ class PostgresStore(MemoryStore):
                 Code.STORE_UNUSABLE,
                 f"{self._place.name} holds what this version cannot read: {error}",
             ) from error
+
+
+def _tell_lost(seen: tuple[int, str], newest: tuple[int, str]) -> None:
+    log.error("the database has lost changes", seen=seen[0], now=newest[0])
 
 
 async def _first(cursor: psycopg.AsyncCursor[Any]) -> Any:
