@@ -168,7 +168,8 @@ class AddressSpec(Model):
     """What an address is. Fields that do not go with its type are refused."""
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """What happens to messages: anycast (one consumer each) or multicast (every consumer)."""
+    """What happens to messages: anycast (one consumer each), multicast (every consumer), queue or
+    deadletter (kept for one consumer each), topic (kept for each subscription), subscription."""
 
     address: Annotated[str, AfterValidator(_address)]
     """The name that clients use."""
