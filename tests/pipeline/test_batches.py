@@ -314,6 +314,8 @@ def test_a_clock_in_the_future_blinds_no_device_where_no_server_has_one(
         at(200),
         at(200),
     ]
+    assert {row["date"] for row in filling.rows("bronze").to_pylist()} == {at(0).date()}
+    assert [row["messages"] for row in filling.db.rows(live.USAGE)] == [3]
     clamped = {row["event_time"] for row in filling.rows("silver").to_pylist() if row["clamped"]}
     assert clamped == {at(60)}
     # a replay knows these times, too
@@ -340,10 +342,10 @@ def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
 
 def test_tables_of_before_have_no_time_of_batches(fill: Callable[..., Filling]) -> None:
     filling = fill(sources=[KEPT | {"value": "value"}], detectors=[])
-    old = messages(filling.source, *some(1, 10)).drop_columns(["batch_time"])
+    old = batches.with_days(messages(filling.source, *some(1, 10)))
     write_deltalake(
         filling.places.table("bronze"),
-        batches.with_days(old),
+        old.drop_columns(["batch_time"]),
         partition_by=list(filling.store.bronze.partition_by),
     )
     (done,) = backfilled(filling.file)

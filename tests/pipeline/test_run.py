@@ -102,6 +102,18 @@ def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_an_error_of_ours_is_all_that_is_said_of_it(platform: Platform, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    assert enmasse("init", "-f", file, "--url", platform.url(), "--address", "no").returncode == 0
+    ended = enmasse("run", "-f", file)
+    *before, last = ended.stderr.splitlines()
+    assert ended.returncode == 3
+    assert last.startswith("enmasse: source readings: no: amqp:not-found: ")
+    # what Java says of itself, and our own lines
+    assert len(before) < 5 and not [line for line in before if line.startswith(("\t", "Caused"))]
+    assert "\tat org.apache.spark" in (tmp_path / "tables" / "spark.log").read_text()
+
+
 def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     made = enmasse("init", "-f", file, "--url", stream.url, "--address", stream.address)

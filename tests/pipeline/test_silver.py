@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
-from enmasse.pipeline import silver
+from enmasse.pipeline import bronze, silver
 from enmasse.pipeline.batches import with_days
 from enmasse.resources.pipeline import Source
 from measured import BEGIN, decoded
@@ -195,7 +195,8 @@ def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
 
 def test_an_arrival_that_no_table_has_is_none() -> None:
     batch = with_times("enqueued_time", *ODD_US, time=NOW)
-    assert with_days(batch)["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
+    messages = bronze.kept(batch)
+    assert with_days(messages)["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
     rows = silver.parse(batch, source())
     assert rows["date"].to_pylist().count(NOW.date()) == 4
     alone = silver.parse(with_times("time", *ODD_US, enqueued_time=None), source())

@@ -182,8 +182,9 @@ def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
 
 
 def with_days(messages: pyarrow.Table) -> pyarrow.Table:
-    """Return bronze's rows: messages with the day of their arrival."""
-    return messages.append_column("date", silver.days(messages["enqueued_time"].combine_chunks()))
+    """Return bronze's rows: messages with the day of their arrival, or of their batch."""
+    came = pc.coalesce(messages["enqueued_time"], messages[bronze.BATCH_TIME])
+    return messages.append_column("date", silver.days(came.combine_chunks()))
 
 
 def _usage(
