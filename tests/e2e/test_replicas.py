@@ -10,10 +10,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from proton import Message
 
 from cutting import way_to
 from enmasse.cli.trust import handshake_problem
-from exchanging import exchange
+from exchanging import connected, exchange
 from postgres_server import PostgresServer
 from running import ENMASSE, LISTENERS, Platform, running
 
@@ -161,7 +162,12 @@ def test_a_leader_that_is_cut_off_ends(
         running(tmp_path / "other", environment={"ENMASSE_STORE": shared_url}) as other,
     ):
         exchange(one, "queue")
-        way.cut()
+        with connected(one) as connection:
+            sender = connection.create_sender("anycast")
+            way.cut()
+            # Nobody takes it: this waits until the leader steps down.
+            with pytest.raises(Exception, match="amqp:connection:forced"):
+                sender.send(Message(body="too late"), timeout=PATIENCE_S)
         assert one.process.wait(PATIENCE_S) == 1
         exchange(leading(other), "queue")
 
