@@ -209,3 +209,10 @@ def test_an_authority_that_is_not_there_is_named(token_file: Path) -> None:
     contexts.save(contexts.Contexts(current="a", contexts={"a": context}))
     with pytest.raises(Missing, match=r"certificate authority /none\.crt"):
         Api.find(None, None, None)
+
+
+def test_a_context_of_the_api_alone_says_how_it_gets_a_messaging_server(token_file: Path) -> None:
+    place = ("--server", "https://mq.example.com:6443", "--token-file", str(token_file))
+    enmasse("context", "set", "shop", *place)
+    with pytest.raises(Missing, match="enmasse context set NAME --url"):
+        Server(None, None, None, None).found_url()

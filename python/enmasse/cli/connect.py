@@ -82,6 +82,12 @@ class Server:
         context = self._context()
         if context is not None and (url := contexts.messaging_url(context)) is not None:
             return url
+        if context is not None and context.server is not None:
+            raise Missing(
+                Code.SERVER_MISSING,
+                "the context names no messaging server; `enmasse context set NAME --url URL` gives"
+                " it one, and --url names one for this command",
+            )
         return self.platform_url()
 
     def platform_url(self) -> str:
