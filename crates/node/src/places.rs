@@ -20,9 +20,14 @@ impl<K: Eq + Hash> Places<K> {
         Self { free, taken: HashMap::new() }
     }
 
+    /// How many more are free than `who` has.
+    pub(crate) fn room_for(&self, who: &K) -> usize {
+        self.free.saturating_sub(self.taken.get(who).copied().unwrap_or(0))
+    }
+
     /// Whether `who` may have one more.
     pub(crate) fn has_room_for(&self, who: &K) -> bool {
-        self.taken.get(who).copied().unwrap_or(0) < self.free
+        self.room_for(who) > 0
     }
 
     /// Takes one if there is room for `who`.

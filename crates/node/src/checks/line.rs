@@ -57,9 +57,12 @@ impl<T> Line<T> {
         }
     }
 
-    /// Queues a check; `false`, and it is dropped, if its space or its host has its share of the places.
+    /// Queues a check; `false`, and it is dropped, if its space, its host, or its host in its space has its share of the
+    /// places. Of those that its space may have a host gets as many as are left: who guesses keeps nobody out of it.
     pub(super) fn push(&mut self, space: Space, host: Host, check: T) -> bool {
-        if !self.spaces.has_room_for(&space) || !self.hosts.take(host) {
+        let waiting = self.of_space.get(&space).into_iter().flatten();
+        let of_host = waiting.filter(|(other, _)| *other == host).count();
+        if of_host >= self.spaces.room_for(&space) || !self.hosts.take(host) {
             return false;
         }
         self.spaces.take(space);
@@ -178,10 +181,20 @@ mod tests {
     fn one_host_or_one_space_leaves_room_for_others() {
         let mut line = Line::new();
         let knock = |line: &mut Line<u32>, space, host| (0..1000).filter(|_| line.push(space, host, 0)).count();
-        assert_eq!(knock(&mut line, space(1), host(1)), WAITING_MAX / 2);
-        assert_eq!(knock(&mut line, space(1), host(2)), 0, "the space has its share");
-        assert_eq!(knock(&mut line, space(2), host(1)), 0, "the host has its share");
-        assert_eq!(knock(&mut line, space(2), host(2)), WAITING_MAX / 4);
+        let alone = WAITING_MAX.div_ceil(3);
+        assert_eq!(knock(&mut line, space(1), host(1)), alone);
+        assert!(knock(&mut line, space(1), host(2)) > WAITING_MAX / 12, "another host of the same space");
+        assert!(knock(&mut line, space(2), host(2)) > WAITING_MAX / 12);
+        assert!(line.push(space(3), host(3), 0));
+    }
+
+    #[test]
+    fn whoever_guesses_leaves_places_of_the_space_to_its_users() {
+        let mut line = Line::new();
+        for guesser in 1..=3 {
+            while line.push(space(1), host(guesser), 0) {}
+            assert!(line.push(space(1), host(100), 1), "{guesser} take all they get");
+        }
     }
 
     #[test]

@@ -117,12 +117,12 @@ mod tests {
             };
             checker.offer(Some(SpaceKey(space)), Host::of(Some(([127, 0, 0, space as u8], 1).into())), Box::new(job))
         };
-        assert_eq!((0..1000).filter(|number| knock(1, *number)).count(), WAITING_MAX / 2);
+        assert_eq!((0..1000).filter(|number| knock(1, *number)).count(), WAITING_MAX.div_ceil(3));
         assert!(knock(2, 0));
         go.send(()).unwrap();
         drop((done, checker));
         let served: Vec<_> = results.iter().collect();
         assert_eq!(served[..3], [(1, 0), (2, 0), (1, 1)]);
-        assert_eq!(served.len(), WAITING_MAX / 2 + 1);
+        assert_eq!(served.len(), WAITING_MAX.div_ceil(3) + 1);
     }
 }
