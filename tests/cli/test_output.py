@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from enmasse.cli.options import Output
-from enmasse.cli.output import columns, show
+from enmasse.cli.output import columns, repeat, show
 
 
 def test_columns_are_aligned_and_numbers_stand_right() -> None:
@@ -30,3 +30,12 @@ def test_programs_get_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == document
     show(document, Output.TABLE, lambda: "rows")
     assert capsys.readouterr().out == "rows\n"
+
+
+def test_what_repeats_is_printed_each_time_off_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pictures = iter(["one", "two"])
+    with pytest.raises(StopIteration):
+        repeat(lambda: next(pictures), 0.0)
+    assert capsys.readouterr().out == "one\ntwo\n"

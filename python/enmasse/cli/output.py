@@ -48,9 +48,13 @@ def can_ask() -> bool:
 
 
 def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
-    """Show a text on the terminal, made anew every so often, until Ctrl-C."""
+    """Show a text on the terminal, made anew every so often, until Ctrl-C; off a terminal each is
+    printed after the one before."""
     import time
 
+    while not sys.stdout.isatty():
+        print(picture(), flush=True)
+        time.sleep(every_s)
     from rich.live import Live
     from rich.text import Text
 

@@ -167,7 +167,7 @@ def _space_plans(
                 display_order=order,
                 short_description=_FREE_DESCRIPTION
                 if name == "standard-free"
-                else f"{each:g} routers and brokers.",
+                else f"{ADDRESSES_MAX[name]:,} addresses; router and broker credit of {each:g}.",
                 address_space_type="standard",
                 infra_config_ref=infra,
                 address_plans=tuple(plans),
