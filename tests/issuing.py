@@ -1,13 +1,19 @@
-"""An issuer of tokens: its keys, its tokens, and a server that publishes the keys."""
+"""Whom a platform trusts: an issuer of tokens with its keys and a server that publishes them, and
+certificates of clients."""
 
+import datetime
 import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
@@ -108,3 +114,42 @@ def published(*keys: Signing) -> Iterator[Issuer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def client_certificate(tls: Path, name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """A key and its certificate for a common name, signed by the CA of a platform, whose folder
+    `tls` is."""
+    issuer = x509.load_pem_x509_certificate((tls / "ca.crt").read_bytes())
+    issuer_key = serialization.load_pem_private_key((tls / "ca.key").read_bytes(), password=None)
+    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(issuer_key, hashes.SHA256())
+    )
+    return key, certificate
+
+
+def written(
+    folder: Path, name: str, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate
+) -> dict[str, str]:
+    """Write them as PEM; return their files, `certificate` and `key`."""
+    pem, bare = serialization.Encoding.PEM, serialization.NoEncryption()
+    files = {
+        "certificate": certificate.public_bytes(pem),
+        "key": key.private_bytes(pem, serialization.PrivateFormat.PKCS8, bare),
+    }
+    for kind, content in files.items():
+        (folder / f"{name}.{kind}").write_bytes(content)
+    return {kind: str(folder / f"{name}.{kind}") for kind in files}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.base.errors import Denied
+from enmasse.base.errors import Denied, Invalid
 from enmasse.client import connect
 from enmasse.messaging import Accepted, Data, Message
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import reading
 from enmasse.pipeline.ranges import Slice
-from issuing import CLOSED_SPACE, Issuer, published
+from issuing import CLOSED_SPACE, Issuer, client_certificate, published, written
 from running import Platform, running
 from stream_documents import stream
 
@@ -95,3 +95,26 @@ def test_a_token_that_changes_while_the_reader_lives(
     file.write_text(issuer.token() + "\n")
     assert count(**asked) == MESSAGES
     assert count(url=platform.url(), token=issuer.token()) == MESSAGES
+
+
+@pytest.mark.parametrize("listener", ["amqps", "wss"])
+@pytest.mark.parametrize(
+    "mechanisms", [{}, {"saslMechanisms": "EXTERNAL"}], ids=["any", "external"]
+)
+def test_a_client_certificate(
+    platform: Platform, tmp_path: Path, listener: str, mechanisms: dict[str, str]
+) -> None:
+    tls = platform.data / "tls"
+    asked = {"url": platform.url(listener), "tlsCa": str(tls / "ca.crt")} | mechanisms
+
+    def papers(name: str) -> dict[str, str]:
+        files = written(tmp_path, name, *client_certificate(tls, name))
+        return {"tlsCertificate": files["certificate"], "tlsKey": files["key"]}
+
+    assert count(**asked, **papers("alice")) == MESSAGES
+    # in order, but no user's; and none at all
+    for login in (papers("mallory"), {}):
+        with pytest.raises(Denied):
+            count(**asked, **login)
+    with pytest.raises(Invalid, match="^option tlsKey is missing"):
+        count(**asked, tlsCertificate=papers("alice")["tlsCertificate"])

@@ -1,16 +1,14 @@
 """Every scenario with every foreign client; `README.md` beside this file is the contract."""
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+import issuing
 from interop.clients import CLIENTS, STORE_PASSWORD, Client, place, prepared
 from running import Platform, Start
 
@@ -88,39 +86,13 @@ def certificates(closed: Platform, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def client_certificate(tls: Path, folder: Path, name: str) -> dict[str, str]:
     """Certificate, key and Java's key store as options of the clients."""
-    issuer = x509.load_pem_x509_certificate((tls / "ca.crt").read_bytes())
-    issuer_key = serialization.load_pem_private_key((tls / "ca.key").read_bytes(), password=None)
-    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
-        .sign(issuer_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
+    key, certificate = issuing.client_certificate(tls, name)
     encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
-    files = {
-        "certificate": certificate.public_bytes(pem),
-        "key": key.private_bytes(
-            pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
-        "keystore": pkcs12.serialize_key_and_certificates(
-            name.encode(), key, certificate, None, encryption
-        ),
-    }
-    for kind, content in files.items():
-        (folder / f"{name}.{kind}").write_bytes(content)
-    return {kind: str(folder / f"{name}.{kind}") for kind in files}
+    store = folder / f"{name}.keystore"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, None, encryption)
+    )
+    return issuing.written(folder, name, key, certificate) | {"keystore": str(store)}
 
 
 def exchanged(client: Client, address: str = "anycast", **options: Any) -> None:

@@ -351,6 +351,10 @@ def _client(values: Values) -> dict[str, Any]:
     logins = [name for name in ("password", "token", "tokenFile") if values[name] is not None]
     if len(logins) > 1:
         raise Invalid("E1003", f"options {' and '.join(logins)}: one says who it is; keep one")
+    given = [name for name in ("tlsCertificate", "tlsKey") if values[name] is not None]
+    if len(given) == 1:
+        other = "tlsKey" if given == ["tlsCertificate"] else "tlsCertificate"
+        raise Invalid("E1003", f"option {other} is missing: a certificate and its key go together")
     mechanisms = values["saslMechanisms"]
     client = {
         "ca": values["tlsCa"],
