@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow
+import pyarrow.fs
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -193,6 +194,16 @@ def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
     overtake(monkeypatch, lambda: tables.vacuum(table, 7))
     assert tables.append_arrow(readings(1), table, "q", 1) == Appended(1, 1)
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
+
+
+def test_rows_are_read_without_asking_python_for_files(tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "a b"), "delta", ("address",))
+    addresses = ["far/a=5%+é", "x y", None]
+    rows = pyarrow.table({"address": addresses, "offset": [0, 1, 2]})
+    tables.append_arrow(rows, table, "q", 0)
+    found = tables.dataset(DeltaTable(table.path), table.path)
+    assert not isinstance(found.filesystem.base_fs, pyarrow.fs.PyFileSystem)
+    assert found.to_table().sort_by("offset").select(rows.column_names) == rows
 
 
 def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ def test_what_is_left_out_is_filled_in() -> None:
     assert (source.format, source.device, source.value) == ("json", ("device",), ("value",))
 
 
+@pytest.mark.parametrize("path", ["/t", "a b/c", "file:///t/u", "s3://b", "s3a://b.c/t_1/u=2.d/"])
+def test_tables_lie_in_a_folder_or_a_bucket(path: str) -> None:
+    assert pipeline(tables={"path": path}).spec.tables.path == path
+
+
 def test_metrics_are_names_or_fields_with_units() -> None:
     metrics = ["humidity", {"name": "temperature", "field": "t", "unit": "Cel"}]
     source = pipeline(source={"metrics": metrics}).spec.sources[0]
@@ -82,6 +87,11 @@ REFUSED = [
     ),
     ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is said by"),
     ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
+    ({"source": {"spool": "s3://b/q"}}, "spec.sources[0].spool", "a disk that all share"),
+    *(
+        ({"tables": {"path": uri}}, "spec.tables.path", "write a folder, or s3://BUCKET/FOLDER")
+        for uri in ("gs://b/t", "hdfs://h/t", "s3://u:p@b/t", "s3://b/a b", "s3://b/t?region=x")
+    ),
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),

@@ -21,7 +21,7 @@ import pyarrow.parquet
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from enmasse.pipeline import gold, tables
+from enmasse.pipeline import gold, tables, uris
 from enmasse.pipeline.grouping import array, groups
 
 PARTITION_BY = ("window_ms", "date")
@@ -76,7 +76,7 @@ class _Delta:
         known = opened.transaction_version(app_id)
         if not len(parts) or (known is not None and known >= batch_id):
             return False
-        before = opened.to_pyarrow_dataset().to_table(filter=_near(parts))
+        before = tables.dataset(opened, self._path).to_table(filter=_near(parts))
         windows = _touched(before.select(gold.SCHEMA.names).cast(gold.SCHEMA), parts)
         same = " AND ".join(f"t.{name} = s.{name}" for name in (*PARTITION_BY, *gold.KEY[1:]))
         days = ", ".join(f"'{day}'" for day in pc.unique(parts["date"]).to_pylist())
@@ -112,7 +112,7 @@ class _Delta:
 
     def read(self, day: date | None = None) -> pyarrow.Table:
         chosen = None if day is None else pc.field("date") == pyarrow.scalar(day)
-        rows = self._open().to_pyarrow_dataset().to_table(filter=chosen)
+        rows = tables.dataset(self._open(), self._path).to_table(filter=chosen)
         return rows.select(gold.SCHEMA.names).cast(gold.SCHEMA)
 
     def tidy(self, keep_ms: int) -> None:
@@ -182,10 +182,7 @@ class _Parquet:
     """A file for an hour of windows of one length and source."""
 
     def __init__(self, path: str) -> None:
-        if "://" in path:
-            self._files, self._root = pyarrow.fs.FileSystem.from_uri(path)
-        else:
-            self._files, self._root = pyarrow.fs.LocalFileSystem(), path
+        self._files, self._root = uris.files(path)
 
     def merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
         changed = False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing, Unavailable
-from enmasse.pipeline import live
+from enmasse.pipeline import live, uris
 from enmasse.resources import Pipeline, load
 
 LOOKS, LOOK_S = 10, 0.02
@@ -26,7 +26,7 @@ class Places:
         self.document = document
         beside = document.resolve().parent
         path = pipeline.spec.tables.path
-        is_local = "://" not in path
+        is_local = not uris.is_uri(path)
         self.tables = str(beside / path) if is_local else path.rstrip("/")
         # what is locked and written in place needs a file system of this machine
         self.state = Path(self.tables) if is_local else beside / f"{pipeline.metadata.name}.state"
@@ -63,7 +63,7 @@ class Places:
 
     def checkpoint(self, source: str) -> str:
         """Return where Spark remembers how far a source was read."""
-        return f"{self.tables}/_checkpoints/{source}"
+        return uris.for_spark(f"{self.tables}/_checkpoints/{source}")
 
     @contextmanager
     def taken(self) -> Iterator[Callable[[str | None], None]]:

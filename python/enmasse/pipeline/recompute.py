@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 from deltalake import DeltaTable
 
-from enmasse.pipeline import gold
+from enmasse.pipeline import gold, tables
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.tables import Table
 
@@ -90,8 +90,9 @@ def days_of(store: Store, windows_ms: Sequence[int]) -> Iterator[tuple[date, pya
     """Yield the windows of each day of which there are readings."""
     if not DeltaTable.is_deltatable(store.silver.path):
         return
-    dataset = DeltaTable(store.silver.path).to_pyarrow_dataset()
-    found = {part["date"] for part in DeltaTable(store.silver.path).partitions()}
+    opened = DeltaTable(store.silver.path)
+    dataset = tables.dataset(opened, store.silver.path)
+    found = {part["date"] for part in opened.partitions()}
     for day in sorted(date.fromisoformat(str(one)) for one in found):
         windows = gold.SCHEMA.empty_table()
         chosen = pc.field("date") == pyarrow.scalar(day)

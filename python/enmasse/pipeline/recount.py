@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from enmasse.pipeline import live, recompute
+from enmasse.pipeline import live, recompute, tables
 from enmasse.pipeline.batches import Store
 from enmasse.pipeline.live import Day, Figures
 from enmasse.pipeline.tables import Table
@@ -39,7 +39,7 @@ def figures(store: Store, pipeline: Pipeline, source: str) -> Figures:
 def _portions(table: Table, source: str, columns: tuple[str, ...]) -> Iterator[pyarrow.Table]:
     if not DeltaTable.is_deltatable(table.path):
         return
-    dataset = DeltaTable(table.path).to_pyarrow_dataset()
+    dataset = tables.dataset(DeltaTable(table.path), table.path)
     mine = pc.field("source") == source
     for batch in dataset.to_batches(
         columns=list(columns), filter=mine, batch_size=recompute.PORTION_ROWS

@@ -282,7 +282,7 @@ class _Messages:
 
     def __init__(self, path: str, chosen: pc.Expression) -> None:
         exists = DeltaTable.is_deltatable(path)
-        self._dataset = DeltaTable(path).to_pyarrow_dataset() if exists else None
+        self._dataset = tables.dataset(DeltaTable(path), path) if exists else None
         self._chosen = chosen
 
     def __len__(self) -> int:

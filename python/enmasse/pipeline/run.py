@@ -62,9 +62,11 @@ class Run:
         """Start a query for each source; `told` hears of each batch.
 
         `once`: read what is there and end. Raises Invalid for options or functions that are wrong,
-        Conflict if a backfill was cut off or the tables are of another document.
+        Conflict if a backfill was cut off or the tables are of another document, Unavailable if
+        the place of tables cannot be reached.
         """
         replay.check_finished(self._places)
+        session.check_reached(self._spark, self._places.tables)
         self._once = once
         steps = batches.steps_of(self._pipeline, self._places)
         changes.check(self._live, self._pipeline, self._places, steps)

@@ -8,14 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pyspark
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.pipeline import package as packages
+from enmasse.pipeline import uris
 
 CONNECT_TIMEOUT_S = 10.0
 QUERY_SETTINGS = {
@@ -52,9 +56,12 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
 """
 CONNECT = "sc://"
+_NO_CLASS = re.compile("ClassNotFoundException|NoClassDefFoundError")
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
 _REMOTE_PORT = 15_002
+S3_JARS = "org.apache.hadoop:hadoop-aws"
+"""What Spark lacks for buckets, in the version of its Hadoop; it brings the AWS SDK with it."""
 _PYSPARK = Path(pyspark.__file__).parent
 
 
@@ -79,6 +86,7 @@ def session(
         builder = SparkSession.builder.master(master).appName(name)
         settings = (
             SETTINGS
+            | uris.settings(os.environ)
             | _placed(master, package)
             | {
                 "spark.driver.memory": f"{memory_bytes >> 10}k",
@@ -105,6 +113,38 @@ def session(
     finally:
         with suppress(Py4JError, ConnectionError):
             spark.stop()
+
+
+def check_reached(spark: SparkSession, path: str) -> None:
+    """Raise Unavailable if tables cannot be reached where they are to lie, with the cause.
+
+    What a server of Spark Connect has is not looked at.
+    """
+    if not uris.is_uri(path):
+        return
+    try:
+        found, root = uris.files(path)
+        found.get_file_info(root)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise Unavailable(Code.NOT_AVAILABLE, f"tables at {path}: {error}") from error
+    if is_remote():
+        return
+    context: Any = spark.sparkContext
+    hadoop = context._jvm.org.apache.hadoop
+    place = hadoop.fs.Path(uris.for_spark(path))
+    try:
+        place.getFileSystem(context._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        if _NO_CLASS.search(str(error.java_exception)) is None:
+            raise Unavailable(
+                Code.NOT_AVAILABLE, f"tables at {path}: {error.java_exception}"
+            ) from error
+        jars = f"{S3_JARS}:{hadoop.util.VersionInfo.getVersion()}"
+        raise Unavailable(
+            Code.NOT_AVAILABLE,
+            f"tables at {path}: this Spark has no jars for buckets; give them to it:"
+            f" PYSPARK_SUBMIT_ARGS='--packages {jars} pyspark-shell'",
+        ) from error
 
 
 def log_of(folder: Path) -> Path | None:

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Exhausted, Invalid, Misuse, Unavailable
 from enmasse.native import Outbox
-from enmasse.pipeline import reading
+from enmasse.pipeline import reading, uris
 from enmasse.pipeline.options import Writing
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -166,10 +166,7 @@ def _rejected(
 
 def _pending(folder: str, producer: str, batch: int) -> tuple[Any, str]:
     """Where rejected rows of a batch lie until it is committed."""
-    # a task without such rows is spared what tables need: 20 MiB and a part of its start
-    from enmasse.pipeline import tables
-
-    files, root = tables.place(folder)
+    files, root = uris.files(folder)
     return files, f"{root}/{PENDING}/{quote(producer, safe='')}-{batch:010}"
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -34,6 +33,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Conflict, Missing
+from enmasse.pipeline import uris
 from enmasse.pipeline.joining import Joiner
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -50,7 +50,7 @@ TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 @dataclass(frozen=True)
 class Table:
-    """Where a table lies: a folder, or a URI that Spark and pyarrow know alike."""
+    """Where a table lies: a folder, or a URI as in `uris`."""
 
     path: str
     format: Literal["delta", "parquet"] = "delta"
@@ -175,6 +175,16 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
     return reader.parquet(*files)
 
 
+def dataset(opened: DeltaTable, path: str) -> Any:
+    """Return the rows of a Delta table that was opened at a path, as pyarrow reads them.
+
+    It reads the files itself. By way of delta-rs its threads would ask Python for them, and abort a
+    process that ends meanwhile, which happens with files of a bucket.
+    """
+    files, root = uris.files(path)
+    return opened.to_pyarrow_dataset(filesystem=pyarrow.fs.SubTreeFileSystem(root, files))
+
+
 def compact(table: Table) -> int:
     """Join small files of a table; return how many are gone. One process at a time does it.
 
@@ -214,23 +224,16 @@ def clean(opened: DeltaTable, keep_ms: int) -> int:
     return len(gone)
 
 
-def place(path: str) -> tuple[Any, str]:
-    """Return the file system of a folder or URI, and the folder there."""
-    if "://" not in path:
-        return pyarrow.fs.LocalFileSystem(), str(Path(path).resolve())
-    files, root = pyarrow.fs.FileSystem.from_uri(path)
-    return files, root.rstrip("/")
-
-
 class _Keeper:
     """What both kinds of tables share: where they lie."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.files, self.root = place(table.path)
+        self.files, self.root = uris.files(table.path)
         path = table.path.rstrip("/")
-        # what of a URI names the file system
-        self.prefix = path[: len(path) - len(self.root)] if "://" in path else ""
+        # what of a URI names the file system, to Spark
+        prefix = path[: len(path) - len(self.root)] if uris.is_uri(path) else ""
+        self.prefix = uris.for_spark(prefix)
 
     def exists(self, place: str) -> bool:
         return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)
@@ -290,7 +293,7 @@ class _Delta(_Keeper):
         if table is None:
             raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
         schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
-        return table.file_uris(), schema
+        return [*map(uris.for_spark, table.file_uris())], schema
 
 
 class _Parquet(_Keeper):
@@ -405,7 +408,7 @@ def _described(files: Any, path: str, place: str) -> _File:
 def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
     """Write a file below a folder, such as `date=2026-01-31/x.parquet`, and return what makes it
     one of the Delta table there: until a transaction has that, it is none."""
-    files, root = place(folder)
+    files, root = uris.files(folder)
     path = f"{root}/{name}"
     files.create_dir(path.rpartition("/")[0], recursive=True)
     with files.open_output_stream(path) as file:

@@ -24,6 +24,7 @@ NAME_LENGTH_MAX = 255
 
 _URL = re.compile(r"(amqp|amqps|ws|wss)://[^/@\s]+(/\S*)?")
 _OFFSETS = re.compile(r'\{\s*"\d+"\s*:\s*\d+\s*(,\s*"\d+"\s*:\s*\d+\s*)*\}')
+_TABLES_URI = re.compile(r"(s3a?://[a-z0-9][a-z0-9.-]*|file://)(/[\w.=-]+)*/?", re.ASCII)
 _LIVE_URL = re.compile(r"(sqlite:///|postgresql(\+psycopg)?://)\S+")
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -53,6 +54,21 @@ def _live_url(value: str) -> str:
     authority = value.partition("://")[2].partition("/")[0]
     if ":" in authority.rpartition("@")[0] or re.search(r"[?&]password=", value):
         raise ValueError("must carry no password: name its file in `passwordFile`")
+    return value
+
+
+def _folder(value: str) -> str:
+    if "://" in value and not _TABLES_URI.fullmatch(value):
+        raise ValueError(
+            "is no place for tables: write a folder, or s3://BUCKET/FOLDER (letters, digits and"
+            " ._=- between slashes; keys are in the environment)"
+        )
+    return value
+
+
+def _spool(value: str) -> str:
+    if "://" in value:
+        raise ValueError(f"{value!r} is no folder: a spool lies on a disk that all share")
     return value
 
 
@@ -163,7 +179,7 @@ class Source(Model):
     address: Annotated[str, Field(min_length=1)]
     """The stream (a topic with retention), or, with `spool`, the queue or subscription."""
 
-    spool: Annotated[str, Field(min_length=1)] | None = None
+    spool: Annotated[str, Field(min_length=1), AfterValidator(_spool)] | None = None
     """The address is a queue or a subscription, read through this folder, which all who run Spark
     share; one that does not begin with `/` is beside the document."""
 
@@ -231,8 +247,9 @@ class Source(Model):
 class Tables(Model):
     """Where tables, checkpoints and live state are kept."""
 
-    path: Annotated[str, Field(min_length=1)] = "tables"
-    """The folder; one that does not begin with `/` is beside the document."""
+    path: Annotated[str, Field(min_length=1), AfterValidator(_folder)] = "tables"
+    """The folder; one that does not begin with `/` is beside the document. Or a folder in a bucket:
+    s3://BUCKET/FOLDER."""
 
     format: Literal["delta", "parquet"] = "delta"
     """Delta has transactions and time travel; Parquet is files that anything reads."""

@@ -215,7 +215,7 @@ def reconcile(
     pipeline, places = document_of(file)
 
     from enmasse.pipeline import batches, judge
-    from enmasse.pipeline.session import CONNECT, session
+    from enmasse.pipeline.session import CONNECT, check_reached, session
 
     if not master.startswith(CONNECT):
         needs_java()
@@ -226,6 +226,7 @@ def reconcile(
     batches.check(pipeline, places)
     name, memory = pipeline.metadata.name, pipeline.spec.memory
     with session(name, master, memory, places.state, packed(master, package)) as spark:
+        check_reached(spark, places.tables)
         store = batches.Store(pipeline, places)
         compared = [
             judge.source(spark, one.name, batches.options(one, places), store, start, end)

@@ -1,0 +1,87 @@
+"""A server of S3 for tests, and the jars by which Spark speaks to it: got from packages, kept in
+the user's cache."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from brokers import CACHE, free_port, started
+from enmasse.pipeline.session import S3_JARS
+from spark_cluster import home
+
+MOTO = "5.2.5"
+BROUGHT = (
+    "software.amazon.awssdk:bundle:2.35.4",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
+"""What the jar asks for, in Hadoop 3.5.0 of PySpark 4.2 and 4.3."""
+GET_TIMEOUT_S = 900
+
+
+def moto() -> Path:
+    """The server's package, which is in nobody's environment."""
+    folder = CACHE / f"moto-{MOTO}"
+    if not folder.is_dir():
+        draft = CACHE / f"moto-{os.getpid()}"
+        uv = Path(sys.executable).with_name("uv")
+        words = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", draft]
+        _got([*words, f"moto[server]=={MOTO}"])
+        draft.rename(folder)
+    return folder
+
+
+def jars() -> list[Path]:
+    """What `--packages org.apache.hadoop:hadoop-aws` brings, as far as it is used: 690 MB."""
+    (own,) = (home() / "jars").glob("hadoop-client-api-*.jar")
+    version = own.stem.rpartition("-")[2]
+    folder = CACHE / f"hadoop-aws-{version}"
+    if not folder.is_dir():
+        draft = CACHE / f"hadoop-aws-{os.getpid()}"
+        plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+        for artifact in (f"{S3_JARS}:{version}", *BROUGHT):
+            _got(
+                ["mvn", "-q", "-B", plugin, f"-Dartifact={artifact}", f"-DoutputDirectory={draft}"]
+            )
+        draft.rename(folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _got(command: list[str | Path]) -> None:
+    """Get a package; skip the test where it cannot be had."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GET_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"{command[-1]} cannot be had: {error}")
+    if done.returncode:
+        pytest.skip(f"{command[-1]} cannot be had: {(done.stdout + done.stderr)[-500:]}")
+
+
+@contextmanager
+def s3_server(folder: Path, bucket: str) -> Iterator[Mapping[str, str]]:
+    """A server with an empty bucket; yield the environment in which it is found."""
+    port = free_port()
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with started(words, folder / "s3.log", port, PYTHONPATH=str(moto())):
+        made = pyarrow.fs.S3FileSystem(
+            access_key="tests",
+            secret_key="of tests",
+            region="us-east-1",
+            scheme="http",
+            endpoint_override=f"127.0.0.1:{port}",
+            allow_bucket_creation=True,
+        )
+        made.create_dir(bucket)
+        yield {
+            "AWS_ACCESS_KEY_ID": "tests",
+            "AWS_SECRET_ACCESS_KEY": "of tests",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ALLOW_HTTP": "true",
+        }

@@ -1,0 +1,126 @@
+"""A pipeline whose tables and checkpoints lie in a bucket of S3, of a real server of it."""
+
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from enmasse.pipeline.places import read
+from object_store import jars, s3_server
+from piping import document, judged, message
+from publishing import Log
+from running import ENMASSE, Platform
+from supervising import UNAVAILABLE, Supervisor
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+BUCKET = "tables-of-tests"
+WAVE = 150
+LOCKED = 5
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An empty bucket that the environment leads to, without the jars for Spark."""
+    with s3_server(tmp_path, BUCKET) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{BUCKET}"
+
+
+@pytest.fixture
+def with_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ",".join(map(str, jars()))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--jars {words} pyspark-shell")
+
+
+def stream(platform: Platform, name: str, address: str) -> Log:
+    options = ("--address", address, "--retention-age", "1d", "--partitions", "2")
+    platform.enmasse("create", "address", name, "--type", "topic", *options)
+    return Log(platform.url(), address)
+
+
+def said(file: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command of the pipeline, which ends with a code."""
+    done = subprocess.run(
+        [ENMASSE, "pipeline", *words, "-f", file, "--output", "json"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def document_of(file: Path, *words: str) -> Any:
+    return json.loads(said(file, *words).stdout)
+
+
+@pytest.mark.usefixtures("with_jars")
+def test_everything_lies_in_a_bucket_and_a_killed_run_goes_on(
+    platform: Platform, bucket: str, tmp_path: Path
+) -> None:
+    log = stream(platform, "far", "far/a=5%+é")
+    file = document(
+        tmp_path / "p",
+        log,
+        {"maxRows": 60},
+        tables={"path": f"{bucket}/a/tables", "compactEvery": 3},
+        sinks=[{"name": "hot", "address": "nowhere", "where": "value > 48.5"}],
+        trigger="100ms",
+    )
+    sent = log.publish(message(number) for number in range(WAVE))
+    with closing(Supervisor(file)) as run:
+        run.until(WAVE // 2)
+        assert "in use by process" in said(file, "run", "--once", code=LOCKED).stderr
+        run.kill("driver", random.Random(0))
+        sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+        run.until(sent)
+        run.stop()
+    judged(file, sent)
+    _, places = read(file)
+    rejected = DeltaTable(places.table("rejected")).to_pyarrow_table()
+    assert len(rejected) == sent // 50
+    # a body of another kind is refused, corrected in the document, and made anew
+    sent += log.publish([message(sent, b'{"device": "x", "celsius": 1}')])
+    said(file, "run", "--once")
+    status = document_of(file, "status")
+    assert (status["tables"], status["sources"][0]["messages"]) == (f"{bucket}/a/tables", sent)
+    assert status["sources"][0]["quarantined"] == 1
+    exact = document_of(file, "reconcile")
+    assert (exact["exact"], exact["sources"][0]["messages"], exact["gold"]["exact"]) == (
+        *(True, sent, True),
+    )
+    file.write_text(file.read_text().replace("- temperature", "- temperature\n    - celsius"))
+    assert document_of(file, "backfill")["sources"][0]["quarantined"] == 0
+    assert document_of(file, "reconcile")["exact"]
+
+
+@pytest.mark.usefixtures("with_jars")
+def test_parquet_in_a_bucket_by_the_name_that_spark_gives_it(
+    platform: Platform, bucket: str, tmp_path: Path
+) -> None:
+    log = stream(platform, "plain", "plain")
+    tables = {"path": bucket.replace("s3:", "s3a:"), "format": "parquet", "compactEvery": 2}
+    file = document(tmp_path / "p", log, {"maxRows": 100}, tables=tables)
+    sent = 0
+    for _ in range(2):
+        sent += log.publish(message(number) for number in range(sent, sent + WAVE))
+        said(file, "run", "--once")
+    exact = document_of(file, "reconcile")
+    assert (exact["exact"], exact["sources"][0]["messages"]) == (True, sent)
+
+
+def test_a_spark_without_jars_says_which_it_lacks(
+    platform: Platform, bucket: str, tmp_path: Path
+) -> None:
+    file = document(tmp_path / "p", stream(platform, "none", "none"), tables={"path": bucket})
+    refusal = said(file, "run", "--once", code=UNAVAILABLE).stderr
+    assert f"tables at {bucket}: this Spark has no jars for buckets" in refusal
+    assert "--packages org.apache.hadoop:hadoop-aws:3" in refusal
