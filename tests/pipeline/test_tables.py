@@ -206,6 +206,22 @@ def test_rows_are_read_without_asking_python_for_files(tmp_path: Path) -> None:
     assert found.to_table().sort_by("offset").select(rows.column_names) == rows
 
 
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+def test_spark_reads_the_names_that_folders_have(
+    spark: SparkSession, tmp_path: Path, format: Format
+) -> None:
+    table = Table(str(tmp_path / "a b"), format, ("address",))
+    names = ["far/a=5%+é", "x y", "日本", "%41", None]
+    rows = [(name, number) for number, name in enumerate(names)]
+    tables.append(spark.createDataFrame(rows, "address string, offset long"), table, "q", 0)
+    if format == "delta":
+        columns = {"address": names, "offset": range(len(names))}
+        tables.append_arrow(pyarrow.table(columns), table, "q", 1)
+        rows += rows
+    found = tables.read(spark, table).select("address", "offset").collect()
+    assert sorted(map(tuple, found), key=str) == sorted(rows, key=str)
+
+
 def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path / "t"))
     with pytest.raises(Missing, match="no Delta table"):

@@ -7,8 +7,9 @@ remembered is not written again. The files lie by the values of their partition 
 """
 
 import json
+import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -29,6 +30,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -45,6 +47,7 @@ HOURS_A_DAY, HOUR_MS = 24, 3_600_000
 APPENDS_MAX = 8
 """How often rows are appended while others change what the table is."""
 _MAKING = threading.Lock()
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -168,11 +171,12 @@ def replace_arrow(
 def read(spark: SparkSession, table: Table) -> DataFrame:
     """Return the table as it is now, without any jar; raises Missing if there is none."""
     keeper = _keeper(table)
-    files, schema = keeper.contents(spark)
-    if not files:
+    places, schema = keeper.contents()
+    if not places:
         return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema).option("basePath", f"{keeper.prefix}{keeper.root}")
-    return reader.parquet(*files)
+    root = f"{keeper.prefix}{keeper.root}"
+    reader = spark.read.schema(schema).option("basePath", root)
+    return _named(reader.parquet(*(f"{root}/{place}" for place in places)), places)
 
 
 def dataset(opened: DeltaTable, path: str) -> Any:
@@ -288,12 +292,13 @@ class _Delta(_Keeper):
             commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
         )
 
-    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
+    def contents(self) -> tuple[list[str], StructType]:
+        """Return the places of files below the table, and its columns."""
         table = self._open()
         if table is None:
             raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
         schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
-        return [*map(uris.for_spark, table.file_uris())], schema
+        return list(dataset(table, self.table.path).files), schema
 
 
 class _Parquet(_Keeper):
@@ -365,20 +370,36 @@ class _Parquet(_Keeper):
         if not self.exists(f"{self.root}/{BATCHES}/schema.json"):
             raise Missing("E3000", f"{self.table.path} is no table; write to it first")
 
-    def contents(self, spark: SparkSession) -> tuple[list[str], StructType]:
+    def contents(self) -> tuple[list[str], StructType]:
+        """Return the places of files below the table, and its columns."""
         self._check()
         kept = f"{self.root}/{BATCHES}/schema.json"
         with self.files.open_input_stream(kept) as file:
             schema = StructType.fromJson(json.loads(file.read()))
         gone = self._joiner().replaced()
-        files = [
-            f"{self.prefix}{self.root}/{name}" for name, _ in self._listed() if name not in gone
-        ]
-        return files, schema
+        return [name for name, _ in self._listed() if name not in gone], schema
 
 
 def _keeper(table: Table) -> _Delta | _Parquet:
     return _Delta(table) if table.format == "delta" else _Parquet(table)
+
+
+def _named(frame: DataFrame, places: Iterable[str]) -> DataFrame:
+    """The same frame with the values that folders are named by.
+
+    delta-rs writes a letter beyond ASCII as its bytes in UTF-8, `%C3%A9`; Spark takes each of them
+    for a letter.
+    """
+    values = {part for place in places for part in place.split("/")[:-1]}
+    wrong: dict[str, dict[str, str]] = {}
+    for name, _, value in (part.partition("=") for part in values):
+        taken = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+        if taken != unquote(value):
+            wrong.setdefault(name, {})[taken] = unquote(value)
+    for name, rights in wrong.items():
+        right = F.create_map(*(F.lit(one) for pair in rights.items() for one in pair))[F.col(name)]
+        frame = frame.withColumn(name, F.coalesce(right, F.col(name)))
+    return frame
 
 
 def _arrow(schema: StructType) -> pyarrow.Schema:
