@@ -137,12 +137,13 @@ OTHER = RuntimeError("\nout of memory\n at org.apache")
     ("error", "kind", "said"),
     [
         (OURS, Conflict, "source s: 3 messages are no longer kept"),
-        (OTHER, Unavailable, "source s: Spark ended the query: out of memory"),
+        (OTHER, Unavailable, "source s: Spark ended the query: out of memory; see {log}"),
     ],
 )
 def test_what_ends_the_only_query_ends_the_run_in_our_words(
-    watched: Watched, error: Exception, kind: type[Exception], said: str
+    watched: Watched, tmp_path: Path, error: Exception, kind: type[Exception], said: str
 ) -> None:
+    said = said.format(log=tmp_path / "tables" / "spark.log")
     watched.query.error = error
     with pytest.raises(kind, match=f"^{said}$"):
         watched.run.watch(threading.Event())
