@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from enmasse.api.metrics import ADDRESSES_MAX, OTHERS, SPACES_MAX, render
 from enmasse.engines import (
     AddressFigures,
+    CanaryFigures,
     Connection,
     JournalFigures,
     Observed,
@@ -161,6 +162,15 @@ def test_connections_and_workers_have_figures_too() -> None:
     assert found["enmasse_worker_busy_ratio", "0"] == 0.25
     assert found["enmasse_connections_accepted_total",] == 5
     assert found["enmasse_connections_cut_off_total",] == 1
+
+
+def test_what_the_node_sends_itself_has_figures_of_its_own() -> None:
+    for problem, ok in ((None, 1), ("not carried", 0)):
+        observed = Observed(0, [], canary=CanaryFigures(5, 2, problem))
+        found = samples(render(observed, [], [], ready=True, all_addresses=False))
+        assert found["enmasse_canary_ok",] == ok
+        assert found["enmasse_canary_messages_total",] == 5
+        assert found["enmasse_canary_failures_total",] == 2
 
 
 async def test_connections_can_be_listed_and_traced(served: Served) -> None:

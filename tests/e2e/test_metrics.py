@@ -1,6 +1,8 @@
 """`/metrics` and its page in the guide name the same things."""
 
+import json
 import re
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 from proton.utils import BlockingConnection
 
 from running import Platform
+
+WAIT_S = 60.0
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guide" / "metrics.md"
 
@@ -49,3 +53,20 @@ def test_every_metric_is_documented(scraped: set[str]) -> None:
 
 def test_every_documented_metric_is_there(scraped: set[str]) -> None:
     assert not {p for p in documented() if not any(fits(p, name) for name in scraped)}
+
+
+def test_the_canary_of_a_node_comes_back_and_is_seen_nowhere_else(platform: Platform) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        text = httpx2.get(f"{platform.url('http')}/metrics?addresses=all").text
+        if "enmasse_canary_messages_total 0.0" not in text:
+            break
+        assert time.monotonic() < deadline, "it flies"
+    assert "enmasse_canary_ok 1.0" in text
+    assert "enmasse_canary_failures_total 0.0" in text
+    assert "health" not in text
+    assert httpx2.get(f"{platform.url('http')}/readyz").text == "ok\n"
+    # Its name is passed over as one of no space: the only one there is is meant.
+    with closing(BlockingConnection(platform.url(), virtual_host="$health")):
+        listed = json.loads(platform.enmasse("get", "connections", "-o", "json"))
+        assert {one["space"] for one in listed["items"]} == {"default.default"}

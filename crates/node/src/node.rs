@@ -146,7 +146,8 @@ impl Node {
     pub fn usage(&self) -> Vec<SpaceLine> {
         let table = Arc::clone(&lock(&self.table));
         let was_used = |line: &SpaceLine| line.connections > 0 || line.messages_in > 0 || line.messages_out > 0;
-        table.spaces().map(SpaceLine::of).filter(was_used).collect()
+        let told = table.spaces().filter(|space| !space.is_internal());
+        told.map(SpaceLine::of).filter(was_used).collect()
     }
 
     /// What the journal is and has done, if there is one. Waits for nobody.
@@ -175,7 +176,13 @@ impl Node {
     /// `Busy`, `Stopped`.
     pub fn connections(&self) -> Result<Vec<ConnectionLine>, NodeError> {
         self.running()?;
+        let table = Arc::clone(&lock(&self.table));
+        let within = |line: &ConnectionLine| {
+            let space = line.space.as_deref().and_then(|name| table.space(table.space_within(name)?));
+            space.is_some_and(Space::is_internal)
+        };
         let mut lines: Vec<ConnectionLine> = self.ask(Command::List)?.into_iter().flatten().collect();
+        lines.retain(|line| !within(line));
         lines.sort_by_key(|line| line.id);
         Ok(lines)
     }
@@ -232,7 +239,7 @@ impl Node {
     /// `NoSuchSpace`; `Full` at the bound of connections; `System`; `Stopped`.
     pub fn connect_in_process(&self, space: &str, user: Option<&str>) -> Result<UnixStream, NodeError> {
         self.running()?;
-        if lock(&self.table).space_named(space).is_none() {
+        if lock(&self.table).space_within(space).is_none() {
             return Err(NodeError::NoSuchSpace(space.to_owned()));
         }
         let bound = self.shared.connection_count_max;

@@ -9,7 +9,6 @@ use enmasse_router::table::{Space, Table};
 use serde::Serialize;
 
 use crate::journal::JournalFigures;
-use crate::node::declared;
 use crate::shared::Shared;
 
 /// What one worker has done since its start; the first two are of this moment.
@@ -250,10 +249,12 @@ impl NodeStats {
             figures.extend(answer.addresses);
             queues.extend(answer.queues);
         }
-        let mut addresses: Vec<AddressLine> = declared(table)
-            .map(|address| {
+        let (internal, told): (Vec<&Space>, Vec<&Space>) = table.spaces().partition(|space| space.is_internal());
+        let mut addresses: Vec<AddressLine> = told
+            .into_iter()
+            .flat_map(|space| space.addresses().map(|address| (space.name(), address)))
+            .map(|(space, address)| {
                 let stats = figures.get(&address.key).copied().unwrap_or_default();
-                let space = table.space(address.space).map_or("", |space| space.name());
                 let line = AddressLine::new(&address.uid, space, &address.name, &stats);
                 match queues.get(&address.key) {
                     Some(queue) => line.with_queue(queue),
@@ -261,10 +262,11 @@ impl NodeStats {
                 }
             })
             .collect();
+        let within = internal.iter().map(|space| u64::from(space.taken().0)).sum();
         addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
         Self {
             plan_version: table.version(),
-            connections: shared.connection_count.load(Ordering::Relaxed) as u64,
+            connections: (shared.connection_count.load(Ordering::Relaxed) as u64).saturating_sub(within),
             connections_max: shared.connection_count_max as u64,
             accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
             workers,

@@ -35,6 +35,9 @@ pub struct Space {
     pub limits: SpaceLimits,
     /// the addresses, in any order
     pub addresses: Vec<Address>,
+    /// only sessions within this process come in, and no figures tell of it
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub internal: bool,
 }
 
 /// Who may come into a space.

@@ -188,6 +188,7 @@ impl Scenario {
             users: Vec::new(),
             limits: SpaceLimits::default(),
             addresses: addresses.collect(),
+            internal: false,
         }
     }
 }

@@ -180,6 +180,7 @@ class _Snapshot(Collector):
         yield info
         yield from self._of_connections()
         yield from self._of_workers()
+        yield from self._of_canary()
         if (journal := self._observed.journal) is not None:
             for family, name, text, value in _JOURNAL:
                 yield family(f"enmasse_journal_{name}", text, value=value(journal))
@@ -199,6 +200,22 @@ class _Snapshot(Collector):
             "enmasse_address_series_omitted",
             "Addresses without series of their own: ask for /metrics?addresses=all.",
             value=0 if shown else len(addresses),
+        )
+
+    def _of_canary(self) -> Iterator[Metric]:
+        canary = self._observed.canary
+        if canary is None:
+            return
+        yield GaugeMetricFamily(
+            "enmasse_canary_ok",
+            "1 when the node's last message to itself came back.",
+            value=canary.problem is None,
+        )
+        yield CounterMetricFamily(
+            "enmasse_canary_messages", "Messages of the node to itself.", value=canary.sent
+        )
+        yield CounterMetricFamily(
+            "enmasse_canary_failures", "Of those, that did not come back.", value=canary.failed
         )
 
     def _of_connections(self) -> Iterator[Metric]:

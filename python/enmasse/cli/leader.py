@@ -193,7 +193,7 @@ class Leader:
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
         self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
-        self._run += [completing, logging, watching, answering]
+        self._run += [completing, logging, watching, answering, engine.fly_canary]
         return engine, endpoints
 
 

@@ -3,6 +3,7 @@
 from enmasse.engines.protocol import (
     JOURNAL_STOPPED,
     AddressFigures,
+    CanaryFigures,
     Connection,
     Engine,
     Failure,
@@ -22,6 +23,7 @@ from enmasse.engines.protocol import (
 __all__ = [
     "JOURNAL_STOPPED",
     "AddressFigures",
+    "CanaryFigures",
     "Connection",
     "Engine",
     "Failure",

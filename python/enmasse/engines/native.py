@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from enmasse.base.bounded import Bounded
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.errors import Code, EnMasseError, Missing
+from enmasse.engines.canary import UIDS, Canary
 from enmasse.engines.protocol import (
     AddressFigures,
     Connection,
@@ -73,12 +74,14 @@ class NativeEngine:
         self._clock = clock or SystemClock()
         self._calling = asyncio.Lock()
         self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
+        self._canary = Canary(node, self._clock)
         self._usage: tuple[str, Sequence[SpaceFigures]] = "", ()
         """What the node said last of its spaces, and what that means."""
 
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
-        return _proof(await self._call(self._node.apply, plan))
+        whole = plan.model_copy(update={"spaces": (*plan.spaces, self._canary.space)})
+        return _proof(await self._call(self._node.apply, whole))
 
     async def prove(self) -> Proof:
         """Say what is served at this moment."""
@@ -144,7 +147,14 @@ class NativeEngine:
         )
 
     def trouble(self) -> str | None:
-        """Return why nothing can be stored any more, if so."""
+        """Return why nothing can be stored any more, or what the last canary met, if so."""
+        return self._journal_trouble() or self._canary.figures.problem
+
+    async def fly_canary(self) -> None:
+        """Send a message through the node now and then, until cancelled."""
+        await self._canary.run()
+
+    def _journal_trouble(self) -> str | None:
         journal = self._node.journal()
         stopped = journal and journal["stopped"]
         if stopped is None:
@@ -156,7 +166,7 @@ class NativeEngine:
 
     async def watch_journal(self, stopped: Callable[[], None]) -> None:
         """Say once in the log that the journal has stopped, when it has, and call `stopped`."""
-        while (trouble := self.trouble()) is None:
+        while (trouble := self._journal_trouble()) is None:
             await self._clock.sleep(JOURNAL_CHECK_S)
         log.error("journal-stopped", reason=trouble)
         stopped()
@@ -227,6 +237,7 @@ class NativeEngine:
             journal=JournalFigures(*(journal[name] for name in _JOURNAL_MEMBERS))
             if journal
             else None,
+            canary=self._canary.figures,
         )
 
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
@@ -247,8 +258,12 @@ def log_event(event: dict[str, Any]) -> None:
 
 
 def _proof(said: Mapping[str, Any]) -> Proof:
-    failed = {one["uid"]: Failure(one["reason"], one["message"]) for one in said["failed"]}
-    return Proof(said["version"], frozenset(said["active"]), failed)
+    failed = {
+        one["uid"]: Failure(one["reason"], one["message"])
+        for one in said["failed"]
+        if one["uid"] not in UIDS
+    }
+    return Proof(said["version"], frozenset(said["active"]) - UIDS, failed)
 
 
 def _figures(line: dict[str, Any], now_ms: float) -> AddressFigures:

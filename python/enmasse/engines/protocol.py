@@ -159,6 +159,15 @@ class SpaceFigures(NamedTuple):
     bytes_out: int = 0
 
 
+class CanaryFigures(NamedTuple):
+    """What became of the engine's own messages to itself since its start."""
+
+    sent: int = 0
+    failed: int = 0
+    problem: str | None = None
+    """Why the last one did not come back; None: it did."""
+
+
 class Observed(NamedTuple):
     """An engine's figures at one moment."""
 
@@ -170,6 +179,9 @@ class Observed(NamedTuple):
 
     journal: JournalFigures | None = None
     """None: no address keeps its messages on disk."""
+
+    canary: CanaryFigures | None = None
+    """None: it sends itself none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         key,
         uid: space.uid.as_str().into(),
         names: space.names.iter().map(|name| name.as_str().into()).collect(),
-        authentication: compile_authentication(&space.authentication, &format!("{path}.authentication"))?,
+        authentication: compile_authentication(space, &format!("{path}.authentication"))?,
         decoy: Decoy::like(&users),
         users,
         limits: space.limits.clone(),
@@ -144,6 +144,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         addresses,
         covering,
         levels_max,
+        internal: space.internal,
     })
 }
 
@@ -277,7 +278,8 @@ fn window(address: &plan::Address, kind: AddressKind) -> u32 {
     u32::try_from(most).map_or(limits.link_capacity, |most| most.min(limits.link_capacity))
 }
 
-fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Authentication> {
+fn compile_authentication(space: &plan::Space, path: &str) -> Checked<Authentication> {
+    let plan = &space.authentication;
     let open = plan.kind == AuthenticationType::None;
     let delegated = plan.kind == AuthenticationType::Delegated;
     if delegated && plan.service.is_none() {
@@ -305,8 +307,11 @@ fn compile_authentication(plan: &plan::Authentication, path: &str) -> Checked<Au
     }
     mechanisms.extend(plan.anonymous.then_some(Mechanism::Anonymous));
     let mechanisms = strongest_first(mechanisms);
-    if mechanisms.is_empty() {
+    if mechanisms.is_empty() && !space.internal {
         return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: nobody could come in");
+    }
+    if space.internal && (open || !mechanisms.is_empty()) {
+        return wrong(path, "lets peers in, and the space is internal: make it standard, without mechanisms");
     }
     let service = plan.service.as_deref().map(Into::into);
     Ok(Authentication { open, anonymous: plan.anonymous, mechanisms, delegated, service })

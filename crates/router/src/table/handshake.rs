@@ -114,7 +114,7 @@ impl Guest {
     /// `space`, and of no other: where there is none, no other clue counts.
     #[must_use]
     pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
-        let found = table.space_named(space);
+        let found = table.space_within(space);
         Self { space: found, user, astray: found.is_none().then(|| space.into()), proof: Proof::Vouched }
     }
 

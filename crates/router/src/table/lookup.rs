@@ -44,14 +44,20 @@ impl Table {
         named.map_or_else(|| self.only_space(), Ok)
     }
 
-    /// The space that answers to `name`, which is compared without regard to case, as host names are.
+    /// The space that answers to `name` for a peer; names are compared without regard to case, as host names are.
     #[must_use]
     pub fn space_named(&self, name: &str) -> Option<SpaceKey> {
+        self.space_within(name).filter(|key| !self.spaces[key].is_internal())
+    }
+
+    /// The space that answers to `name` for a session within this process.
+    #[must_use]
+    pub fn space_within(&self, name: &str) -> Option<SpaceKey> {
         self.names.get(&*name.to_ascii_lowercase()).copied()
     }
 
     fn only_space(&self) -> Result<SpaceKey, NoSpace> {
-        let mut keys = self.spaces.keys();
+        let mut keys = self.spaces.iter().filter(|(_, space)| !space.is_internal()).map(|(key, _)| key);
         match (keys.next(), keys.next()) {
             (Some(only), None) => Ok(*only),
             (Some(_), Some(_)) => Err(NoSpace::Unnamed),

@@ -37,6 +37,8 @@ pub struct Space {
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
     pub(super) levels_max: usize,
+    /// only sessions within this process come in
+    pub(super) internal: bool,
 }
 
 /// Who may come in (contracts 5).
@@ -94,6 +96,12 @@ impl Space {
     #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// Whether only sessions within this process come in: no clue of a peer leads here, and no figures tell of it.
+    #[must_use]
+    pub const fn is_internal(&self) -> bool {
+        self.internal
     }
 
     /// The full name, `NAME.NAMESPACE`.

@@ -1,6 +1,6 @@
 //! Contracts 4: which space a connection belongs to.
 
-use crate::table::tests::{SECRET, plan, space, table};
+use crate::table::tests::{SECRET, closed, plan, space, table};
 use crate::table::{Clues, NoSpace, Table};
 
 /// Two spaces `north` and `south`, each also `.test`.
@@ -105,4 +105,33 @@ fn a_full_name_beats_the_short_name_of_another() {
     let table = table(&plan(1, [dotted, space("north", &[])]));
     let found = table.space(table.space_named("north.test").unwrap()).unwrap();
     assert_eq!(found.uid(), "uid of north");
+}
+
+/// One that only sessions within this process come into.
+fn internal() -> crate::plan::Space {
+    let mut within = closed(space("within", &[]), Vec::new());
+    (within.internal, within.names) = (true, vec!["$within".into()]);
+    (within.authentication.anonymous, within.authentication.mechanisms) = (false, Vec::new());
+    within
+}
+
+#[test]
+fn no_clue_of_a_peer_leads_to_an_internal_space() {
+    let alone = table(&plan(1, [internal()]));
+    assert_eq!(found(&alone, &Clues::default()), Err(NoSpace::Nothing));
+    let table = table(&plan(1, [space("north", &[]), internal()]));
+    for name in ["$within", "$WITHIN"] {
+        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
+        assert_eq!(found(&table, &clues), Ok("north.test".into()), "it is the only one there is");
+        let north = table.space_named("north").unwrap();
+        assert!(!table.names_another(north, name));
+        assert_eq!(table.space_named(name), None);
+        let key = table.space_within(name).expect("a session within this process finds it");
+        assert!(table.space(key).unwrap().is_internal());
+    }
+    assert_eq!(table.mechanisms, super::table(&plan(1, [space("north", &[])])).mechanisms);
+    let mut open = internal();
+    open.authentication.mechanisms = vec!["PLAIN".into()];
+    let error = Table::compile(&plan(1, [open]), &Table::empty(SECRET)).unwrap_err();
+    assert!(error.problem.contains("internal"), "{error}");
 }
