@@ -57,6 +57,23 @@ async def serving(served: Served, bounds: Bounds | None = None) -> AsyncIterator
         await running
 
 
+async def test_the_parts_of_an_answer_are_sent_at_once(
+    served: Served,
+) -> None:
+    listener = bind("127.0.0.1", 0)
+    server = Server(served.app, listener)
+    running = asyncio.ensure_future(server.run_until_stopped())
+    port = listener.getsockname()[1]
+    async with httpx2.AsyncClient() as http:
+        await http.get(f"http://127.0.0.1:{port}/healthz")
+        (connection,) = server.server_state.connections
+        ours = connection.transport.get_extra_info("socket")
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    server.stop()
+    async with asyncio.timeout(5):
+        await running
+
+
 async def health(port: int) -> str:
     async with httpx2.AsyncClient() as http:
         return (await http.get(f"http://127.0.0.1:{port}/healthz")).text

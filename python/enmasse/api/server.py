@@ -24,10 +24,11 @@ def bind(host: str, port: int) -> socket.socket:
     Raises: Unavailable if that cannot be; the message names the address and the mend.
     """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind)
+        # asyncio sends what it has at once (TCP_NODELAY) only where a socket says that it is TCP
+        listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
