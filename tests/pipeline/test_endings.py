@@ -24,6 +24,10 @@ class Captured(Exception):
 
 DEATHS = [
     DEAD,
+    RuntimeError(
+        "Job aborted due to stage failure: Task serialization failed:"
+        " java.lang.IllegalStateException: Illegal size 5 of collection, expected 6\n\tat scala"
+    ),
     Captured("[STREAM_FAILED] null", Captured("java.io.EOFException")),
     Captured("null", Captured("java.net.SocketException: Connection reset")),
     RuntimeError("Job aborted: Python worker exited unexpectedly (crashed): Fatal Python error"),
@@ -72,7 +76,7 @@ def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFi
     assert list(PAUSES_S) == sorted(PAUSES_S)
     assert restarts.trouble is None
     restarts.ended(DEAD)
-    assert "s: a process of Spark died 9 times without a batch" in standing(restarts)
+    assert "s: Spark failed 9 times without a batch" in standing(restarts)
 
 
 def standing(restarts: Restarts) -> str:
@@ -131,7 +135,7 @@ def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
     exhausted(restarts, clock)
     clock.advance(SOUND_S - 1)
     restarts.ended(DEAD)
-    assert "died 9 times" in standing(restarts)
+    assert "failed 9 times" in standing(restarts)
 
 
 def test_starts_that_fail_are_no_sound_minute() -> None:
@@ -142,4 +146,4 @@ def test_starts_that_fail_are_no_sound_minute() -> None:
         # the start itself takes long and fails
         clock.advance(SOUND_S)
     restarts.ended(DEAD)
-    assert "died 9 times" in standing(restarts)
+    assert "failed 9 times" in standing(restarts)

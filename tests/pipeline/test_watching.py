@@ -268,7 +268,7 @@ def test_a_query_that_dies_at_each_start_ends_the_run(watched: Watched) -> None:
 
     watched.run._begins["s"] = cast(Any, begin)
     watched.run._begin("s")
-    with pytest.raises(Unavailable, match="^source s: a process of Spark died 9 times .*connect"):
+    with pytest.raises(Unavailable, match="^source s: Spark failed 9 times .*connect"):
         watched.run.watch(Passing(watched.clock))
     pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]

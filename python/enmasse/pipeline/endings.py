@@ -2,7 +2,8 @@
 
 Spark repeats the tasks of a worker that dies. It does not start the process anew that plans the
 batches of a query, nor one that does not answer within ten seconds ("failed to connect back"), as
-on a machine that has too much to do: the query ends. It can begin again where it was.
+on a machine that has too much to do: the query ends. So it does where Spark writes down the tasks
+of a stage while another query changes what they share. It can begin again where it was.
 """
 
 import logging
@@ -32,6 +33,8 @@ _DEATH = re.compile(
     r"|java\.io\.EOFException[^\n]*"
     r"|java\.net\.SocketException[^\n]*"
     r"|java\.io\.IOException: (?:Broken pipe|Connection reset|Stream closed)[^\n]*"
+    r"|Task serialization failed: java\.lang\.IllegalStateException: Illegal size[^\n]*"
+    r"|Task serialization failed: java\.util\.ConcurrentModificationException[^\n]*"
 )
 
 
@@ -46,7 +49,7 @@ def _told(error: BaseException) -> str:
 
 
 def death(error: BaseException) -> str | None:
-    """Return how a process of Spark died, if it was that which ended a query."""
+    """Return what Spark itself failed at, mostly a process that died, if that ended a query."""
     text = _told(error)
     found = None if _OURS.search(text) else _DEATH.search(text)
     return None if found is None else found[0]
@@ -136,7 +139,7 @@ class Restarts:
             self._stands(
                 Unavailable(
                     Code.NOT_AVAILABLE,
-                    f"source {self._source}: a process of Spark died {self._deaths + 1} times"
+                    f"source {self._source}: Spark failed {self._deaths + 1} times"
                     f" without a batch in between, the last time: {cause}; see whether this"
                     " machine has memory and processor time left, and start the run again"
                     f"{see_log(self._log_file)}",
@@ -150,7 +153,7 @@ class Restarts:
         self._deaths += 1
         self._due_s = self._clock.monotonic() + pause_s
         log.warning(
-            "source %s: a process of Spark died: %s; begins again in %.0f s, try %d of %d",
+            "source %s: Spark failed: %s; begins again in %.0f s, try %d of %d",
             self._source,
             cause,
             pause_s,
