@@ -58,11 +58,13 @@ class MemoryStore:
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
         """Return all resources, or those of a kind or a namespace, in order of their keys."""
-        return [
-            self._resources[key]
-            for key in sorted(self._resources)
+        # few of many are asked for again and again
+        chosen = (
+            key
+            for key in self._resources
             if kind in (None, key.kind) and namespace in (None, key.namespace)
-        ]
+        )
+        return [self._resources[key] for key in sorted(chosen)]
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Turn]:
