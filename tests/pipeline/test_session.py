@@ -6,6 +6,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from enmasse.base.errors import Unavailable
 from enmasse.pipeline import session
 
 PACKAGE = Path(pyspark.__file__).parent
@@ -17,6 +18,29 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     monkeypatch.setattr(os, "environ", found)
     return found
+
+
+@pytest.mark.parametrize("shows", [False, True])
+def test_a_bar_of_tasks_is_drawn_where_it_is_asked_for(
+    shows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {}
+
+    class Builder:
+        def config(self, key: str, value: str) -> "Builder":
+            told[key] = value
+            return self
+
+        def getOrCreate(self) -> None:
+            raise RuntimeError("told enough")
+
+    monkeypatch.setattr(session.SparkSession.Builder, "appName", lambda *_: Builder())
+    with (
+        pytest.raises(Unavailable, match="told enough"),
+        session.session("p", "local[1]", 1 << 30, tmp_path, shows_progress=shows),
+    ):
+        pass
+    assert told["spark.ui.showConsoleProgress"] == str(shows).lower()
 
 
 def test_a_home_has_all_but_the_copy_of_the_package(

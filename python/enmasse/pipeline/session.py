@@ -33,7 +33,6 @@ QUERY_SETTINGS = {
 """What holds for our queries wherever they run."""
 SETTINGS = QUERY_SETTINGS | {
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.faulthandler.enabled": "true",
 }
 """What a Spark of ours is told, beside its memory and where it runs."""
@@ -72,11 +71,18 @@ def is_local(master: str) -> bool:
 
 @contextmanager
 def session(
-    name: str, master: str, memory_bytes: int, folder: Path, package: Path | None = None
+    name: str,
+    master: str,
+    memory_bytes: int,
+    folder: Path,
+    package: Path | None = None,
+    *,
+    shows_progress: bool = False,
 ) -> Iterator[SparkSession]:
     """Start Spark and stop it at the end; what it has to write lies in a folder.
 
-    `package` travels to the executors of a cluster, which have nothing of it themselves. Raises
+    `package` travels to the executors of a cluster, which have nothing of it themselves. With
+    `shows_progress` Spark draws a bar of its tasks on stderr, where it is of this process. Raises
     Missing or Invalid for a package that does not fit, Unavailable if Spark does not start, or its
     JVM dies.
     """
@@ -91,6 +97,7 @@ def session(
             | {
                 "spark.driver.memory": f"{memory_bytes >> 10}k",
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.ui.showConsoleProgress": str(shows_progress).lower(),
             }
         )
     for key, value in settings.items():

@@ -1,5 +1,6 @@
 """`enmasse pipeline`: from the messages of streams to tables, live state and alerts."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -225,7 +226,11 @@ def reconcile(
         raise Missing(Code.NOT_FOUND, f"{file} has no source {source!r}")
     batches.check(pipeline, places)
     name, memory = pipeline.metadata.name, pipeline.spec.memory
-    with session(name, master, memory, places.state, packed(master, package)) as spark:
+    typer.echo(f"{name}: starting Spark, some seconds ..", err=True)
+    with session(
+        *(name, master, memory, places.state, packed(master, package)),
+        shows_progress=sys.stderr.isatty(),
+    ) as spark:
         check_reached(spark, places.tables)
         store = batches.Store(pipeline, places)
         compared = [
