@@ -155,7 +155,7 @@ def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
         for n in range(20, 120)
     ]
     log.publish(large)
-    with pytest.raises(StreamingQueryException, match="messages that were not read yet are no"):
+    with pytest.raises(StreamingQueryException, match="that were not read yet are no"):
         run()
     left = run(failOnDataLoss="false")
     got = values(spark, tmp_path)
