@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,8 +13,9 @@ import pytest
 from doubles import TestClock
 from enmasse.auth.grants import Refused, Unanswered
 from enmasse.auth.logins import Logins
-from enmasse.auth.realms import GROUPS, MARK, Administration, Realms
-from enmasse.resources import AuthenticationService, parse
+from enmasse.auth.realms import GROUPS, MARK, Administration, Looking, Realms, Spaces
+from enmasse.base.errors import Code, Unavailable
+from enmasse.resources import AuthenticationService, Key, Resource, parse
 from enmasse.store import MemoryStore
 from issuing import Issuer
 
@@ -101,25 +102,51 @@ def serving() -> Iterator[Keycloak]:
             thread.join()
 
 
+def found(wanted: Mapping[str, str], alive: Collection[str]) -> Looking:
+    """Return a look that finds these spaces."""
+
+    async def look() -> Spaces:
+        return Spaces(wanted, alive)
+
+    return look
+
+
+class BehindStore(MemoryStore):
+    """One whose other processes have written what is not here yet."""
+
+    def __init__(self, clock: TestClock) -> None:
+        super().__init__(clock)
+        self.unseen: set[Key] = set()
+        self.is_away = False
+
+    def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
+        return [one for one in super().list(kind, namespace) if one.key not in self.unseen]
+
+    async def refresh(self) -> None:
+        if self.is_away:
+            raise Unavailable(Code.STORE_UNUSABLE, "the database is away")
+        self.unseen.clear()
+
+
 async def test_a_realm_is_made_for_a_space_and_goes_with_it() -> None:
     with serving() as keycloak:
         realms, administration = Realms(), keycloak.administration()
-        await realms.keep(administration, {"u1": "north-shop"}, ["u1", "u2"])
+        await realms.keep(administration, found({"u1": "north-shop"}, ["u1", "u2"]))
         made = keycloak.realms["north-shop"]
         assert (made["id"], made["enabled"], made["attributes"]) == ("u1", True, {MARK: "service"})
         assert [one["name"] for one in made["groups"]] == list(GROUPS)
         (client,) = made["clients"]
         assert (client["clientId"], client["secret"]) == ("enmasse", "hush")
         keycloak.asked.clear()
-        await realms.keep(administration, {"u1": "north-shop"}, ["u1", "u2"])
+        await realms.keep(administration, found({"u1": "north-shop"}, ["u1", "u2"]))
         assert keycloak.asked == [("GET", "")], "nothing to do, and what is not ours is known"
         # The space names another service by now: it is there, and so are its users.
-        await realms.keep(administration, {}, ["u1"])
+        await realms.keep(administration, found({}, ["u1"]))
         assert "north-shop" in keycloak.realms
         # A space deleted and made again has nothing of the former one.
-        await realms.keep(administration, {"u3": "north-shop"}, ["u3"])
+        await realms.keep(administration, found({"u3": "north-shop"}, ["u3"]))
         assert keycloak.realms["north-shop"]["id"] == "u3"
-        await realms.keep(administration, {}, [])
+        await realms.keep(administration, found({}, []))
         assert keycloak.realms.keys() == {"master"}
 
 
@@ -128,7 +155,7 @@ async def test_a_realm_of_somebody_else_is_used_and_left_alone() -> None:
         theirs = {"id": "theirs", "realm": "north-shop", "attributes": {MARK: "another service"}}
         keycloak.realms["north-shop"] = theirs
         for spaces in ({"u1": "north-shop"}, {}):
-            await Realms().keep(keycloak.administration(), spaces, spaces.keys())
+            await Realms().keep(keycloak.administration(), found(spaces, spaces.keys()))
             assert keycloak.realms["north-shop"] is theirs
 
 
@@ -138,16 +165,46 @@ async def test_an_administrator_who_is_refused_is_named_by_the_secret_and_nothin
     with serving() as keycloak:
         administration = keycloak.administration("another-" + PASSWORD)
         with pytest.raises(Refused, match="admin.username and admin.password") as refused:
-            await Realms().keep(administration, {"u1": "north-shop"}, ["u1"])
+            await Realms().keep(administration, found({"u1": "north-shop"}, ["u1"]))
         assert PASSWORD not in str(refused.value) + repr(administration)
         assert "hush" not in repr(administration)
         keycloak.status = 403
         with pytest.raises(Refused, match="give that user the role"):
-            await Realms().keep(keycloak.administration(), {"u1": "north-shop"}, ["u1"])
+            await Realms().keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
         keycloak.status = 500
         with pytest.raises(Unanswered, match="answers GET with status 500"):
-            await Realms().keep(keycloak.administration(), {"u1": "north-shop"}, ["u1"])
+            await Realms().keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
         assert "north-shop" not in keycloak.realms
+
+
+async def declare(store: MemoryStore, keycloak: Keycloak) -> AuthenticationService:
+    """Declare a service, a space that names it, and one that does not; return the service."""
+    settings: dict[str, Any] = {"url": f"{keycloak.url}/", "credentialsSecret": {"name": "kc"}}
+    admin = {"apiVersion": "admin.enmasse.io/v1beta1", "kind": "AuthenticationService"}
+    spec = {"type": "keycloak", "keycloak": settings}
+    service = parse(admin | {"metadata": {"name": "kc"}, "spec": spec})
+    shop = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "AddressSpace",
+        "metadata": {"name": "shop", "namespace": "north"},
+        "spec": {"type": "standard", "authenticationService": {"name": "kc"}},
+    }
+    other = shop | {"metadata": {"name": "other"}, "spec": {"type": "standard"}}
+    declared = (await store.put([service, parse(shop), parse(other)]))[0]
+    assert isinstance(declared, AuthenticationService)
+    return declared
+
+
+def administrator(service: AuthenticationService) -> Resource:
+    """Return the Secret that the service names."""
+    return parse(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "kc", "namespace": service.metadata.namespace},
+            "stringData": {"admin.username": "admin", "admin.password": PASSWORD},
+        }
+    )
 
 
 async def test_what_is_declared_says_which_realms_there_are_and_who_makes_them() -> None:
@@ -155,27 +212,48 @@ async def test_what_is_declared_says_which_realms_there_are_and_who_makes_them()
         clock = TestClock()
         store = MemoryStore(clock)
         logins = Logins(store, clock, Issuer(f"{keycloak.url}/realms/master").fetch)
-        settings: dict[str, Any] = {"url": f"{keycloak.url}/", "credentialsSecret": {"name": "kc"}}
-        admin = {"apiVersion": "admin.enmasse.io/v1beta1", "kind": "AuthenticationService"}
-        spec = {"type": "keycloak", "keycloak": settings}
-        service = parse(admin | {"metadata": {"name": "kc"}, "spec": spec})
-        shop = {
-            "apiVersion": "enmasse.io/v1beta1",
-            "kind": "AddressSpace",
-            "metadata": {"name": "shop", "namespace": "north"},
-            "spec": {"type": "standard", "authenticationService": {"name": "kc"}},
-        }
-        other = shop | {"metadata": {"name": "other"}, "spec": {"type": "standard"}}
-        declared = (await store.put([service, parse(shop), parse(other)]))[0]
-        assert isinstance(declared, AuthenticationService)
+        declared = await declare(store, keycloak)
         said = await logins.problem(declared)
         assert said is not None and "there is no Secret 'kc'" in said
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "kc", "namespace": declared.metadata.namespace},
-            "stringData": {"admin.username": "admin", "admin.password": PASSWORD},
-        }
-        await store.put([parse(secret)])
+        await store.put([administrator(declared)])
         assert await logins.problem(declared) is None
         assert keycloak.realms.keys() == {"master", "north-shop"}
+
+
+async def test_a_leader_that_is_cut_off_from_the_store_removes_no_realm() -> None:
+    with serving() as keycloak:
+        clock = TestClock()
+        store = BehindStore(clock)
+        logins = Logins(store, clock, Issuer(f"{keycloak.url}/realms/master").fetch)
+        declared = await declare(store, keycloak)
+        await store.put([administrator(declared)])
+        assert await logins.problem(declared) is None
+        shop = Key("AddressSpace", "north", "shop")
+        # As if another process had made space and realm, and this one were cut off from the store.
+        store.unseen, store.is_away = {shop}, True
+        said = await logins.problem(declared)
+        assert said is not None and "the database is away" in said
+        assert "north-shop" in keycloak.realms
+        store.is_away = False
+        assert await logins.problem(declared) is None
+        assert "north-shop" in keycloak.realms
+        await store.delete([shop])
+        assert await logins.problem(declared) is None
+        assert keycloak.realms.keys() == {"master"}
+
+
+async def test_a_pass_over_many_realms_of_others_has_a_bound_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving() as keycloak:
+        for number in range(3):
+            name = f"theirs-{number}"
+            keycloak.realms[name] = {"id": name, "realm": name}
+        realms = Realms()
+        with monkeypatch.context() as patching:
+            patching.setattr("enmasse.auth.realms.KEEPING_TIMEOUT_S", -1.0)
+            with pytest.raises(Unanswered, match="further realms"):
+                await realms.keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
+        assert keycloak.asked == [("GET", "")], "none is begun when the time is over"
+        await realms.keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
+        assert "north-shop" in keycloak.realms

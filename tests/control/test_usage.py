@@ -501,6 +501,23 @@ async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> N
     assert again.of(("default", "s9")) == again.of(("other", "s10")) == ()
 
 
+async def test_a_space_that_goes_while_records_are_written_is_written_with_the_next() -> None:
+    store = MemoryStore(TestClock(NOON))
+    departed = Departed(store)
+    used = [Usage(period="2026-12", messages_in=1)]
+    departed.note(("default", "first"), used, NOON)
+    async with store.turn():
+        # The store is another's: the write waits for its turn, with the records of this moment.
+        writing = asyncio.ensure_future(departed.write(NOON))
+        await asyncio.sleep(0)
+        departed.note(("default", "second"), used, NOON)
+    await writing
+    await departed.write(NOON)
+    (kept,) = store.list("ConfigMap")
+    assert isinstance(kept, ConfigMap)
+    assert set(kept.data) == {"first", "second"}
+
+
 async def test_a_record_of_deleted_spaces_that_makes_no_sense_is_passed_over() -> None:
     store = MemoryStore(TestClock(NOON))
     for text in ("", "[1]", '[{"period": 3}]', "3"):

@@ -20,9 +20,10 @@ from enmasse.auth import external
 from enmasse.auth.fetching import Fetch, fetch
 from enmasse.auth.grants import Grant, Refused, Unanswered
 from enmasse.auth.issuers import Issuer, TokenChecker, realm_of_keycloak
-from enmasse.auth.realms import Administration, Realms
+from enmasse.auth.realms import Administration, Realms, Spaces
 from enmasse.auth.tokens import Expected
 from enmasse.base.clock import Clock
+from enmasse.base.errors import EnMasseError
 from enmasse.base.hosts import is_loopback
 from enmasse.resources import AddressSpace, AuthenticationService, Key, Secret
 from enmasse.resources.authentication_service import KeycloakService, Oidc
@@ -32,6 +33,9 @@ log = structlog.get_logger(__name__)
 
 DECISION_TIMEOUT_S = 9.0
 """Time for one login; the node gives up after 10 s."""
+
+REFRESH_TIMEOUT_S = 10.0
+"""Longest wait for the store to say which spaces there are, before realms are changed."""
 
 KEPT_S = 30.0
 """For so long an answer is kept: a password changed elsewhere is taken up within this time."""
@@ -176,13 +180,27 @@ class Logins:
             client_secret=self._text(secret, namespace, "client-secret") if secret else None,
             ca=self._text(ca, namespace, "ca.crt") if ca else None,
         )
-        spaces = [one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)]
-        own = [one for one in spaces if one.service_name == service.metadata.name]
-        await self._realms.keep(
-            administration,
-            wanted={one.metadata.uid or "": one.own_realm for one in own},
-            alive={one.metadata.uid or "" for one in spaces},
-        )
+
+        async def look() -> Spaces:
+            # A leader that is cut off from the store knows of no space that another one has made.
+            try:
+                async with asyncio.timeout(REFRESH_TIMEOUT_S):
+                    await self._store.refresh()
+            except (EnMasseError, TimeoutError) as error:
+                why = str(error) or "no answer"
+                raise Unanswered(
+                    f"realms wait, nobody knows which spaces there are: {why}"
+                ) from None
+            spaces = [
+                one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)
+            ]
+            own = [one for one in spaces if one.service_name == service.metadata.name]
+            return Spaces(
+                wanted={one.metadata.uid or "": one.own_realm for one in own},
+                alive={one.metadata.uid or "" for one in spaces},
+            )
+
+        await self._realms.keep(administration, look)
 
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
         name, _, namespace = question.space.partition(".")

@@ -5,9 +5,9 @@ its space for an id. One that does not is somebody else's: it is used, and never
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from enmasse.auth.fetching import Answer, Change, fetch
@@ -61,6 +61,20 @@ class Administration:
     ca: str | None = None
 
 
+class Spaces(NamedTuple):
+    """What there is to have realms, at one moment."""
+
+    wanted: Mapping[str, str]
+    """Names of realms by the uids of the spaces that want them."""
+
+    alive: Collection[str]
+    """Uids of all spaces."""
+
+
+Looking = Callable[[], Awaitable[Spaces]]
+"""Looks which spaces there are, those of this moment; raises Unanswered if that is not known."""
+
+
 class Realms:
     """Keeps realms in step."""
 
@@ -69,29 +83,27 @@ class Realms:
         self._call = call
         self._foreign: set[str] = set()
 
-    async def keep(
-        self, administration: Administration, wanted: Mapping[str, str], alive: Collection[str]
-    ) -> None:
-        """Make the realms that are missing of `wanted`, names by the uids of spaces, and remove
-        those that were made for spaces which are not `alive` any more.
+    async def keep(self, administration: Administration, look: Looking) -> None:
+        """Make the realms of spaces that are missing, and remove those whose spaces are gone.
 
-        Raises: Refused if the Keycloak does not let us; Unanswered if it does not answer, or there
-            is more to do than one pass does.
+        Raises: Refused if the Keycloak does not let us; Unanswered if it does not answer, nobody
+            knows which spaces there are, or there is more to do than one pass does.
         """
         keeping = _Keeping(self._call, administration, await self._log_in(administration))
         listed = await keeping.realms()
+        # After the list: a realm that another leader has just made has its space in what is found.
+        wanted, alive = await look()
         left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
         self._forget_foreign(administration, listed)
         for uid, name in listed.items():
-            known = (administration.service_uid + uid) in self._foreign
-            if uid in alive or known:
+            if self._stays(administration, uid, alive):
                 continue
+            if asyncio.get_running_loop().time() > left:
+                raise Unanswered("further realms are still to be looked at")
             if not await keeping.is_ours(name):
                 self._foreign.add(administration.service_uid + uid)
                 continue
             await keeping.remove(name)
-            if asyncio.get_running_loop().time() > left:
-                raise Unanswered("further realms are still to be removed")
         names = {name for uid, name in listed.items() if self._stays(administration, uid, alive)}
         missing = {uid: name for uid, name in wanted.items() if name not in names}
         for done, (uid, name) in enumerate(missing.items()):

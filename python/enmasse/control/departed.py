@@ -81,13 +81,18 @@ class Departed:
         if not self._unwritten:
             return
         some = sorted(self._unwritten)
+        # What is noted while this is written is to be written the next time.
+        self._unwritten.clear()
         new = [_config_map(one, self._records[one]) for one in some if one in self._records]
         gone = [_key(one) for one in some if one not in self._records]
-        if new:
-            await self._store.put(new)
-        if there := [key for key in gone if self._store.get(key) is not None]:
-            await self._store.delete(there)
-        self._unwritten.difference_update(some)
+        try:
+            if new:
+                await self._store.put(new)
+            if there := [key for key in gone if self._store.get(key) is not None]:
+                await self._store.delete(there)
+        except BaseException:
+            self._unwritten.update(some)
+            raise
 
     def _forget(self, now: datetime) -> None:
         current = periods_of(now)
