@@ -31,7 +31,7 @@ from enmasse.base.rotated import RotatedFile
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
-from enmasse.cli.leader import STOP_TIMEOUT_S, Certificates, Endpoint, Leader
+from enmasse.cli.leader import Certificates, Endpoint, Leader
 from enmasse.cli.network import check_host, names_of, url
 from enmasse.control import Admission
 from enmasse.control.defaults import default_resources, with_default_space
@@ -269,7 +269,7 @@ class _Process:
             log.info("stopping")
             for server in self.servers:
                 server.stop()
-            await asyncio.to_thread(self._leader.stop, STOP_TIMEOUT_S)
+            await self._leader.close()
             for task in background:
                 task.cancel()
         log.info("stopped")

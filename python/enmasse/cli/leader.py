@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -151,12 +152,21 @@ class Leader:
         if self._node is not None:
             self._node.stop(timeout_s)
 
+    async def close(self) -> None:
+        """Close all links, in order if they can be within STOP_TIMEOUT_S, and end the node."""
+        # By a thread of its own: all that are shared may wait for names that nobody resolves.
+        own = ThreadPoolExecutor(1)
+        try:
+            await asyncio.get_running_loop().run_in_executor(own, self.stop, STOP_TIMEOUT_S)
+        finally:
+            own.shutdown(wait=False)
+
     async def _keep(self, leadership: Leadership) -> None:
         try:
             await leadership.keep(self._settings.leader_grace_s)
         except Unavailable:
             # Before all else: another one serves the same, or is about to.
-            await asyncio.to_thread(self.stop, STOP_TIMEOUT_S)
+            await self.close()
             raise
 
     async def _start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
