@@ -4,15 +4,18 @@ import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from joserfc.jwk import RSAKey
 
 from doubles import TestClock
+from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Refused, Unanswered
-from enmasse.auth.logins import Logins
+from enmasse.auth.logins import Logins, Question
 from enmasse.auth.realms import GROUPS, MARK, Administration, Looking, Realms, Spaces
 from enmasse.base.errors import Code, Unavailable
 from enmasse.resources import AuthenticationService, Key, Resource, parse
@@ -32,6 +35,9 @@ class Keycloak:
         self.realms: dict[str, dict[str, Any]] = {"master": {"id": "1", "realm": "master"}}
         self.status: int | None = None
         """The answer to whatever administrators ask; None: what it should be."""
+
+        self.kept: set[str] = set()
+        """Realms that it does not let us remove."""
 
         self.asked: list[tuple[str, str]] = []
 
@@ -55,6 +61,8 @@ class Keycloak:
         if name not in self.realms:
             return 404, {}
         if method == "DELETE":
+            if name in self.kept:
+                return 403, {}
             del self.realms[name]
             return 204, None
         return 200, self.realms[name]
@@ -257,3 +265,56 @@ async def test_a_pass_over_many_realms_of_others_has_a_bound_and_the_next_goes_o
         assert keycloak.asked == [("GET", "")], "none is begun when the time is over"
         await realms.keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
         assert "north-shop" in keycloak.realms
+
+
+async def test_nobody_comes_into_a_space_by_the_realm_of_another() -> None:
+    with serving() as keycloak:
+        realms, administration = Realms(), keycloak.administration()
+        assert realms.has("service", "u1"), "nothing is known yet"
+        keycloak.realms["theirs"] = {"id": "theirs", "realm": "theirs"}
+        await realms.keep(administration, found({"u1": "a-b", "u2": "theirs"}, ["u1", "u2"]))
+        assert realms.has("service", "u1") and realms.has("service", "u2")
+        # Another space has the name by now, and the realm of the former one cannot be removed.
+        keycloak.kept = {"a-b"}
+        with pytest.raises(Refused):
+            await realms.keep(administration, found({"u3": "a-b", "u2": "theirs"}, ["u2", "u3"]))
+        assert not realms.has("service", "u3") and realms.has("service", "u2")
+        keycloak.kept = set()
+        await realms.keep(administration, found({"u3": "a-b"}, ["u3"]))
+        assert realms.has("service", "u3")
+        # Who administers a realm may give it the name of another.
+        keycloak.realms["c-d"] = keycloak.realms.pop("a-b") | {"realm": "c-d"}
+        await realms.keep(administration, found({"u3": "a-b", "u4": "c-d"}, ["u3", "u4"]))
+        assert not realms.has("service", "u4")
+
+
+async def test_a_space_made_anew_is_entered_by_its_own_realm_and_its_keys() -> None:
+    with serving() as keycloak:
+        clock = TestClock(datetime.now(UTC))
+        store = MemoryStore(clock)
+        master = Issuer(f"{keycloak.url}/realms/master")
+        former = Issuer(f"{keycloak.url}/realms/north-shop")
+        own = Issuer(former.url, RSAKey.generate_key(2048, {"kid": "two", "use": "sig"}))
+        now = [former]
+
+        async def fetch(url: str, **asked: Any) -> Answer:
+            return await (now[0] if "north-shop" in url else master).fetch(url, **asked)
+
+        logins = Logins(store, clock, fetch)
+        declared = await declare(store, keycloak)
+        await store.put([administrator(declared)])
+        assert await logins.problem(declared) is None
+        service = f"{declared.metadata.namespace}/kc/{declared.metadata.uid}"
+        token = former.token(preferred_username="alice")
+        shown = Question("shop.north", service, "OAUTHBEARER", None, token)
+        assert (await logins.decide(shown)).user == "alice"
+        shop = store.get(Key("AddressSpace", "north", "shop"))
+        assert shop is not None
+        await store.delete([shop.key])
+        await store.put([shop.with_metadata(uid=None, resource_version=None)])
+        with pytest.raises(Unanswered, match="realm north-shop is not that of this space yet"):
+            await logins.decide(shown)
+        now[0] = own
+        assert await logins.problem(declared) is None
+        with pytest.raises(Refused, match="no key"):
+            await logins.decide(shown)

@@ -86,7 +86,7 @@ class Logins:
         self._realms = realms or Realms()
         self._clock = clock
         self._fetch = fetching
-        self._checkers: OrderedDict[Issuer, TokenChecker] = OrderedDict()
+        self._checkers: OrderedDict[tuple[Issuer, str], TokenChecker] = OrderedDict()
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._salt = secrets.token_bytes(32)
 
@@ -125,13 +125,18 @@ class Logins:
         if spec.external is not None:
             server, recheck_s = self._server(space, service), spec.external.recheck_seconds
             return await self._remembered(
-                question, lambda: self._ask_external(server, question, recheck_s)
+                space, question, lambda: self._ask_external(server, question, recheck_s)
             )
-        checker = self._checker(self._issuer(space, service))
+        uids = service.metadata.uid or "", space.metadata.uid or ""
+        if service.keeps_realms and not self._realms.has(*uids):
+            raise Unanswered(f"the realm {space.own_realm} is not that of this space yet")
+        # A space made anew has another realm of the same name, with other keys.
+        owner = uids[1] if service.keeps_realms else ""
+        checker = self._checker(self._issuer(space, service), owner)
         if question.mechanism != "PLAIN":
             return await checker.token(question.secret, question.user)
         user, password = question.user or "", question.secret
-        return await self._remembered(question, lambda: checker.password(user, password))
+        return await self._remembered(space, question, lambda: checker.password(user, password))
 
     async def _ask_external(
         self, server: external.Server, question: Question, recheck_s: int
@@ -216,10 +221,11 @@ class Logins:
         return space, service
 
     async def _remembered(
-        self, question: Question, asking: Callable[[], Awaitable[Grant]]
+        self, space: AddressSpace, question: Question, asking: Callable[[], Awaitable[Grant]]
     ) -> Grant:
-        """Return what was answered to the same question a moment ago, or ask."""
-        key = hashlib.blake2b("\0".join(map(str, question)).encode(), key=self._salt).digest()
+        """Return what was answered to the same question about a space a moment ago, or ask."""
+        asked = "\0".join(map(str, (space.metadata.uid, *question)))
+        key = hashlib.blake2b(asked.encode(), key=self._salt).digest()
         now = self._clock.monotonic()
         kept = self._kept.get(key)
         if kept is not None and kept.until > now:
@@ -238,13 +244,15 @@ class Logins:
             return KEPT_S
         return min(KEPT_S, (grant.expires - self._clock.now()).total_seconds() / 2)
 
-    def _checker(self, issuer: Issuer) -> TokenChecker:
-        if issuer not in self._checkers:
-            self._checkers[issuer] = TokenChecker(issuer, self._fetch, self._clock)
-        self._checkers.move_to_end(issuer)
+    def _checker(self, issuer: Issuer, owner: str) -> TokenChecker:
+        """Return the checker of an issuer; with `owner`, of what is an issuer of that space's."""
+        key = issuer, owner
+        if key not in self._checkers:
+            self._checkers[key] = TokenChecker(issuer, self._fetch, self._clock)
+        self._checkers.move_to_end(key)
         while len(self._checkers) > CHECKERS_MAX:
             self._checkers.popitem(last=False)
-        return self._checkers[issuer]
+        return self._checkers[key]
 
     def _issuer(self, space: AddressSpace | None, service: AuthenticationService) -> Issuer:
         spec, namespace = service.spec, service.metadata.namespace

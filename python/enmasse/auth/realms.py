@@ -25,6 +25,9 @@ LIST_BYTES_MAX = 4 * 1024 * 1024
 FOREIGN_MAX = 10_000
 """Realms that are remembered not to be ours."""
 
+SERVICES_MAX = 1_000
+"""Services of which it is known whose realms there are; of more the one kept longest ago goes."""
+
 MARK = "enmasse.authenticationService"
 """The attribute of a realm that names the service which made it, by uid."""
 
@@ -82,6 +85,15 @@ class Realms:
         """`call` asks a Keycloak."""
         self._call = call
         self._foreign: set[str] = set()
+        self._known: dict[str, set[str]] = {}
+        """Uids of the spaces that have their realm, by the uids of the services kept here."""
+
+    def has(self, service_uid: str, space_uid: str) -> bool:
+        """Whether the realm of that name is the space's, as far as one knows: not one that a
+        deleted space of the name has left, or another space's. Before the first pass nobody does.
+        """
+        known = self._known.get(service_uid)
+        return known is None or space_uid in known
 
     async def keep(self, administration: Administration, look: Looking) -> None:
         """Make the realms of spaces that are missing, and remove those whose spaces are gone.
@@ -95,21 +107,41 @@ class Realms:
         wanted, alive = await look()
         left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
         self._forget_foreign(administration, listed)
+        gone: list[str] = []
         for uid, name in listed.items():
             if self._stays(administration, uid, alive):
                 continue
             if asyncio.get_running_loop().time() > left:
                 raise Unanswered("further realms are still to be looked at")
-            if not await keeping.is_ours(name):
+            if await keeping.is_ours(name):
+                gone.append(name)
+            else:
                 self._foreign.add(administration.service_uid + uid)
-                continue
-            await keeping.remove(name)
         names = {name for uid, name in listed.items() if self._stays(administration, uid, alive)}
+        known = self._note(administration, listed, wanted)
+        for name in gone:
+            if asyncio.get_running_loop().time() > left:
+                raise Unanswered("further realms are still to be removed")
+            await keeping.remove(name)
         missing = {uid: name for uid, name in wanted.items() if name not in names}
         for done, (uid, name) in enumerate(missing.items()):
             if asyncio.get_running_loop().time() > left:
                 raise Unanswered(f"{len(missing) - done} realms are still to be made")
-            await keeping.make(uid, name)
+            if await keeping.make(uid, name):
+                known.add(uid)
+
+    def _note(
+        self, administration: Administration, listed: Mapping[str, str], wanted: Mapping[str, str]
+    ) -> set[str]:
+        """Note which spaces have their realm; return that, for those that are made yet."""
+        service = administration.service_uid
+        foreign = {name for uid, name in listed.items() if service + uid in self._foreign}
+        own = {uid for uid, name in wanted.items() if listed.get(uid) == name or name in foreign}
+        self._known.pop(service, None)
+        while len(self._known) >= SERVICES_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[service] = own
+        return own
 
     def _stays(self, administration: Administration, uid: str, alive: Collection[str]) -> bool:
         return uid in alive or (administration.service_uid + uid) in self._foreign
@@ -161,10 +193,11 @@ class _Keeping:
     async def remove(self, name: str) -> None:
         await self._ask("DELETE", _path(name), good=(204, 404))
 
-    async def make(self, uid: str, name: str) -> None:
-        # 409: there is one by now, whoever made it.
+    async def make(self, uid: str, name: str) -> bool:
+        # 409: there is one by now, whoever made it; the next pass sees whose it is.
         document = realm(self._administration, uid, name)
-        await self._ask("POST", "", good=(201, 409), document=document)
+        answer = await self._ask("POST", "", good=(201, 409), document=document)
+        return answer.status == 201
 
     async def _ask(
         self, method: str, path: str, good: Collection[int], document: object = None
