@@ -123,10 +123,14 @@ async def test_who_keeps_realms_is_asked_at_once_when_spaces_come_and_go(
     await prober.ask()
     await prober.ask()
     assert elsewhere.asked[2:] == ["kc"]
+    chosen = {"type": "standard", "authenticationService": {"name": "kc"}}
+    await platform.apply(document("AddressSpace", "shop", chosen))
+    await prober.ask()
+    assert elsewhere.asked[2:] == ["kc", "kc"], "who names another service waits for its realm"
     await platform.admission.delete(Key("AddressSpace", "default", "shop"))
     await platform.settle()
     await prober.ask()
-    assert elsewhere.asked[2:] == ["kc", "kc"]
+    assert elsewhere.asked[2:] == ["kc", "kc", "kc"]
 
 
 async def test_a_user_of_a_space_that_asks_nobody_is_not_ready(platform: Controlled) -> None:

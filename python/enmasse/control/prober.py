@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enmasse.base.clock import Clock
 from enmasse.control.manager import Manager
 from enmasse.control.status import Answer
-from enmasse.resources import AuthenticationService, Key
+from enmasse.resources import AddressSpace, AuthenticationService, Key
 from enmasse.store import Store
 
 LOOK_S = 1.0
@@ -35,8 +35,9 @@ class Prober:
         self._clock = clock
         self._answers: dict[Key, Answer] = {}
         self._asked_at: dict[Key, float] = {}
-        self._spaces: frozenset[str | None] = frozenset()
-        """Uids of the spaces that there were at the last look, where somebody keeps realms."""
+        self._spaces: frozenset[tuple[str | None, str | None]] = frozenset()
+        """Uids of the spaces that there were at the last look, where somebody keeps realms, and the
+        services that they named."""
 
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -61,11 +62,16 @@ class Prober:
         self._manager.note_answers(dict(self._answers))
 
     def _are_spaces_new(self, services: Iterable[AuthenticationService]) -> bool:
-        """Whether spaces have come or gone since the last look, if that matters to anybody."""
+        """Whether spaces have come, gone or chosen another service since the last look, if that
+        matters to anybody."""
         if not any(one.keeps_realms for one in services):
             return False
         before = self._spaces
-        self._spaces = frozenset(one.metadata.uid for one in self._store.list("AddressSpace"))
+        self._spaces = frozenset(
+            (one.metadata.uid, one.service_name)
+            for one in self._store.list("AddressSpace")
+            if isinstance(one, AddressSpace)
+        )
         return self._spaces != before
 
     def _is_due(self, service: AuthenticationService) -> bool:
