@@ -2,23 +2,26 @@
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailable
+from enmasse.base.log import configure
 from enmasse.base.settings import Settings
 from enmasse.cli import app
 from enmasse.cli.launcher import Endpoint, Ready, serve
@@ -52,6 +55,18 @@ SERVED = [
 """The addresses of a first start."""
 
 Run = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture(autouse=True)
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the platform logs goes to a file: `enmasse up` has no log on stdout either."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    with (tmp_path_factory.mktemp("log") / "log").open("w") as stream:
+        configure("info", stream)
+        yield
+        structlog.configure(**before)
+        root.handlers[:], root.level = handlers, level
 
 
 @asynccontextmanager
