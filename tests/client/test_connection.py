@@ -222,7 +222,7 @@ async def test_the_end_of_the_node_is_told_to_all(node: Node) -> None:
     requesting = asyncio.ensure_future(here.request("orders", Message.of("x")))
     await asyncio.to_thread(node.stop, 5.0)
     for waiting in (iterating, sending, requesting):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="^the connection: "):
             await waiting
     await here.__aexit__()
     with pytest.raises(Unavailable):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from doubles import TestClock, address, space
+from enmasse.base.errors import Code, Exhausted
 from enmasse.client import connect_within
-from enmasse.engines import CanaryFigures
+from enmasse.engines import CanaryFigures, canary
 from enmasse.engines.canary import INTERVAL_S, SPACE_NAME, TIMEOUT_S, Canary, health_space
 from enmasse.engines.native import NativeEngine
 from enmasse.messaging import Message, Value
@@ -58,6 +59,19 @@ async def test_one_that_is_not_carried_is_told_until_one_is(node: Node) -> None:
     await engine._canary.fly()
     assert engine.trouble() is None
     assert (await engine.observe()).canary == CanaryFigures(2, 1)
+
+
+async def test_a_node_whose_connections_are_all_taken_is_not_at_fault(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise Exhausted(Code.LIMIT_REACHED, "no room for connections")
+
+    await NativeEngine(node, TestClock()).apply(plan())
+    monkeypatch.setattr(canary, "connect_within", full)
+    flying = Canary(node, TestClock())
+    await flying.fly()
+    assert flying.figures == CanaryFigures(1, 0)
 
 
 @pytest.mark.parametrize("node", [True], ids=["disk"], indirect=True)

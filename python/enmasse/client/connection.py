@@ -215,7 +215,7 @@ class Connection:
         self._error = error_of("the connection", condition, description)
         links, self._links = self._links, {}
         for link in links.values():
-            link.on_down(condition, description)
+            link.on_lost(self._error)
         if self._opened is not None and not self._opened.done():
             self._opened.set_exception(self._error)
         if self._closed is not None and not self._closed.done():

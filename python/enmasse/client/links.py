@@ -67,8 +67,12 @@ class Link:
             self._up.set_result(None)
 
     def on_down(self, condition: str | None, description: str | None) -> None:
-        """The link is over: refused, detached, or gone with its connection."""
-        self.error = error_of(str(self), condition, description)
+        """The link is over: refused or detached."""
+        self.on_lost(error_of(str(self), condition, description))
+
+    def on_lost(self, error: EnMasseError) -> None:
+        """The link is over, as by itself or with its connection."""
+        self.error = error
         if not self._up.done():
             self._up.set_exception(self.error)
             # nobody may be waiting
