@@ -3,11 +3,9 @@ certificates of clients."""
 
 import datetime
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
+from answering import Quiet, served_by
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Unanswered
 
@@ -93,27 +92,14 @@ def published(*keys: Signing) -> Iterator[Issuer]:
     """Publish an issuer's documents on this machine."""
     issuer = Issuer("", *keys)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             issuer.asked.append(self.path)
             body = json.dumps(issuer.document(self.path)).encode()
-            self.send_response(503 if issuer.silent else 200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(503 if issuer.silent else 200, body)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        issuer.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield issuer
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Handler) as issuer.url:
+        yield issuer
 
 
 def client_certificate(tls: Path, name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

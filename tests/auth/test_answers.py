@@ -7,13 +7,13 @@ import string
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answering import Quiet, served_by
 from doubles import TestClock
 from enmasse.auth.external import grant_of
 from enmasse.auth.fetching import DOCUMENT_BYTES_MAX, Answer, fetch
@@ -37,11 +37,11 @@ JSON = st.recursive(
 
 
 @contextmanager
-def answering(replies: Replies) -> Iterator[str]:
+def replying(replies: Replies) -> Iterator[str]:
     """Serve these answers, each by its path; `/endless` goes on, `/silent` says nothing more."""
     ended = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             if self.path in ("/endless", "/silent"):
                 self.send_response(200)
@@ -54,25 +54,13 @@ def answering(replies: Replies) -> Iterator[str]:
                 ended.wait()
                 return
             status, headers, body = replies[self.path]
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, body, headers)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with served_by(Handler) as url:
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield url
         finally:
             ended.set()
-            server.shutdown()
-            thread.join()
 
 
 async def test_a_redirect_is_not_followed_and_a_page_is_no_document() -> None:
@@ -82,7 +70,7 @@ async def test_a_redirect_is_not_followed_and_a_page_is_no_document() -> None:
         "/page": (200, {"content-type": "text/html"}, b"<html>Log in</html>"),
         "/named": (200, {"content-type": "text/plain"}, b'{"keys": []}'),
     }
-    with answering(replies) as url:
+    with replying(replies) as url:
         moved = await fetch(f"{url}/moved")
         assert (moved.status, moved.document()) == (302, {})
         assert (await fetch(f"{url}/page")).document() == {}
@@ -98,7 +86,7 @@ async def test_an_answer_has_a_bound_of_bytes_and_of_time() -> None:
         "/whole": (200, {}, whole),
         "/large": (200, {}, whole + b" " * 20),
     }
-    with answering(replies) as url:
+    with replying(replies) as url:
         assert (await fetch(f"{url}/whole")).document()["pad"]
         for path in ("large", "endless"):
             with pytest.raises(Unanswered, match=f"more than {DOCUMENT_BYTES_MAX} bytes"):

@@ -1,17 +1,16 @@
 """Realms of a Keycloak go with address spaces; a real Keycloak is in tests/keycloak."""
 
 import json
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from joserfc.jwk import RSAKey
 
+from answering import Quiet, served_by
 from doubles import TestClock
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Refused, Unanswered
@@ -76,7 +75,7 @@ class Keycloak:
 def serving() -> Iterator[Keycloak]:
     keycloak = Keycloak()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self) -> None:
             path, _, _ = self.path.partition("?")
             sent = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
@@ -88,26 +87,12 @@ def serving() -> Iterator[Keycloak]:
                 status, document = keycloak.administer(self.command, name, body)
             else:
                 status, document = 401, {}
-            text = b"" if document is None else json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            self.answer(status, b"" if document is None else json.dumps(document).encode())
 
         do_POST = do_DELETE = do_GET
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        keycloak.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield keycloak
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by(Handler) as keycloak.url:
+        yield keycloak
 
 
 def found(wanted: Mapping[str, str], alive: Collection[str]) -> Looking:
