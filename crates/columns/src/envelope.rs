@@ -205,24 +205,18 @@ impl<'a> Parts<'a> {
     fn marks(&mut self, value: &[u8]) -> Result<(), Broken> {
         let mut entries = Elements::of_map(value)?;
         while entries.left() > 1 {
-            let known = entries.clone().key();
+            let mut after = entries.clone();
+            let known = after.key();
             match known {
-                Ok(b"x-stream-offset") => {
-                    entries.skip()?;
-                    self.offset = unsigned(entries.scalar()?);
-                }
-                Ok(b"x-opt-partition") => {
-                    entries.skip()?;
-                    self.partition = unsigned(entries.scalar()?);
-                }
-                Ok(b"x-opt-enqueued-time") => {
-                    entries.skip()?;
-                    self.enqueued_time_ms = timestamp(entries.scalar()?);
-                }
-                _ => {
-                    entries.skip()?;
-                    entries.skip()?;
-                }
+                Ok(_) => entries = after,
+                // a key of another type
+                Err(_) => entries.skip()?,
+            }
+            match known {
+                Ok(b"x-stream-offset") => self.offset = unsigned(entries.scalar()?),
+                Ok(b"x-opt-partition") => self.partition = unsigned(entries.scalar()?),
+                Ok(b"x-opt-enqueued-time") => self.enqueued_time_ms = timestamp(entries.scalar()?),
+                _ => entries.skip()?,
             }
         }
         Ok(())
