@@ -66,6 +66,16 @@ async def test_the_grace_begins_anew_with_every_renewal() -> None:
     assert clock.elapsed_s > GRACE_S + LEASE_S
 
 
+async def test_who_goes_on_keeping_the_lease_asks_when_the_one_before_would_have() -> None:
+    clock = TestClock()
+    one = Scripted(clock)
+    assert await one.take()
+    clock.advance(RENEW_S - 1)
+    with pytest.raises(Unavailable, match="another process of the same database leads"):
+        await one.keep(0)
+    assert clock.elapsed_s == RENEW_S
+
+
 async def test_without_a_bound_it_serves_until_it_hears_of_another() -> None:
     clock = TestClock()
     lost = await led(clock, None, *[AWAY] * 10_000)

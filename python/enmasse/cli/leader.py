@@ -27,6 +27,7 @@ from enmasse.control.shown import NodeIdentity
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node
 from enmasse.store import Store
+from enmasse.store.leading import replaced
 from enmasse.store.protocol import Leadership
 
 log = structlog.get_logger(__name__)
@@ -115,6 +116,9 @@ class Leader:
         self._login_trail = login_trail
         self._admission = admission
         self._node: Node | None = None
+        self._loss: Unavailable | None = None
+        """Why this process leads no more."""
+
         self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
@@ -129,9 +133,12 @@ class Leader:
                 keeping = tasks.create_task(self._keep(self._leadership), name="lease")
                 started = await self._start()
                 keeping.cancel()
-            return started
         except* EnMasseError as several:
-            raise next(_leaves(several)) from None
+            raise self._reason(several) from None
+        if self._loss is not None:
+            # The links are being closed as the start comes to its end.
+            raise self._loss
+        return started
 
     async def run(self) -> None:
         """Go on until cancelled.
@@ -145,7 +152,7 @@ class Leader:
                 if self._leadership is not None:
                     tasks.create_task(self._keep(self._leadership), name="lease")
         except* EnMasseError as several:
-            raise next(_leaves(several)) from None
+            raise self._reason(several) from None
 
     def stop(self, timeout_s: float = 0.0) -> None:
         """Close all links, in order if they can be within `timeout_s`, and end the node."""
@@ -161,11 +168,16 @@ class Leader:
         finally:
             own.shutdown(wait=False)
 
+    def _reason(self, several: BaseExceptionGroup[EnMasseError]) -> EnMasseError:
+        # To use what was closed since another one leads is an error, too.
+        return self._loss or next(_leaves(several))
+
     async def _keep(self, leadership: Leadership) -> None:
         try:
             await leadership.keep(self._settings.leader_grace_s)
-        except Unavailable:
+        except Unavailable as error:
             # Before all else: another one serves the same, or is about to.
+            self._loss = error
             await self.close()
             raise
 
@@ -192,6 +204,9 @@ class Leader:
         manager.shows(self._certificates.identity())
         self._certificates.renewed = manager.shows
         await manager.catch_up()
+        # What came before may have held up this process for longer than the lease lasts.
+        if self._leadership is not None and not await self._leadership.take():
+            raise replaced()
         endpoints = listen(self._settings, node, self._certificates.ensure())
         ports = {kind: one.port for kind, one in endpoints.items()}
         manager.listens(Place(reachable_name(self._settings.host), ports))

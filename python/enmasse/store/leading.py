@@ -88,7 +88,8 @@ class Leading(ABC):
         `grace_s` after its own lease is over; None: for as long as it hears nothing.
         Raises: Unavailable (STANDING_BY) once another process has taken the lease, or may have.
         """
-        pause_s = RENEW_S
+        # Who kept it until now may have asked in vain.
+        pause_s = max(self._renewed_s + RENEW_S - self._clock.monotonic(), 0.0)
         while True:
             await self._clock.sleep(pause_s)
             left_s = None if grace_s is None else self._left_s(grace_s)
