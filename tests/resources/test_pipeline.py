@@ -1,9 +1,12 @@
 """The document of a pipeline: what is read, filled in and refused."""
 
 import json
+import shlex
 from typing import Any
 
+import jsonschema_rs
 import pytest
+import yaml
 
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import starter
@@ -61,9 +64,38 @@ def test_the_document_of_init_says_what_it_means() -> None:
     assert {detector.name for detector in found.spec.detectors} == {
         "too-hot", "jump", "unusual", "silent",
     }  # fmt: skip
-    schema = json.loads(starter.schema())
-    assert schema["properties"]["spec"]["$ref"].endswith("/PipelineSpec")
-    assert "passwordFile" in schema["$defs"]["Source"]["properties"]
+
+
+def for_editors() -> jsonschema_rs.Validator:
+    """The schema beside the document of init, as an editor uses it."""
+    return jsonschema_rs.validator_for(json.loads(starter.schema()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        starter.document("amqps://h:5671", "it's"),
+        json.dumps(document(source={"metrics": ["a", {"name": "b", "unit": "Cel"}]})),
+        json.dumps(document(source={"device": ["a", "b"], "time": "t"}, trigger=5000)),
+    ],
+    ids=["of init", "short metrics", "several names"],
+)
+def test_an_editor_takes_what_is_read(text: str) -> None:
+    (found,) = load(text, "pipeline.yaml")
+    assert isinstance(found, Pipeline)
+    assert [error.message for error in for_editors().iter_errors(yaml.safe_load(text))] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"format": "jsn"}, {"addres": "a"}, {"device": 5}, {"metrics": [{"unit": "m"}]}],
+    ids=str,
+)
+def test_an_editor_marks_what_is_refused(wrong: dict[str, Any]) -> None:
+    text = document(source=wrong)
+    assert not for_editors().is_valid(text)
+    with pytest.raises(Invalid):
+        parse(text)
 
 
 ABOVE = {"above": 1}
@@ -153,3 +185,18 @@ def test_a_refused_pipeline_names_the_field_and_the_mend(
     assert field in messages
     assert says in messages[field]
     assert "u:p" not in refusal.value.message
+
+
+@pytest.mark.parametrize("wrong", [{"format": "jsn"}, {"metrics": [{"name": 5}]}], ids=str)
+def test_of_what_is_refused_inside_a_list_the_list_is_not_called_empty(
+    wrong: dict[str, Any],
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        pipeline(source=wrong)
+    assert len(refusal.value.faults) == 1, refusal.value.message
+
+
+def test_the_document_of_init_names_its_address_in_the_command_that_makes_it() -> None:
+    text = starter.document("amqp://h", "it's/1")
+    (line,) = (line for line in text.splitlines() if "enmasse create address" in line)
+    assert shlex.split(line.removeprefix("#"))[:4] == ["enmasse", "create", "address", "it's/1"]

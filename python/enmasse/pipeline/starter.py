@@ -1,6 +1,7 @@
 """The document that `enmasse pipeline init` writes, and its schema for editors."""
 
 import json
+import shlex
 from typing import Any
 
 from enmasse.resources import Pipeline
@@ -11,7 +12,7 @@ _DOCUMENT = """\
 # yaml-language-server: $schema=pipeline.schema.json
 #
 # From the messages of a stream to tables, live state and alerts. Before the first run:
-#   enmasse create address readings --type topic --retention-age 7d
+#   enmasse create address {argument} --type topic --retention-age 7d
 # then: enmasse pipeline run
 apiVersion: enmasse.io/v1beta1
 kind: Pipeline
@@ -96,7 +97,9 @@ spec:
 
 def document(url: str, address: str) -> str:
     """Return a commented pipeline that reads a stream."""
-    return _DOCUMENT.format(url=json.dumps(url), address=json.dumps(address))
+    return _DOCUMENT.format(
+        argument=shlex.quote(address), url=json.dumps(url), address=json.dumps(address)
+    )
 
 
 def schema() -> str:

@@ -18,6 +18,7 @@ SELECTABLE_MAX = 8
 """Fields of a definition that a selector may name, by Kubernetes' own bound."""
 
 _INT_OR_STRING = "x-kubernetes-int-or-string"
+_ANYTHING = "x-kubernetes-preserve-unknown-fields"
 _TEXT: Document = {"type": "string"}
 
 
@@ -112,10 +113,12 @@ def _immutable(model: type[Resource]) -> list[Document]:
 
 
 def _structural(node: Document) -> Document:
-    """Return a schema as an API server takes it: of a number or a text only that it is one, and
-    without the defaults, which are for whoever reads what is stored."""
+    """Return a schema as an API server takes it: of a number or a text only that it is one, of
+    other choices nothing, and without the defaults, which are for whoever reads what is stored."""
+    described = {name: node[name] for name in ("description",) if name in node}
+    if "anyOf" in node and not node.get(_INT_OR_STRING):
+        return {_ANYTHING: True} | described
     if node.get(_INT_OR_STRING):
-        described = {name: node[name] for name in ("description",) if name in node}
         either = [{"type": "integer"}, {"type": "string"}]
         return {"anyOf": either, _INT_OR_STRING: True} | described
     found = {name: one for name, one in node.items() if name != "default"}

@@ -35,7 +35,7 @@ def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     """Return the first faults of a document that `model` refused, in the order of its fields."""
     found = error.errors(include_url=False)
     # Of a list whose items are refused the validator also says that too few are left.
-    inner = {detail["loc"][:-1] for detail in found}
+    inner = {detail["loc"][:end] for detail in found for end in range(len(detail["loc"]))}
     return said(
         [
             detail

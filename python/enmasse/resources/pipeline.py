@@ -121,7 +121,8 @@ def _metric(value: object) -> object:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-Fields = Annotated[tuple[Name, ...], BeforeValidator(_listed), Field(max_length=8)]
+_Names = Annotated[tuple[Name, ...], Field(max_length=8)]
+Fields = Annotated[_Names, BeforeValidator(_listed, json_schema_input_type=str | _Names)]
 """Where something stands in a message: a field of the body or a column of the envelope; of several
 the first that is there."""
 
@@ -211,7 +212,10 @@ class Source(Model):
     """The unit of `value`."""
 
     metrics: Annotated[
-        tuple[Annotated[Metric, BeforeValidator(_metric)], ...], Field(max_length=METRICS_MAX)
+        tuple[
+            Annotated[Metric, BeforeValidator(_metric, json_schema_input_type=Name | Metric)], ...
+        ],
+        Field(max_length=METRICS_MAX),
     ] = ()
     """Fields that are a reading each."""
 

@@ -86,6 +86,7 @@ def _part(model: type[Resource], part: str, own: Schema) -> Iterator[str]:
 def _rows(path: str, own: Schema, *, is_required: bool) -> Iterator[tuple[str, str, str, str]]:
     """Yield a field and those in it: path, type, default, what it is."""
     inner = own.get("items", {}) if own.get("type") == "array" else own
+    inner = next((one for one in inner.get("anyOf", ()) if "properties" in one), inner)
     if "." in path or "properties" not in inner:
         default = own.get("default")
         shown = "required" if is_required else "" if default is None else f"`{_value(default)}`"

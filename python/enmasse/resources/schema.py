@@ -38,6 +38,8 @@ def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
             plain[key] = {name: _plain(one, definitions) for name, one in value.items()}
         elif key == "items":
             plain[key] = _plain(value, definitions)
+        elif key == "anyOf":
+            plain[key] = [_plain(one, definitions) for one in value]
         elif key == "additionalProperties" and isinstance(value, dict):
             plain[key] = _plain(value, definitions)
         elif key == "default":
