@@ -1,7 +1,8 @@
 //! Logins that only somebody outside the node can decide: questions go out, answers come back, no worker waits.
 //!
 //! A question waits for an answer as long as a handshake may take. At the bound, which spaces share, and once that time is over, the peer
-//! is told to try again later; an answer that comes too late is for nobody.
+//! is told to try again later; an answer that comes too late is for nobody. Questions about somebody who is inside have a bound of their own
+//! and go first, so that no flood of new logins keeps them from staying.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use enmasse_amqp::time::Time;
 use enmasse_router::plan::Right;
-use enmasse_router::shard::ConnId;
+use enmasse_router::shard::{About, ConnId};
 use enmasse_router::table::{Judged, Question, Rights};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::NodeError;
 use crate::places::Places;
 
-/// Questions without an answer at one time, those that nobody has taken yet among them.
+/// Questions without an answer at one time, those that nobody has taken yet among them: so many about newcomers, and so
+/// many about those who are inside.
 const OPEN_MAX: usize = 1024;
 
 /// Somebody to be asked about. It holds a secret, so it has no `Debug`.
@@ -89,32 +91,51 @@ impl LoginAnswer {
 struct Waiting {
     worker: u16,
     conn: ConnId,
+    about: About,
     /// from then on nobody does
     until: Time,
-    /// where it would come in
+    /// where it would come in, or is
     space: String,
 }
 
-struct State {
-    next: u64,
+/// Questions about members, or about newcomers.
+struct Line {
+    /// those that nobody has taken yet
     fresh: VecDeque<LoginQuestion>,
-    waiting: BTreeMap<u64, Waiting>,
     /// those that wait, by the full names of their spaces
     places: Places<String>,
 }
 
+struct State {
+    next: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// of members, of newcomers
+    lines: [Line; 2],
+}
+
 impl State {
+    fn new() -> Self {
+        let line = || Line { fresh: VecDeque::new(), places: Places::new(OPEN_MAX) };
+        Self { next: 0, waiting: BTreeMap::new(), lines: [line(), line()] }
+    }
+
+    fn fresh_count(&self) -> usize {
+        self.lines.iter().map(|line| line.fresh.len()).sum()
+    }
+
     /// Forgets the questions of those who wait no longer.
     fn forget_old(&mut self, now: Time) {
-        let Self { fresh, waiting, places, .. } = self;
+        let Self { waiting, lines, .. } = self;
         waiting.retain(|_, waiting| {
             let waits = waiting.until > now;
             if !waits {
-                places.give_back(&waiting.space);
+                lines[waiting.about as usize].places.give_back(&waiting.space);
             }
             waits
         });
-        fresh.retain(|question| waiting.contains_key(&question.id));
+        for line in lines {
+            line.fresh.retain(|question| waiting.contains_key(&question.id));
+        }
     }
 }
 
@@ -133,25 +154,32 @@ impl std::fmt::Debug for Logins {
 impl Logins {
     pub(crate) fn new() -> io::Result<Self> {
         let readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let state = State { next: 0, fresh: VecDeque::new(), waiting: BTreeMap::new(), places: Places::new(OPEN_MAX) };
-        Ok(Self { state: Mutex::new(state), readable })
+        Ok(Self { state: Mutex::new(State::new()), readable })
     }
 
-    /// Leaves a question to be taken; `false` if too many have no answer, or too many of its space. It is forgotten at
-    /// `until`.
-    pub(crate) fn ask(&self, worker: u16, conn: ConnId, question: Question, now: Time, until: Time) -> bool {
+    /// Leaves a question to be taken; `false` if too many like it have no answer, or too many of its space. It is
+    /// forgotten at `until`.
+    pub(crate) fn ask(
+        &self,
+        worker: u16,
+        conn: ConnId,
+        about: About,
+        question: Question,
+        now: Time,
+        until: Time,
+    ) -> bool {
         let mut state = self.lock();
-        if !state.places.has_room_for(&question.space) {
+        if !state.lines[about as usize].places.has_room_for(&question.space) {
             state.forget_old(now);
         }
-        if !state.places.take(question.space.clone()) {
+        if !state.lines[about as usize].places.take(question.space.clone()) {
             return false;
         }
         let id = state.next;
         state.next += 1;
         let Question { space, service, claim } = question;
-        state.waiting.insert(id, Waiting { worker, conn, until, space: space.clone() });
-        state.fresh.push_back(LoginQuestion {
+        state.waiting.insert(id, Waiting { worker, conn, about, until, space: space.clone() });
+        state.lines[about as usize].fresh.push_back(LoginQuestion {
             id,
             space,
             service,
@@ -159,19 +187,22 @@ impl Logins {
             user: claim.user,
             secret: claim.secret.reveal().to_owned(),
         });
-        if state.fresh.len() == 1 {
+        if state.fresh_count() == 1 {
             // Only a counter near 2^64 would refuse.
             let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
         }
         true
     }
 
-    /// Takes up to `max` questions, oldest first.
+    /// Takes up to `max` questions, those about members first, and of each kind the oldest first.
     pub(crate) fn take(&self, max: usize) -> Vec<LoginQuestion> {
         let mut state = self.lock();
-        let count = state.fresh.len().min(max);
-        let taken = state.fresh.drain(..count).collect();
-        if state.fresh.is_empty() {
+        let mut taken = Vec::new();
+        for line in &mut state.lines {
+            let count = line.fresh.len().min(max - taken.len());
+            taken.extend(line.fresh.drain(..count));
+        }
+        if state.fresh_count() == 0 {
             // Nothing to read means that it was not readable, which is what is wanted.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
@@ -182,7 +213,7 @@ impl Logins {
     pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
         let mut state = self.lock();
         let waiting = state.waiting.remove(&id)?;
-        state.places.give_back(&waiting.space);
+        state.lines[waiting.about as usize].places.give_back(&waiting.space);
         Some((waiting.worker, waiting.conn))
     }
 
@@ -223,7 +254,7 @@ mod tests {
         let conn = shard.connect(Time::ZERO, &Peer::default());
         let logins = Logins::new().unwrap();
         let (now, until) = (Time::ZERO, Time::from_micros(10));
-        let ask = |space, now| logins.ask(0, conn, question(space), now, until);
+        let ask = |space, now| logins.ask(0, conn, About::Newcomer, question(space), now, until);
         assert_eq!((0..2 * OPEN_MAX).filter(|_| ask("busy", now)).count(), OPEN_MAX / 2);
         assert!(ask("quiet", now) && !ask("busy", now));
         let taken = logins.take(usize::MAX);
@@ -231,8 +262,25 @@ mod tests {
         assert!(logins.answered(taken[0].id).is_some() && logins.answered(taken[0].id).is_none());
         assert!(ask("busy", now) && !ask("busy", now));
         // Whose time is over waits no more, and neither do their questions.
-        assert!(logins.ask(0, conn, question("busy"), until, Time::from_micros(20)));
+        assert!(logins.ask(0, conn, About::Newcomer, question("busy"), until, Time::from_micros(20)));
         assert_eq!(logins.take(usize::MAX).len(), 1);
+    }
+
+    #[test]
+    fn new_logins_leave_room_for_the_questions_about_who_is_inside_and_those_go_first() {
+        let common = Arc::new(common(&NodeConfig::default(), 1, QueueNumbers::new(1)));
+        let mut shard = Shard::new(0, common, Arc::new(Table::empty([7; 32])), Box::new(|bytes| bytes.fill(9)));
+        let conn = shard.connect(Time::ZERO, &Peer::default());
+        let logins = Logins::new().unwrap();
+        let ask = |about| logins.ask(0, conn, about, question("busy"), Time::ZERO, Time::from_micros(10));
+        while ask(About::Newcomer) {}
+        assert_eq!((0..2 * OPEN_MAX).filter(|_| ask(About::Member)).count(), OPEN_MAX / 2);
+        let taken = logins.take(OPEN_MAX / 2 + 1);
+        let ids: Vec<_> = taken.iter().map(|question| question.id as usize).collect();
+        assert_eq!(ids, (OPEN_MAX / 2..OPEN_MAX).chain([0]).collect::<Vec<_>>());
+        assert!(logins.answered(taken[0].id).is_some());
+        assert!(!ask(About::Newcomer) && ask(About::Member), "a place goes back to whom it was for");
+        assert_eq!(logins.take(usize::MAX).len(), OPEN_MAX / 2);
     }
 
     fn answer(json: &str) -> Result<Judged, NodeError> {

@@ -199,7 +199,8 @@ impl Node {
         self.shared.events.readable()
     }
 
-    /// Up to `max` logins that somebody else has to decide, oldest first; at most 1,024 have no answer at one time.
+    /// Up to `max` logins that somebody else has to decide: first of those who are inside and may stay, then of newcomers,
+    /// oldest first; at most 1,024 of each have no answer at one time.
     #[must_use]
     pub fn logins(&self, max: usize) -> Vec<LoginQuestion> {
         self.shared.logins.take(max)

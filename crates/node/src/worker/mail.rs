@@ -176,10 +176,10 @@ impl Worker {
                         self.again = true;
                     }
                 }
-                Request::Ask { conn, question } => {
+                Request::Ask { conn, about, question } => {
                     let now = self.shared.clock.now();
                     let until = now.plus_millis(self.shared.limits.handshake_timeout_ms);
-                    if !self.shared.logins.ask(self.index, conn, question, now, until) {
+                    if !self.shared.logins.ask(self.index, conn, about, question, now, until) {
                         self.stats.checks_refused += 1;
                         let why = "too many logins wait for somebody to decide them".to_owned();
                         self.shard.judged(conn, Judged::Unknown(why));

@@ -44,6 +44,15 @@ pub enum Fact {
     },
 }
 
+/// About whom a [`Request::Ask`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// somebody who is inside, and may stay
+    Member,
+    /// somebody who would come in
+    Newcomer,
+}
+
 /// What the driver has to do for the shard.
 #[derive(Debug)]
 pub enum Request {
@@ -60,6 +69,8 @@ pub enum Request {
     Ask {
         /// who waits
         conn: ConnId,
+        /// whether it waits to come in, or to stay
+        about: About,
         /// what to ask
         question: Question,
     },

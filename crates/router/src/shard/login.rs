@@ -9,7 +9,7 @@ use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::renewing::Renewal;
-use super::{ConnId, Fact, Request, Shard};
+use super::{About, ConnId, Fact, Request, Shard};
 use crate::table::{self, Guest, Handshake, Judged, Place, Refusal};
 
 impl Shard {
@@ -90,7 +90,7 @@ impl Shard {
                 self.requests.push_back(Request::CheckPlain { conn: id, space, check });
             }
             Step::Ask(claim) => match handshake.question(claim) {
-                Some(question) => self.requests.push_back(Request::Ask { conn: id, question }),
+                Some(question) => self.requests.push_back(Request::Ask { conn: id, about: About::Newcomer, question }),
                 None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),
             },
             Step::Accepted { identity, data } => {

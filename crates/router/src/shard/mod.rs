@@ -43,7 +43,7 @@ use enmasse_amqp::types::Error;
 pub use batch::Batch;
 pub use conn::Peer;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
-pub use event::{Fact, Request};
+pub use event::{About, Fact, Request};
 pub use placement::Load;
 pub use stored::Shelving;
 pub use subscribing::kept_subscription;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 
-use super::{ConnId, Fact, Request, Shard};
+use super::{About, ConnId, Fact, Request, Shard};
 use crate::table::{Granted, Guest, Judged, Proof, Question, Refusal};
 
 /// How long before the end the first question goes out; at half of a time that is shorter than twice this.
@@ -40,7 +40,7 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(renewal) = conn.renewal.as_mut().filter(|renewal| renewal.at <= now) else { return };
         renewal.at = now.plus_millis(AGAIN_MS);
-        self.requests.push_back(Request::Ask { conn: id, question: renewal.question.clone() });
+        self.requests.push_back(Request::Ask { conn: id, about: About::Member, question: renewal.question.clone() });
     }
 
     /// The answer to that: what is granted from now on, or that nothing is any more.

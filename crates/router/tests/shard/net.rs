@@ -14,7 +14,7 @@ use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
-use enmasse_router::shard::{ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
+use enmasse_router::shard::{About, ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
 /// What a client was told, in order, without what borrows.
@@ -58,7 +58,7 @@ pub(crate) struct Net {
     pub(crate) facts: Vec<Fact>,
     /// what a service says to every question
     pub(crate) judge: Judged,
-    pub(crate) asked: Vec<Question>,
+    pub(crate) asked: Vec<(About, Question)>,
     table: Arc<Table>,
     /// addresses that the last plan has no more
     removed: Vec<AddressKey>,
@@ -494,8 +494,8 @@ impl Net {
                     let right = check.verify();
                     self.shards[shard].plain_checked(conn, Some(right));
                 }
-                Request::Ask { conn, question } => {
-                    self.asked.push(question);
+                Request::Ask { conn, about, question } => {
+                    self.asked.push((about, question));
                     let judged = self.judge.clone();
                     self.shards[shard].judged(conn, judged);
                 }
