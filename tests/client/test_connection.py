@@ -9,6 +9,7 @@ import pytest
 
 from enmasse.base.errors import Invalid, Missing, PeerError, Unavailable
 from enmasse.client import Connection, connect, connect_within, links
+from enmasse.client.connection import REPLY_CREDIT
 from enmasse.messaging import (
     Accepted,
     Data,
@@ -62,7 +63,7 @@ async def test_settled_messages_wait_for_nobody(session: Sessions) -> None:
     async with session() as here, here.receiver("orders", credit=2) as receiver:
         async with here.sender("orders", settled=True) as sender:
             for number in range(5):
-                assert await sender.send(Message.of(number), settled=True) == Accepted()
+                assert await sender.send(Message.of(number), settled=number > 0) == Accepted()
             numbers = count()
             async for delivery in receiver:
                 assert delivery.settled
@@ -137,6 +138,28 @@ async def test_a_request_finds_its_reply(session: Sessions) -> None:
         assert [reply.text for reply in replies] == ["A", "B", "C"]
         assert [reply.properties.correlation_id for reply in replies][1] == 7
         assert (await caller.request("orders", Message.of("again"))).text == "AGAIN"
+        responding.cancel()
+        await asyncio.gather(responding, return_exceptions=True)
+
+
+async def test_replies_that_want_no_outcome_come_without_end(session: Sessions) -> None:
+    async def respond(service: Connection) -> None:
+        async with (
+            service.receiver("orders") as requests,
+            service.sender(None, settled=True) as replies,
+        ):
+            async for delivery in requests:
+                delivery.settle()
+                asked = delivery.message.properties
+                await replies.send(
+                    Message.of("", to=asked.reply_to, correlation_id=asked.correlation_id)
+                )
+
+    async with session() as service, session() as caller:
+        responding = asyncio.ensure_future(respond(service))
+        async with asyncio.timeout(30):
+            for _ in range(2 * REPLY_CREDIT):
+                await caller.request("orders", Message.of("again"))
         responding.cancel()
         await asyncio.gather(responding, return_exceptions=True)
 

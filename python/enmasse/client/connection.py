@@ -137,7 +137,7 @@ class Connection:
     async def open_sender(self, address: str | None, *, settled: bool = False) -> ClientSender:
         """Open a link to send by that outlives any block; close it."""
         number = self._client.attach_sender(address, settled=settled)
-        return await self._add(ClientSender(self._client, number, address))
+        return await self._add(ClientSender(self._client, number, address, settled=settled))
 
     async def open_receiver(
         self,

@@ -97,10 +97,13 @@ class Posted:
 
 
 class ClientSender(Link):
-    """A `Sender` of a `Connection`."""
+    """A `Sender` of a `Connection`; with `settled` all it sends is."""
 
-    def __init__(self, wire: Wire, number: int, address: str | None) -> None:
+    def __init__(
+        self, wire: Wire, number: int, address: str | None, *, settled: bool = False
+    ) -> None:
         super().__init__(wire, number, address)
+        self._settled = settled
         self._waiting: deque[Posted] = deque()
         self._outcomes: dict[int, asyncio.Future[Outcome]] = {}
         self._next = 0
@@ -120,6 +123,7 @@ class ClientSender(Link):
         if self.error is not None:
             raise self.error
         loop = asyncio.get_running_loop()
+        settled = settled or self._settled
         posted = Posted(
             encode_message(message), settled, loop.create_future(), loop.create_future()
         )
@@ -215,33 +219,86 @@ class ClientDelivery:
             self._receiver.on_settle(self._number, outcome or Accepted())
 
 
+AHEAD_SIZE = 16 * 1024 * 1024
+"""Bytes of messages that are to wait for whoever iterates, by the size of those before them."""
+
+AHEAD_FIRST = 16
+"""Messages asked for before anything is known of their size."""
+
+RECENT = 1 / 16
+"""What the last message counts in the mean size of messages."""
+
+
 @dataclass(slots=True)
 class Window:
-    """Credit: granted in halves of the window, as messages are done with, `left` in all."""
+    """Credit: `size` messages under way or not done with, in halves as they are done with, and
+    `left` in all.
+
+    Of large messages fewer are asked for at a time: those under way and those that wait to be taken
+    are `AHEAD_SIZE` together by the mean of the sizes so far, one message at least. What was
+    granted is not taken back where sizes jump: `size` of the largest messages is the worst.
+    """
 
     size: int
     left: int | None = None
+    grant: Callable[[int], None] = field(kw_only=True)
     done: int = 0
     open: bool = True
-    grant: Callable[[int], None] = field(kw_only=True)
+    _free: int = field(init=False, default=0)
+    """Messages that may be asked for."""
+
+    _ahead: int = field(init=False, default=0)
+    """Messages asked for and not here."""
+
+    _waiting_size: int = field(init=False, default=0)
+    """Bytes of messages here and not taken."""
+
+    _mean_size: float | None = field(init=False, default=None)
 
     def start(self) -> None:
-        """Grant the whole window."""
-        self._grant(self.size)
+        """Grant the first of the window."""
+        self._release(self.size)
+
+    def arrive(self, size: int) -> None:
+        """One message of so many bytes is here."""
+        self._ahead = max(self._ahead - 1, 0)
+        self._waiting_size += size
+        known = self._mean_size
+        self._mean_size = size if known is None else known + (size - known) * RECENT
+        if known is None:
+            self._grant()
+
+    def take(self, size: int) -> None:
+        """One of so many bytes that was here is taken."""
+        self._waiting_size -= size
+        self._grant()
 
     def finish_one(self) -> None:
         """One message is done with."""
         self.done += 1
-        if self.open and self.done * 2 >= self.size:
-            self._grant(self.done)
+        if self.done * 2 >= self.size:
+            self._release(self.done)
             self.done = 0
 
-    def _grant(self, count: int) -> None:
+    def _release(self, count: int) -> None:
         if self.left is not None:
             count = min(count, self.left)
             self.left -= count
-        if count:
-            self.grant(count)
+        self._free += count
+        self._grant()
+
+    def _grant(self) -> None:
+        if not self.open or not self._free:
+            return
+        window, waiting = AHEAD_FIRST, 0
+        if self._mean_size is not None:
+            mean = max(self._mean_size, 1.0)
+            window, waiting = max(int(AHEAD_SIZE / mean), 1), int(self._waiting_size / mean)
+        more = min(self._free, window - self._ahead - waiting)
+        if more > 0 and (more == self._free or more * 2 >= window):
+            self._free -= more
+            self._ahead += more
+            self.grant(more)
 
 
 class ClientReceiver(Link):
@@ -261,7 +318,7 @@ class ClientReceiver(Link):
         self._changed = asyncio.Event()
         self._drained: asyncio.Future[None] | None = None
         self._closing = False
-        self._on_delivery = on_delivery or self._arrive
+        self._on_delivery = on_delivery
         self._window = Window(credit, count, grant=lambda count: wire.credit(number, count))
         self._window.start()
 
@@ -277,8 +334,7 @@ class ClientReceiver(Link):
         while True:
             if self._arrived:
                 delivery = self._arrived.popleft()
-                if delivery.settled:
-                    self._window.finish_one()
+                self._take(delivery)
                 return delivery
             if self.error is not None and not self._closing:
                 raise self.error
@@ -302,13 +358,21 @@ class ClientReceiver(Link):
         self._closing = True
         await super().close()
 
-    def _arrive(self, delivery: ClientDelivery) -> None:
-        self._arrived.append(delivery)
-        self._changed.set()
+    def _take(self, delivery: ClientDelivery) -> None:
+        self._window.take(len(delivery.data))
+        if delivery.settled:
+            self._window.finish_one()
 
     def on_message(self, number: int, settled: bool, data: bytes) -> None:
         """A message arrived."""
-        self._on_delivery(ClientDelivery(self, number, settled, data))
+        delivery = ClientDelivery(self, number, settled, data)
+        self._window.arrive(len(data))
+        if self._on_delivery is None:
+            self._arrived.append(delivery)
+            self._changed.set()
+        else:
+            self._take(delivery)
+            self._on_delivery(delivery)
 
     def on_settle(self, number: int, outcome: Outcome) -> None:
         """A delivery has its outcome."""

@@ -115,7 +115,9 @@ class Session(Protocol):
         """Open a link to receive by; None asks for a dynamic node.
 
         At most `credit` messages are under way or not settled at a time, and `count` in all: no
-        more are asked for, so none is taken from others and given back. `start` is for streams.
+        more are asked for, so none is taken from others and given back. Of large messages fewer
+        are under way at a time: those not yet iterated over come to about 16 MiB, by the size of
+        those before them, after a first 16. `start` is for streams.
         Raises as `sender`, and Invalid for a `start` in what is no stream.
         """
 

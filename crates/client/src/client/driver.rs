@@ -47,6 +47,8 @@ pub(super) struct Driver {
     /// commands that wait for the session
     early: Vec<Command>,
     links: Links,
+    /// the link that holds the session's incoming window closed, until the owner has taken what waits
+    held: Option<LinkId>,
     /// outcomes of this turn that may yet be put together
     settled: Option<(Handle, u64, u64, Outcome)>,
     /// the owner asked for the end
@@ -73,6 +75,7 @@ impl Driver {
             session: None,
             early: Vec::new(),
             links: Links::default(),
+            held: None,
             settled: None,
             closing: false,
             over: false,
@@ -218,8 +221,12 @@ impl Driver {
                 if let Some((handle, link)) = self.links.by_id(incoming.link)
                     && let Way::Receives(receiver) = &mut link.way
                     && let Some(message) = receiver.receive(handle, &incoming)
+                    && self.mailbox.deliver(message)
+                    && self.held.is_none()
+                    && !link.leaving
                 {
-                    self.mailbox.tell(message);
+                    self.held = Some(incoming.link);
+                    self.machine.hold(incoming.link, true);
                 }
             }
             Happening::Credit { link, credit, drain } => self.credit(link, credit, drain),
@@ -326,7 +333,14 @@ impl Driver {
                 self.send_waiting(Some(link), usize::MAX);
                 if let Some(link) = self.links.by_handle(link) {
                     link.leaving = true;
+                    // one that goes holds nothing: the next message of another does
+                    self.held.take_if(|held| *held == link.id);
                     self.machine.detach(link.id, true, None);
+                }
+            }
+            Command::Resume => {
+                if let Some(link) = self.held.take() {
+                    self.machine.hold(link, false);
                 }
             }
             Command::Close | Command::Resolved(_) | Command::Answered(..) => {}
@@ -409,6 +423,7 @@ impl Driver {
         tell_settled(&self.mailbox, self.settled.take());
         self.machine.take_unsettled(id, |_| {});
         let Some((handle, link)) = self.links.remove(id) else { return };
+        self.held.take_if(|held| *held == id);
         if let Way::Sends(sender) = &link.way {
             self.mailbox.sent(sender.waiting_size());
         }
@@ -536,3 +551,6 @@ fn reason(error: Option<AmqpError>, otherwise: &str) -> Reason {
         Reason::from,
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ use crate::login::Exchange;
 
 /// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
 const QUEUE_SIZE_MAX: usize = 4 << 20;
+/// Bytes of received messages that wait for the owner and make the connection take no more; it goes on at half of them.
+pub(super) const RECEIVED_SIZE_MAX: usize = 16 << 20;
 
 /// Something the owner (or a helper of the I/O thread) asks of a connection.
 pub(super) enum Command {
@@ -47,6 +49,8 @@ pub(super) enum Command {
     Detach {
         link: Handle,
     },
+    /// most of what was received is taken
+    Resume,
     Close,
     /// the addresses of the server are known
     Resolved(Result<Vec<std::net::SocketAddr>, Error>),
@@ -74,6 +78,10 @@ struct Inner {
     rooms: HashMap<Handle, Room>,
     /// bytes of messages taken by `send` and not yet sent
     queued_size: usize,
+    /// bytes of messages received and not yet taken
+    received_size: usize,
+    /// `deliver` has said that they are too many
+    full: bool,
     next_link: Handle,
     /// why there can be no more links
     over: Option<Error>,
@@ -117,9 +125,7 @@ impl Mailbox {
 
     /// Leaves a command. Returns whether the I/O thread must be told.
     pub(super) fn command(&self, command: Command) -> bool {
-        let mut inner = self.lock();
-        inner.commands.push(command);
-        !std::mem::replace(&mut inner.scheduled, true)
+        self.lock().command(command)
     }
 
     /// Owner: leaves as many messages as there is room for, from the front. Returns how many, and whether the I/O
@@ -148,21 +154,25 @@ impl Mailbox {
         if count == 0 {
             return Ok((0, false));
         }
-        inner.commands.push(Command::Send { link, messages: taken, settled });
-        Ok((count, !std::mem::replace(&mut inner.scheduled, true)))
+        Ok((count, inner.command(Command::Send { link, messages: taken, settled })))
     }
 
-    /// Owner: up to `count` events. The signal goes off with the last one.
-    pub(super) fn take_events(&self, count: usize) -> Vec<Event> {
+    /// Owner: up to `count` events, and whether the I/O thread must be told. The signal goes off with the last one.
+    pub(super) fn take_events(&self, count: usize) -> (Vec<Event>, bool) {
         let mut inner = self.lock();
         let count = count.min(inner.events.len());
-        let events = inner.events.drain(..count).collect();
+        let events: Vec<_> = inner.events.drain(..count).collect();
+        inner.received_size -= events.iter().map(size_of).sum::<usize>();
         if inner.events.is_empty() && inner.signalled {
             inner.signalled = false;
             // it was readable: nothing to wait for, and nothing to learn from the count
             let _ = rustix::io::read(&self.signal, &mut [0; 8]);
         }
-        events
+        let resumes = inner.full && inner.received_size < RECEIVED_SIZE_MAX / 2;
+        if resumes {
+            inner.full = false;
+        }
+        (events, resumes && inner.command(Command::Resume))
     }
 
     /// I/O thread: all commands so far.
@@ -186,6 +196,15 @@ impl Mailbox {
             _ => {}
         }
         self.push(&mut inner, event);
+    }
+
+    /// I/O thread: hands a message over. Returns whether no more are to come until `Resume`.
+    pub(super) fn deliver(&self, message: Event) -> bool {
+        let mut inner = self.lock();
+        inner.received_size += size_of(&message);
+        inner.full |= inner.received_size >= RECEIVED_SIZE_MAX;
+        self.push(&mut inner, message);
+        inner.full
     }
 
     fn push(&self, inner: &mut Inner, event: Event) {
@@ -232,6 +251,22 @@ impl Mailbox {
     }
 }
 
+impl Inner {
+    /// Leaves a command. Returns whether the I/O thread must be told.
+    fn command(&mut self, command: Command) -> bool {
+        self.commands.push(command);
+        !std::mem::replace(&mut self.scheduled, true)
+    }
+}
+
+/// Bytes of a message that an event is.
+fn size_of(event: &Event) -> usize {
+    match event {
+        Event::Message { payload, .. } => payload.len(),
+        _ => 0,
+    }
+}
+
 /// What whoever comes too late is told.
 fn closing_error(reason: Option<&Reason>) -> Error {
     let Some(Reason { condition, description }) = reason else {
@@ -243,7 +278,7 @@ fn closing_error(reason: Option<&Reason>) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Mailbox, QUEUE_SIZE_MAX};
+    use super::{Command, Mailbox, QUEUE_SIZE_MAX, RECEIVED_SIZE_MAX};
     use crate::client::event::{Event, Reason};
     use crate::error::ErrorKind;
 
@@ -272,7 +307,7 @@ mod tests {
         assert_eq!(send(&mailbox, &messages), (3, true));
         assert_eq!(send(&mailbox, &messages[3..]), (0, false));
         mailbox.grant(0, 1);
-        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 1 }]);
+        assert_eq!(mailbox.take_events(10).0, [Event::Credit { link: 0, credit: 1 }]);
         // the I/O thread has not looked yet: it needs no second word
         assert_eq!(send(&mailbox, &messages[3..]), (1, false));
         assert!(matches!(mailbox.take_commands()[..], [Command::Send { .. }, Command::Send { .. }]));
@@ -284,9 +319,9 @@ mod tests {
         mailbox.grant(0, -5);
         assert_eq!(send(&mailbox, &[vec![1]]), (0, false));
         mailbox.grant(0, 2);
-        assert_eq!(mailbox.take_events(10), []);
+        assert_eq!(mailbox.take_events(10).0, []);
         mailbox.grant(0, 1);
-        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 1 }]);
+        assert_eq!(mailbox.take_events(10).0, [Event::Credit { link: 0, credit: 1 }]);
     }
 
     #[test]
@@ -296,8 +331,20 @@ mod tests {
         assert_eq!(send(&mailbox, &large).0, 1);
         assert_eq!(send(&mailbox, &large[1..]).0, 0);
         mailbox.sent(QUEUE_SIZE_MAX + 1);
-        assert_eq!(mailbox.take_events(10), [Event::Credit { link: 0, credit: 9 }]);
+        assert_eq!(mailbox.take_events(10).0, [Event::Credit { link: 0, credit: 9 }]);
         assert_eq!(send(&mailbox, &large[1..]).0, 1);
+    }
+
+    #[test]
+    fn received_bytes_that_wait_are_bounded_and_at_half_of_them_it_goes_on() {
+        let mailbox = Mailbox::new().unwrap();
+        let quarter =
+            || Event::Message { link: 0, delivery: 0, settled: true, payload: vec![0; RECEIVED_SIZE_MAX / 4] };
+        assert_eq!([(); 4].map(|()| mailbox.deliver(quarter())), [false, false, false, true]);
+        assert!(mailbox.deliver(quarter()), "one more was on its way");
+        assert_eq!([(); 5].map(|()| mailbox.take_events(1).1), [false, false, false, true, false]);
+        assert!(matches!(mailbox.take_commands()[..], [Command::Resume]));
+        assert!(!mailbox.deliver(quarter()));
     }
 
     #[test]
@@ -307,11 +354,11 @@ mod tests {
         mailbox.tell(Event::Opened { product: None, properties: Vec::new() });
         mailbox.tell(Event::Drained { link: 1, credit: 0 });
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(1), [Event::Opened { product: None, properties: Vec::new() }]);
+        assert_eq!(mailbox.take_events(1).0, [Event::Opened { product: None, properties: Vec::new() }]);
         assert!(is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(9), [Event::Drained { link: 1, credit: 0 }]);
+        assert_eq!(mailbox.take_events(9).0, [Event::Drained { link: 1, credit: 0 }]);
         assert!(!is_signalled(&mailbox));
-        assert_eq!(mailbox.take_events(9), []);
+        assert_eq!(mailbox.take_events(9).0, []);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! over a socket (`driver`), with the links that its owner asked for (`links`). Owner and thread meet in a
 //! `mailbox`: no call of the owner waits for the network, and a file descriptor is readable while there are
 //! events. Back-pressure is credit, both ways: `send` takes as many messages as the server has asked for, and no
-//! more come in than the owner has granted.
+//! more come in than the owner has granted, nor while too many bytes of them wait for it.
 
 mod driver;
 mod event;
@@ -188,9 +188,16 @@ impl Client {
     }
 
     /// Up to `count` events, oldest first; none if nothing has happened. Never waits.
+    ///
+    /// With 16 MiB of messages here that were not taken, the window of the session is closed until half of them are: whatever
+    /// credit there is, no more wait than that and what was under way, 4,096 frames of 128 KiB at the very most.
     #[must_use]
     pub fn poll(&self, count: usize) -> Vec<Event> {
-        self.mailbox.take_events(count)
+        let (events, wake) = self.mailbox.take_events(count);
+        if wake {
+            self.waker.wake(self.key);
+        }
+        events
     }
 
     /// Asks for a sending link; without an address to the anonymous terminus, where each message names its own.
