@@ -1,7 +1,8 @@
 """The HTTP API: resources in the conventions of Kubernetes, health, metrics, connections.
 
     GET                            /healthz /livez /readyz /metrics /version
-    GET                            /api /apis /apis/GROUP /api/v1 /apis/GROUP/VERSION /openapi/v3
+    GET                            /api /apis /apis/GROUP /api/v1 /apis/GROUP/VERSION
+    GET                            /openapi/v2 /openapi/v3
     GET (?watch=true)              BASE/KINDS
     GET (?watch=true) POST DELETE  BASE/namespaces/NS/KINDS
     GET PUT PATCH DELETE           BASE/namespaces/NS/KINDS/NAME

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from enmasse.api import audit, metrics
+from enmasse.api import audit, metrics, openapi_v2
 from enmasse.api.access import AccessReviews, while_allowed
 from enmasse.api.audit import Audit
 from enmasse.api.backups import BackupPages
@@ -118,6 +118,7 @@ def _discovery() -> list[Route]:
             Route(f"/apis/{one}" if "/" in one else f"/api/{one}", pages.kinds)
             for one in group_versions()
         ),
+        Route("/openapi/v2", openapi_v2.page),
         Route("/openapi/v3", schemas.index),
         Route("/openapi/v3/{path:path}", schemas.document),
         Route(f"{access}/selfsubjectaccessreviews", reviews.access, methods=["POST"]),

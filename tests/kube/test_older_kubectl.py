@@ -1,0 +1,57 @@
+"""kubectl 1.24, which reads OpenAPI v2: without it, it applies, compares and explains nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from kube.built import BUILD_TIMEOUT_S, Kubectl, build
+from running import Platform
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+QUEUE = """
+apiVersion: enmasse.io/v1beta1
+kind: Address
+metadata: {name: default.older}
+spec: {type: queue, address: older, messageTtl: {maximum: MAXIMUM}}
+"""
+USER = """
+apiVersion: user.enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {name: default.older}
+spec:
+  username: older
+  authentication: {type: password, password: dHVtYmxl}
+  authorization: [{addresses: [older], operations: [send]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def older(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    home: Path = tmp_path_factory.mktemp("home")
+    return Kubectl(build("kubectl_older"), platform.data / "kubeconfig", home)
+
+
+def test_it_applies_compares_and_deletes(older: Kubectl) -> None:
+    hour, minute = (QUEUE.replace("MAXIMUM", one) for one in ("1h", "60000"))
+    assert "created" in older("apply", "-f", "-", stdin=f"{hour}---{USER}")
+    older("wait", "--for=condition=Ready", "address/default.older", "--timeout=20s")
+    assert "server dry run" in older("apply", "--dry-run=server", "-f", "-", stdin=minute)
+    difference = older.say("diff", "-f", "-", stdin=minute)
+    assert (difference.code, "+    maximum: 60000" in difference.out) == (1, True)
+    assert "configured" in older("apply", "-f", "-", stdin=minute)
+    assert "serverside-applied" in older("apply", "--server-side", "-f", "-", stdin=minute)
+    older("delete", "-f", "-", stdin=f"{hour}---{USER}")
+
+
+def test_it_refuses_a_field_that_is_none(older: Kubectl) -> None:
+    refused = older.say("apply", "-f", "-", stdin=QUEUE.replace("messageTtl", "messageTTL"))
+    assert refused.code == 1
+    assert "messageTTL" in refused.err
+
+
+def test_it_explains_a_field(older: Kubectl) -> None:
+    assert "Longest life" in older("explain", "address.spec.messageTtl.maximum")
+    assert "VERSION:  user.enmasse.io/v1beta1" in older(
+        "explain", "messaginguser.spec", "--api-version=user.enmasse.io/v1beta1"
+    )
