@@ -24,9 +24,19 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, 
 from enmasse.control import Admission, Change
 from enmasse.control import admission as module
 from enmasse.control.admission import TOGETHER_MAX
+from enmasse.control.policies import PLANS, NamespaceBounds
 from enmasse.control.shipped import shipped
-from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser, Resource
+from enmasse.resources import (
+    Address,
+    AddressSpace,
+    Declared,
+    Key,
+    MessagingUser,
+    Namespace,
+    Resource,
+)
 from enmasse.resources.address import TYPES
+from enmasse.resources.core import NamespaceMetadata
 from enmasse.store import Event, MemoryStore, Turn
 
 SPACE = Key("AddressSpace", "default", "default")
@@ -253,6 +263,23 @@ async def test_what_came_past_admission_is_completed_as_it_would_have_been(
     assert done.is_complete and await admission.completed(plain, done) == done
     with pytest.raises(Invalid, match="is required for a new user"):
         await admission.completed(user(password=None), None)
+
+
+async def test_what_came_past_admission_gets_no_plan_that_its_namespace_may_not_choose(
+    store: MemoryStore,
+) -> None:
+    admission = Admission(store, exposed=False, bounds=NamespaceBounds(plans=""))
+    home, paid = space(), space("paid", plan="standard-small")
+    await store.put([home])
+    await admission.ship(shipped())
+    assert store.get(SPACE) == (await store.put([home]))[0], "a start gives it none either"
+    assert await admission.completed(home, None) is home
+    # It keeps what it has, and has one as soon as it may.
+    had = cast(AddressSpace, await admission.completed(space("paid"), paid))
+    assert had.spec.plan == "standard-small"
+    allowed = NamespaceMetadata(name="default", annotations={PLANS: "standard-free"})
+    await admission.apply([Namespace(metadata=allowed)])
+    assert cast(AddressSpace, await admission.completed(home, None)).spec.plan == "standard-free"
 
 
 async def test_a_store_with_an_open_space_is_checked_at_start(store: MemoryStore) -> None:

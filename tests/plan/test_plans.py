@@ -161,6 +161,17 @@ def test_T_PL_10_an_address_whose_plan_is_gone_is_served_and_says_so() -> None:
     assert waiting.message == "there is no AddressPlan 'gone'; for queue there are q"
 
 
+def test_a_space_that_was_given_no_plan_is_served_and_says_so() -> None:
+    plan = address_plan("q", "queue", router=0.1, broker=0.1)
+    offered = space_plan("p", [plan], (1, 1, 2))
+    compiled = compile([space(), space("b", type_="brokered"), plan, offered, queue()], version=1)
+    assert [one.name for one in compiled.plan.spaces[1].addresses] == ["orders"]
+    assert Key("AddressSpace", "default", "b") not in compiled.waiting, "there is none for it"
+    waiting = compiled.waiting[space().key]
+    assert waiting.reason == "PlanMissing"
+    assert "name one in spec.plan, or have a service administrator let" in waiting.message
+
+
 def test_what_has_room_keeps_it_when_the_quota_shrinks() -> None:
     plan = address_plan("q", "queue", router=0.1, broker=1)
     compiler = Compiler()

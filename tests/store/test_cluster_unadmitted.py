@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from doubles import FakeEngine, TestClock
 from enmasse.auth.passwords import verify
 from enmasse.base.clock import SystemClock
 from enmasse.control import Admission, Manager
+from enmasse.control.policies import PLANS
 from enmasse.control.shipped import shipped
-from enmasse.resources import Address, AddressSpace, Key, MessagingUser
+from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.store import MemoryStore
 from enmasse.store.kubernetes import KubernetesStore
@@ -198,20 +199,22 @@ async def test_a_plan_is_filled_in_once_there_is_one(
     )
     assert found == "standard-small-queue"
     assert cluster.request("GET", f"{SPACES}/default")["spec"]["plan"] == "standard-unlimited"
-    orders, home = (store.get(Key(kind, "default", name)) for kind, name in (
-        ("Address", "default.orders"), ("AddressSpace", "default")))  # fmt: skip
-    assert isinstance(orders, Address) and orders.spec.plan == found
-    assert orders.metadata.uid == made["metadata"]["uid"]
-    assert isinstance(home, AddressSpace) and home.spec.plan == "standard-unlimited"
+    orders, home = (
+        Key("Address", "default", "default.orders"),
+        Key("AddressSpace", "default", "default"),
+    )
+
+    def has_plan(key: Key, plan: str) -> bool:
+        one = store.get(key)
+        return isinstance(one, Address | AddressSpace) and one.spec.plan == plan
+
+    await until(lambda: has_plan(orders, found) and has_plan(home, "standard-unlimited"))
+    now = store.get(orders)
+    assert now is not None and now.metadata.uid == made["metadata"]["uid"]
     # Applied without a plan later on, it keeps the one that it has.
     patch = {"spec": {"plan": "standard-large-queue"}}
     cluster.request("PATCH", f"{ADDRESSES}/default.orders", patch, MERGE)
-    await until(
-        lambda: (
-            isinstance(now := store.get(orders.key), Address)
-            and now.spec.plan == "standard-large-queue"
-        )
-    )
+    await until(lambda: has_plan(orders, "standard-large-queue"))
     cluster.request("PATCH", f"{ADDRESSES}/default.orders", {"spec": {"plan": None}}, MERGE)
     await until(
         lambda: (
@@ -219,6 +222,33 @@ async def test_a_plan_is_filled_in_once_there_is_one(
             == "standard-large-queue"
         )
     )
+
+
+async def test_a_space_whose_namespace_may_choose_no_plan_says_so_until_it_may(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
+    default = "/api/v1/namespaces/default"
+    none = {"metadata": {"annotations": {PLANS: ""}}}
+    cluster.request("PATCH", default, none, MERGE)
+    await until(lambda: PLANS in annotations_of(store.get(Key("Namespace", "", "default"))))
+    engine, clock = FakeEngine(), TestClock()
+    manager = Manager(store, engine, clock, MemoryStore(clock))
+    space = {"type": "standard", "authenticationService": {"type": "standard"}}
+    cluster.request("POST", SPACES, doubles.document("AddressSpace", "poor", space))
+    await until(lambda: store.get(Key("AddressSpace", "default", "poor")))
+    await manager.catch_up()
+    status = await status_of(cluster, f"{SPACES}/poor", 1)
+    assert (status["phase"], status["conditions"][0]["reason"]) == ("Pending", "PlanMissing")
+    assert cluster.request("GET", f"{SPACES}/poor")["spec"].get("plan") is None
+    one = {"metadata": {"annotations": {PLANS: "standard-free"}}}
+    cluster.request("PATCH", default, one, MERGE)
+    await until(
+        lambda: cluster.request("GET", f"{SPACES}/poor")["spec"].get("plan") == "standard-free"
+    )
+
+
+def annotations_of(resource: Resource | None) -> Mapping[str, str]:
+    return resource.metadata.annotations if resource else {}
 
 
 async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_it(

@@ -398,27 +398,24 @@ class Admission:
 
 
 def with_plan(resource: Resource, before: Resource | None, world: policies.World) -> Resource:
-    """Return an address or a space that names no plan with the one it has, else the first that its
-    namespace may choose, else the first."""
+    """Return an address or a space that names no plan with the one it has, else the first; a space
+    with the first that its namespace may choose, or without one if there is none."""
     if not isinstance(resource, AddressSpace | Address) or resource.spec.plan is not None:
         return resource
     catalogue = world.index.catalogue
-    plans: Sequence[Resource] = ()
-    if isinstance(resource, AddressSpace):
-        plans = catalogue.space_plans_of(resource.spec.type)
-    else:
-        space = world.space_of(resource)
-        if space is not None:
-            plans = catalogue.offered(space, resource.spec.type)
-    names = [plan.metadata.name for plan in plans]
-    if not names:
-        return resource
     had = before.spec.plan if isinstance(before, AddressSpace | Address) else None
-    free = names[0]
     if isinstance(resource, AddressSpace):
         namespace = resource.metadata.namespace
-        free = next((one for one in names if world.may_choose(namespace, one)), free)
-    name = had if had in names else free
+        there = catalogue.space_plans_of(resource.spec.type)
+        names = [plan.metadata.name for plan in there]
+        free = [one for one in names if world.may_choose(namespace, one)]
+    else:
+        space = world.space_of(resource)
+        offered = catalogue.offered(space, resource.spec.type) if space is not None else []
+        names = free = [plan.metadata.name for plan in offered]
+    name = had if had in names else next(iter(free), None)
+    if name is None:
+        return resource
     return resource.model_copy(update={"spec": resource.spec.model_copy(update={"plan": name})})
 
 

@@ -202,17 +202,21 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
 
 
 def plan_withheld(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """Its namespace may not choose the plan of an address space. What it has may stay."""
-    if not isinstance(resource, AddressSpace) or (plan := resource.spec.plan) is None:
+    """Its namespace may not choose the plan of an address space, or any. What it has may stay."""
+    if not isinstance(resource, AddressSpace):
         return None
-    namespace = resource.metadata.namespace
+    plan, namespace = resource.spec.plan, resource.metadata.namespace
     same = isinstance(before, AddressSpace) and before.spec.plan == plan
-    if same or world.may_choose(namespace, plan):
+    if same or (plan is not None and world.may_choose(namespace, plan)):
         return None
-    there = ", ".join(world.plans_of(namespace)) or "none"
+    if plan is None and not world.index.catalogue.space_plans_of(resource.spec.type):
+        return None
+    what = f"{plan!r}" if plan is not None else f"any plan for type {resource.spec.type}"
+    there = ", ".join(world.plans_of(namespace))
+    only = f", only {there}; choose one of these, or" if there else "; choose another namespace, or"
     fault = Fault(
         "spec.plan",
-        f"namespace {namespace!r} may not choose {plan!r}, only {there}; choose one of these, or"
+        f"namespace {namespace!r} may not choose {what}{only}"
         f" have a service administrator name it in annotation {PLANS} of the namespace",
     )
     message = f"{resource.key} is forbidden: {fault}"

@@ -63,6 +63,11 @@ USERS_NOT_ASKED = (
     " space one of type standard"
 )
 
+NO_PLAN = (
+    "it has no plan; name one in spec.plan, or have a service administrator let its namespace"
+    " choose one for its type"
+)
+
 SERVICE_ACCOUNT = (
     "tokens of service accounts are not asked about here, so nobody logs in as this user; make it"
     " federated, in a space whose authentication service has the cluster as oidc.issuer"
@@ -432,6 +437,8 @@ class SpaceState:
     def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
         if (problem := catalogue.problem_of_space(space)) is not None:
             return Outcome(waiting=LeftOut(problem.reason, problem.message))
+        if space.spec.plan is None and catalogue.space_plans_of(space.spec.type):
+            return Outcome(waiting=LeftOut("PlanMissing", NO_PLAN))
         kind = self._kind_of_authentication(space, catalogue)
         if self._exposed and kind == "none":
             return Outcome(waiting=LeftOut("SpaceExposed", EXPOSED))
