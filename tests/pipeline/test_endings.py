@@ -60,6 +60,18 @@ def test_an_error_is_said_in_our_words() -> None:
     assert str(more) == "source s: Spark ended the query: [X] no; see /tables/spark.log"
 
 
+def test_of_a_python_traceback_what_was_raised_is_said() -> None:
+    raised = (
+        "[STREAM_FAILED] raised by the Python Proxy. Return Message: Traceback (most recent call"
+        ' last):\n  File "a.py", line 1, in f\n    g()\n    ^^^\nKeyError: 1\n\nDuring it:'
+        '\n\nTraceback (most recent call last):\n  File "a.py", line 3, in g\nValueError: no such'
+        " device\n\tat py4j.Protocol\n"
+    )
+    assert str(endings.said("s", RuntimeError(raised))) == (
+        "source s: Spark ended the query: ValueError: no such device"
+    )
+
+
 def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFixture) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)

@@ -102,6 +102,15 @@ def test_what_cannot_be_decoded_has_its_column() -> None:
         ({"start": "soon"}, "earliest, latest, a time"),
         ({"start": '{"0": -1}'}, "earliest, latest, a time"),
         ({"end": "[1]"}, "earliest, latest, a time"),
+        (
+            {"decode": "JSON"},
+            "option decode is 'JSON': did you mean json? It is one of json, senml",
+        ),
+        (
+            {"timeUnit": "sec"},
+            "option timeUnit is 'sec': did you mean s? It is one of s, ms, us, ns",
+        ),
+        ({"csvDelimiter": ";;"}, "option csvDelimiter is ';;': it is one character"),
         ({"spool": "here"}, "the whole path of a folder"),
         ({"spool": "/s", "start": "latest"}, "a queue has no places"),
         ({"spool": "/s", "idWindow": "-1"}, "a number of messages from 1 on"),
@@ -118,7 +127,7 @@ def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str)
     [
         ({"start": "latest"}, "did you mean"),
         ({"adress": "x"}, "did you mean address"),
-        ({"order": "random"}, "content or input"),
+        ({"order": "contnet"}, "did you mean content"),
         ({"batch": "-1"}, "a number from 0 on"),
         ({"numbered": "no"}, "true or false"),
         ({"url": ""}, "option url is missing"),

@@ -94,7 +94,7 @@ def stepped(
 ) -> Iterator[pyarrow.Table]:
     """Yield what functions of the document make of records, many at a time."""
     for some in _gathered(records):
-        yield functions.applied(spark.createDataFrame(some), steps).toArrow()
+        yield functions.applied(spark.createDataFrame(some), steps)
 
 
 def _gathered(records: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:

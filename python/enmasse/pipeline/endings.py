@@ -28,6 +28,7 @@ SOUND_S = 60.0
 """A query that has gone on for so long is sound, whether anything came or not."""
 CAUSES_MAX = 16
 _OURS = re.compile(r"enmasse\.base\.errors\.(\w+): ([^\n]*)")
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*(\S[^\n]*)")
 _DEATH = re.compile(
     r"Python worker (?:failed to connect back|exited unexpectedly)[^\n]*"
     r"|java\.io\.EOFException[^\n]*"
@@ -55,6 +56,14 @@ def death(error: BaseException) -> str | None:
     return None if found is None else found[0]
 
 
+def reason(error: BaseException) -> str:
+    """Return in a line what an error says: of a traceback of Python in it, what was raised."""
+    text = str(error)
+    if raised := _RAISED.findall(text):
+        return str(raised[-1])
+    return next((line.strip() for line in text.splitlines() if line.strip()), repr(error))
+
+
 def said(source: str, error: BaseException, log_file: Path | None = None) -> EnMasseError:
     """Return what ended a query, in our words where it was an error of ours, else with the file
     that has more of it."""
@@ -64,8 +73,7 @@ def said(source: str, error: BaseException, log_file: Path | None = None) -> EnM
     if found and found[1] in KINDS:
         code = f"E{list(KINDS).index(found[1]) + 1}000"
         return KINDS[found[1]](code, f"source {source}: {found[2]}")
-    first = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-    what = f"source {source}: Spark ended the query: {first}{see_log(log_file)}"
+    what = f"source {source}: Spark ended the query: {reason(error)}{see_log(log_file)}"
     return Unavailable(Code.NOT_AVAILABLE, what)
 
 

@@ -13,16 +13,22 @@ of the file.
 """
 
 import runpy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 
 from enmasse.base.errors import Invalid, Missing
+from enmasse.pipeline import endings
 
-Function = Callable[[DataFrame], DataFrame]
+Function = Callable[[DataFrame], object]
+"""A step as it was written: what it gives is checked."""
 MARK = "__enmasse_source__"
 ALL = ""
 """Of a step for every source."""
@@ -72,12 +78,36 @@ def load(path: Path, sources: Iterable[str]) -> list[Step]:
     return steps
 
 
-def applied(frame: DataFrame, steps: Iterable[Step]) -> DataFrame:
-    """Return what steps make of records; raises Invalid if a column is lost."""
+def applied(frame: DataFrame, steps: Sequence[Step]) -> pyarrow.Table:
+    """Return what steps make of records.
+
+    Raises Invalid that names the step if one raises, gives no frame or loses a column, and all of
+    them if their rows cannot be computed. What a process of Spark died of is raised as it is.
+    """
     columns = frame.columns
     for one in steps:
-        frame = one.function(frame)
+        with _told(f"step {one.name}"):
+            made = one.function(frame)
+        if not isinstance(made, DataFrame):
+            what = type(made).__name__
+            raise Invalid("E1003", f"step {one.name} gives {what}; return a DataFrame")
+        frame = made
         lost = [name for name in columns if name not in frame.columns]
         if lost:
             raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
-    return frame.select(*(f"`{name}`" for name in columns))
+    with _told("steps " + ", ".join(one.name for one in steps)):
+        return frame.select(*(f"`{name}`" for name in columns)).toArrow()
+
+
+@contextmanager
+def _told(who: str) -> Iterator[None]:
+    """Say whose error it is; the death of a process of Spark, or of Spark, is none of theirs."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError):
+        raise
+    except Exception as error:
+        if endings.death(error):
+            raise
+        kind = "" if isinstance(error, PythonException) else f"{type(error).__name__}: "
+        raise Invalid("E1003", f"{who}: {kind}{endings.reason(error)}") from error

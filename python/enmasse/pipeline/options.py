@@ -256,6 +256,10 @@ class Writing:
         }
 
 
+DECODED = ("json", "senml-json", "cbor", "senml-cbor", "csv", "auto")
+"""The formats of bodies; `auto` is as the content-type of each message says."""
+
+
 def read(given: Mapping[str, str]) -> Options:
     """Check the options of a query; names count whatever their case.
 
@@ -291,8 +295,6 @@ def write(given: Mapping[str, str]) -> Writing:
     """Check the options of a write as `read` does those of a query."""
     own = {name: value for name, value in given.items() if name.lower() not in OF_SPARK}
     values = _values(own, KNOWN_WRITING, ("url",))
-    if values["order"] not in ("content", "input"):
-        raise Invalid("E1003", f"option order is {values['order']!r}: it is content or input")
     batch = values["batch"]
     if batch is not None and not batch.isdecimal():
         raise Invalid("E1003", f"option batch is {batch!r}: it is a number from 0 on")
@@ -305,7 +307,7 @@ def write(given: Mapping[str, str]) -> Writing:
         numbered=_flag("numbered", values),
         producer=values["producer"],
         batch=None if batch is None else int(batch),
-        by_content=values["order"] == "content",
+        by_content=_word("order", values, ("content", "input")) == "content",
         dead_letter=values["deadLetter"],
         timeout_s=_whole("timeout", values),
     )
@@ -380,12 +382,14 @@ def _with_token(client: dict[str, Any], file: str | None) -> dict[str, Any]:
 
 
 def _columns(values: Values) -> dict[str, Any]:
+    if len(delimiter := str(values["csvDelimiter"])) != 1:
+        raise Invalid("E1003", f"option csvDelimiter is {delimiter!r}: it is one character")
     columns: dict[str, Any] = {
         "columns": values["columns"],
-        "decode": values["decode"],
-        "timeUnit": values["timeUnit"],
+        "decode": _word("decode", values, DECODED),
+        "timeUnit": _word("timeUnit", values, ("s", "ms", "us", "ns")),
         "csvHeader": _flag("csvHeader", values),
-        "csvDelimiter": values["csvDelimiter"],
+        "csvDelimiter": delimiter,
     }
     if columns["decode"] and columns["columns"] and not _names_error(columns["columns"]):
         # what cannot be decoded always shows
@@ -397,6 +401,17 @@ def _names_error(columns: str) -> bool:
     """Whether `_error` is one of the names, quoted or not, and not only part of one."""
     plain = re.sub(r"`((?:[^`]|``)*)`", lambda quoted: re.sub(r"\W", "-", quoted[1]), columns)
     return re.search(r"(?:^|,)\s*_error\s*(?:\s|,|$)", plain) is not None
+
+
+def _word(name: str, values: Values, words: tuple[str, ...]) -> str | None:
+    text = values[name]
+    if text is not None and text not in words:
+        (near,) = difflib.get_close_matches(text.lower(), words, n=1, cutoff=0.0)
+        raise Invalid(
+            "E1003",
+            f"option {name} is {text!r}: did you mean {near}? It is one of {', '.join(words)}",
+        )
+    return text
 
 
 def _flag(name: str, values: Values) -> bool:

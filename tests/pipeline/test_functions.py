@@ -1,0 +1,61 @@
+"""Steps of a document on Spark: what is wrong in one is told with its name."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyspark.sql import SparkSession
+
+from enmasse.base.errors import Invalid
+from enmasse.pipeline import decoding, functions
+
+RECORDS = pyarrow.table({"device": ["d1", "d2"], "value": [1.0, None]})
+HEAD = (
+    "from pyspark.sql import functions as F\n"
+    "from enmasse.pipeline.functions import step\n"
+    "@step\n"
+    "def other(frame):\n"
+    "    return frame\n"
+    "@step\n"
+    "def wrong(frame):\n"
+)
+
+
+def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]]:
+    """What a file whose last step has this body makes of the records."""
+    file = folder / "steps.py"
+    file.write_text(f"{HEAD}    {body}\n")
+    made = decoding.stepped([RECORDS], functions.load(file, []), spark)
+    return [row for part in made for row in part.to_pylist()]
+
+
+def test_a_step_may_change_add_and_leave_out_rows(spark: SparkSession, tmp_path: Path) -> None:
+    found = stepped(
+        spark, tmp_path, "return frame.where('value is null').withColumn('x', F.lit(1))"
+    )
+    assert found == [{"device": "d2", "value": None}]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("raise ValueError('no\\nmore')", "step wrong: ValueError: no$"),
+        ("frame.count()", "step wrong gives NoneType; return a DataFrame$"),
+        ("return frame.where('valu > 1')", r"step wrong: AnalysisException: \[UNRESOLVED_COLUMN"),
+        ("return frame.drop('value')", "step wrong leaves out column value; keep it$"),
+        (
+            "return frame.withColumn('value', F.raise_error(F.lit('no row')).cast('double'))",
+            r"steps other, wrong: .*no row",
+        ),
+        (
+            "return frame.withColumn('value', F.udf(lambda one: 1 / 0, 'double')('value'))",
+            "steps other, wrong: ZeroDivisionError: ",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_step_is_told_with_its_name(
+    spark: SparkSession, tmp_path: Path, body: str, says: str
+) -> None:
+    with pytest.raises(Invalid, match=says):
+        stepped(spark, tmp_path, body)
