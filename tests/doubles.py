@@ -77,7 +77,7 @@ class FakeEngine:
         self.shown: dict[str, Sequence[ServerCertificate]] = {}
         """Certificates of spaces, by uid."""
 
-        self.show_refusals: list[EnMasseError] = []
+        self.show_refusals: list[EnMasseError | OSError] = []
         self.not_shown: dict[str, str] = {}
         """Chains that it does not take, and why."""
 

@@ -1,9 +1,12 @@
 """Certificates of address spaces: whose they are, when they are made anew, and what is said."""
 
 import base64
+import errno
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -18,7 +21,7 @@ from enmasse.engines import ServerCertificate, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.model import INFRA_NAMESPACE
-from showing import SHOP, Platform, endpoint, route, secret, space, text
+from showing import HOST, NOVEMBER, SHOP, Platform, endpoint, route, secret, space, text
 
 TENANT = "shop.example.com"
 ENCRYPTED_KEY = (
@@ -394,6 +397,57 @@ async def test_what_cannot_be_shown_yet_keeps_nothing_from_being_served(platform
     assert platform.space().status.is_ready
     await platform.settle()
     assert verified(platform, "shop.default", trusted(platform))
+
+
+async def test_what_fails_for_one_space_is_said_there_and_harms_no_other(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issue = signing.issue
+
+    def issued(*what: Any) -> Certificate:
+        if "shop" in what[3]:
+            raise PermissionError(errno.EACCES, "Permission denied", "key")
+        return issue(*what)
+
+    with monkeypatch.context() as spoilt:
+        spoilt.setattr(signing, "issue", issued)
+        await platform.apply(space(), space("other"))
+        other = Key("AddressSpace", "default", "other")
+        assert verified(platform, "other.default", trusted(platform, other), other)
+        said = platform.condition("CertificateProvided")
+        assert said and (said.status, said.reason) == ("False", "NotShown")
+        assert "Permission denied" in said.message and "restore it" in said.message
+        assert platform.space().status.is_ready
+    await platform.pass_days(1)
+    assert verified(platform, "shop.default", trusted(platform))
+
+
+async def test_a_key_of_the_node_that_cannot_be_used_is_said_and_all_is_served() -> None:
+    identity = replace(node_identity(NOVEMBER, HOST), authority_key=ENCRYPTED_KEY)
+    platform = Platform(identity=identity)
+    await platform.apply(space())
+    said = platform.condition("CertificateProvided")
+    assert said and (said.status, said.reason) == ("False", "NotShown")
+    assert "tls/ca.key" in said.message and ENCRYPTED_KEY not in said.message
+    assert platform.space().status.is_ready
+
+
+async def test_a_full_disk_is_said_of_the_spaces_that_it_concerns(platform: Platform) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    await platform.apply(space("other"))
+    platform.engine.show_refusals = [full]
+    with pytest.raises(Unavailable, match="No space left on device"):
+        await platform.apply(space())
+    said = platform.condition("CertificateProvided")
+    assert said and (said.status, said.reason) == ("False", "NotShown")
+    assert "No space left on device" in said.message and "tried again" in said.message
+    other = platform.condition("CertificateProvided", Key("AddressSpace", "default", "other"))
+    assert other and other.status == "True"
+    assert platform.space().status.is_ready
+    await platform.settle()
+    assert verified(platform, "shop.default", trusted(platform))
+    said = platform.condition("CertificateProvided")
+    assert said and said.status == "True"
 
 
 @pytest.mark.parametrize("seed", range(3))

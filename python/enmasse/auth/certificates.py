@@ -53,10 +53,10 @@ def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> Tls
             is_own = held.issuer != authority.certificate.subject
         if not is_own:
             _ensure_own_names(certificate_file, key_file, names, authority, now)
-    except ValueError as error:
+    except (OSError, *signing.UNREADABLE) as error:
         raise Unavailable(
             Code.DATA_UNUSABLE,
-            f"{folder} holds a key or certificate that cannot be read ({error});"
+            f"{folder} holds a key or certificate that cannot be read or written ({error});"
             " restore it, or remove it and a new one is made",
         ) from None
     return TlsFiles(folder / "ca.crt", certificate_file, key_file, is_own)

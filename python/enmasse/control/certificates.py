@@ -7,11 +7,12 @@ it. What they sign is kept nowhere: a process makes it when it begins to lead.
 import asyncio
 import base64
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, EnMasseError, Unavailable
 from enmasse.control.shown import Answer, NodeIdentity, Question, Shown, answered
 from enmasse.control.withheld import CERTIFICATE, secret_name
 from enmasse.engines import Engine, Unshown
@@ -61,13 +62,19 @@ class SpaceCertificates:
         """Secrets of authorities that there are, and the uids of their spaces."""
 
         self._known = False
+        self._failing: dict[str, str] = {}
+        """Uids of spaces for which the last try failed, and why."""
+
         self._gone: set[str] = set()
         """Uids of spaces that have gone and are not forgotten yet."""
 
     def shown(self, uid: str | None) -> Shown | None:
         """Return what a space shows; None as long as nothing is decided."""
-        held = self._held.get(uid or "")
-        return held.shown if held else None
+        held, failed = self._held.get(uid or ""), self._failing.get(uid or "")
+        if failed is None:
+            return held.shown if held else None
+        message = f"its certificate cannot be kept or shown ({failed}); it is tried again"
+        return replace(held.shown if held else Shown(""), problem=("NotShown", message))
 
     def due(self, secrets: Collection[Key]) -> set[str]:
         """Return the uids of spaces that are to be looked at again: it is time, or one of these
@@ -80,7 +87,8 @@ class SpaceCertificates:
         """Have spaces show what they are to show, and forget those that have gone, by uid. Returns
         the spaces that show something else than before.
 
-        Raises: Unavailable if store or engine take nothing; then it is to be called again.
+        Raises: Unavailable if store or engine take nothing, which is said of the spaces that this
+            concerns; then it is to be called again.
         """
         if self.node is None:
             return set()
@@ -90,12 +98,23 @@ class SpaceCertificates:
             self._known = True
         await self._forget()
         asked = [one for one in spaces if self._held_of(one) is None]
+        try:
+            await self._show_all(asked, self.node)
+        except (EnMasseError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            left = (one.metadata.uid for one in asked if self._held_of(one) is None)
+            self._failing |= {uid: reason for uid in left if uid is not None}
+            if isinstance(error, EnMasseError):
+                raise
+            raise Unavailable(Code.NOT_AVAILABLE, f"certificates: {reason}") from error
+        return {one.key for one in asked}
+
+    async def _show_all(self, asked: Sequence[AddressSpace], node: NodeIdentity) -> None:
         for start in range(0, len(asked), AT_A_TIME):
-            some = asked[start : start + AT_A_TIME]
+            some = list(asked[start : start + AT_A_TIME])
             # Each time leaves out at least one more that the tenant brought, until none is refused.
             while some:
-                some = await self._show(some, self.node)
-        return {one.key for one in asked}
+                some = await self._show(some, node)
 
     def _held_of(self, space: AddressSpace) -> _Held | None:
         """Return what a space shows, if that is what it is to show."""
@@ -168,6 +187,7 @@ class SpaceCertificates:
         """Note what a space shows, with what the engine has refused, and why its own, if so."""
         uid = space.metadata.uid or ""
         self._unnote(uid)
+        self._failing.pop(uid, None)
         secrets = frozenset(_secrets_of(space))
         shown = answer.shown
         if own:
@@ -221,6 +241,8 @@ class SpaceCertificates:
             await self._engine.show_certificates({uid: () for uid in shown})
         for uid in shown:
             self._unnote(uid)
+        for uid in self._gone:
+            self._failing.pop(uid, None)
         keys = [key for key, uid in self._kept.items() if uid in self._gone]
         if keys:
             async with self._store.turn() as turn:

@@ -7,7 +7,7 @@ the space says why.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from cryptography import x509
@@ -26,6 +26,10 @@ from enmasse.resources.endpoints import Endpoint
 TOLD_LENGTH_MAX = 16 * 1024
 """Characters of the authorities that clients of a space are told, with those that its tenant has
 brought: each of its endpoints and exports repeats them."""
+
+
+AGAIN = timedelta(minutes=5)
+"""When a certificate is tried anew that could not be made."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,19 @@ class _Choice:
 
 
 def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
-    """Decide what a space shows."""
+    """Decide what a space shows. What is wrong with one harms no other: its answer says so."""
+    try:
+        return _decided(question, node, now)
+    except (OSError, *signing.UNREADABLE) as error:
+        reason = (
+            f"no certificate can be made for it ({error}): the key of its authority, in Secret"
+            f" {names_of(question.space)[-1]}.ca, or of the node's, in tls/ca.key, cannot be used;"
+            " restore it; the node's certificate is shown"
+        )
+        return Answer((), Shown(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
+
+
+def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
     names = names_of(question.space)
     try:
         before = from_texts(question.kept) if question.kept is not None else None
