@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
+import yaml
 from typer.testing import CliRunner
 
 from enmasse.base.data_dir import DataDir
@@ -221,6 +222,15 @@ async def test_files_add_and_never_delete(tmp_path: Path) -> None:
 async def test_listeners_that_are_off_are_not_there(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **OFF | {"ws_port": 0})) as ready:
         assert list(ready.endpoints) == ["ws"]
+
+
+async def test_a_kubeconfig_has_the_token_itself(tmp_path: Path) -> None:
+    # Where it named the token's file, kubectl would read that whatever --token says.
+    data = DataDir(tmp_path)
+    async with running(Settings(data=tmp_path, **FREE)):
+        (user,) = yaml.safe_load(data.kubeconfig.read_text())["users"]
+        assert user["user"] == {"token": data.token.read_text().strip()}
+        assert data.kubeconfig.stat().st_mode & 0o777 == 0o600
 
 
 async def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:

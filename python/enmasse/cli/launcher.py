@@ -111,9 +111,10 @@ async def serve(
             data=lambda: data if engine.leads else None,
         )
         tls = certificates.ensure()
+        token = ensure_token(data.token)
         app = create_app(
             platform,
-            token=ensure_token(data.token),
+            token=token,
             hosts=names_of(settings.host),
             trail=trail,
             logins=logins,
@@ -125,7 +126,7 @@ async def serve(
                 endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
                 secured = tls if kind == "https" else None
                 process.servers.append(Server(app, listener, tls=secured))
-        write_kubeconfig(data, endpoints.get("https"), tls)
+        write_kubeconfig(data, endpoints.get("https"), tls, token)
         ready = Ready(os.getpid(), endpoints, meeting(store.list(), exposed=is_exposed(settings)))
         data.write_endpoint(ready.document())
 
@@ -198,8 +199,11 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
         raise
 
 
-def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles) -> None:
-    """Say how kubectl finds this process: the server, and the files of its CA and of the token."""
+def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles, token: str) -> None:
+    """Say how kubectl finds this process: the server, the file of its CA, and the owner's token.
+
+    The token itself and not its file: that one kubectl would prefer to what `--token` says.
+    """
     if https is None:
         data.kubeconfig.unlink(missing_ok=True)
         return
@@ -212,7 +216,7 @@ def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles) -> No
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": {"tokenFile": str(data.token.resolve())}}],
+        "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
