@@ -82,7 +82,9 @@ def told_once(file: Path, url: str, address: str) -> list[str]:
     _, _, db = opened(file)
     with closing(db):
         ids = [row["id"] for row in db.rows(live.ANOMALIES)]
-    assert Counter(alert["id"] for alert in demo.received(url, address, "{}")) == Counter(ids)
+    assert Counter(alert["id"] for alert in demo.received({"url": url}, address, "{}")) == Counter(
+        ids
+    )
     return ids
 
 

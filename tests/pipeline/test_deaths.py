@@ -88,6 +88,6 @@ def test_whoever_is_killed_every_figure_is_exact(
     assert proved.returncode == 0, proved.stdout + proved.stderr
     # 49 comes every 50 messages, each time of another device
     assert len(told_once(file, node.url, f"out{seed}")) == sent // 50
-    rows = demo.received(node.url, f"on{seed}", "{}")
+    rows = demo.received({"url": node.url}, f"on{seed}", "{}")
     places = {(row["partition"], row["offset"]) for row in rows}
     assert (len(rows), len(places)) == (sent // 50, sent // 50)

@@ -82,13 +82,28 @@ def test_a_reading_that_is_rejected_ends_the_demo(
     monkeypatch.setattr(demo, "READINGS", "small")
     clock = TestClock()
     with pytest.raises(Invalid, match="small rejects readings: .*; delete the address"):
-        demo.publish([SMALL], streams.url(), None, clock, lambda _: None, lambda: None)
+        demo.publish([SMALL], {"url": streams.url()}, None, clock, lambda _: None, lambda: None)
 
 
 def test_the_document_of_the_demo_is_one() -> None:
-    (found,) = load(demo.document("amqp://h", '{"0": 17}'), "pipeline.yaml")
+    (found,) = load(demo.document(demo.server("amqp://h"), '{"0": 17}'), "pipeline.yaml")
     assert found.spec.sources[0].start == '{"0": 17}'
     assert {one.alert_address for one in found.spec.detectors} == {demo.ALERTS}
+
+
+def test_the_demo_names_its_space_where_there_are_several(platform: Platform) -> None:
+    platform.enmasse("create", "addressspace", "other")
+    for name in (demo.READINGS, demo.ALERTS):
+        platform.enmasse("create", "address", name, "--type", "topic", "--retention-age", "1d")
+    server = demo.server(platform.url())
+    sent = demo.publish([SMALL], server, None, TestClock(), lambda _: None, lambda: None)
+    assert sent == len(demo.received(server, demo.READINGS, "{}")) == 10
+    begin = demo.end_of(server, demo.READINGS)
+    (found,) = load(demo.document(server, begin), "pipeline.yaml")
+    assert (found.spec.sources[0].start, dict(found.spec.sources[0].options)) == (
+        '{"0": 10}',
+        {"space": "default.default"},
+    )
 
 
 @pytest.mark.timeout(120)

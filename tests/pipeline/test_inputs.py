@@ -282,7 +282,7 @@ def test_silence_of_all_devices_is_an_incident_of_each_and_none_is_told_twice(
         assert ended == ["d0"]
         run.until(lambda: len(run.db.rows(live.ANOMALIES)) == 4)
         run.until(lambda: run.db.status()["alerts"]["sent"] == 4)
-    told = demo.received(streams.url(), alerts, "{}")
+    told = demo.received({"url": streams.url()}, alerts, "{}")
     assert Counter(one["device"] for one in told) == {"d0": 2, "d1": 1, "d2": 1}
     assert len({one["id"] for one in told}) == 4
 

@@ -103,7 +103,7 @@ def forwarded_once(file: Path, log: Log) -> None:
     places = read(file)[1]
     held = rows(places, "bronze").select(["partition", "offset", "body"]).to_pylist()
     wanted = [([one["partition"], one["offset"]], one["body"] == b"{") for one in held]
-    sent = demo.received(log.url, log.address, "{}")
+    sent = demo.received({"url": log.url}, log.address, "{}")
     assert sorted(sent) == sorted(place for place, is_bad in wanted if not is_bad)
     bad = sorted(place for place, is_bad in wanted if is_bad)
     lost = rows(places, "rejected")["body"].to_pylist() if bad else []

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import merge
@@ -26,6 +26,8 @@ from enmasse.resources import API_VERSION, Pipeline
 
 READINGS, ALERTS = "demo-readings", "demo-alerts"
 """Addresses of the demo: streams."""
+SPACE = "default.default"
+"""Where they are: the address space, and its namespace."""
 CHUNK = 1000
 """Messages that are sent at once."""
 SILENCE_MS = 30_000
@@ -46,6 +48,8 @@ SCHEMA = pyarrow.schema(
     }
 )
 Pause = Callable[[float], None]
+Server = Mapping[str, str]
+"""Options of the format that say how a server is reached."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,16 @@ class Outcome:
     judgements: list[Judgement] = field(default_factory=list)
 
 
-def document(url: str, start: str) -> str:
+def server(url: str) -> Server:
+    """Return how the platform at a URL is reached, whatever other spaces it has."""
+    return {"url": url, "space": SPACE}
+
+
+def document(reached: Server, start: str) -> str:
     """Return the pipeline of the demo, which reads its stream from a place on."""
     metrics = ["flow", *demo_data.SHUTTLE_METRICS, "temperature"]
-    source: dict[str, Any] = {"name": "demo", "url": url, "address": READINGS, "start": start}
+    source: dict[str, Any] = {"name": "demo", "url": reached["url"], "address": READINGS}
+    source |= {"start": start, "options": {"space": reached["space"]}}
     # the readings are years old
     source |= {"time": "time", "metrics": metrics, "late": "36500d"}
     detectors = [detector | {"cooldown": 0, "alertAddress": ALERTS} for detector in DETECTORS]
@@ -119,7 +129,7 @@ def scheduled(series: Sequence[Series], speed: float | None) -> Iterator[tuple[f
 
 def publish(
     series: Sequence[Series],
-    url: str,
+    reached: Server,
     speed: float | None,
     clock: Clock,
     pause: Pause,
@@ -129,7 +139,7 @@ def publish(
 
     Raises Unavailable if the server takes nothing for 30 s, Invalid if it rejects a reading.
     """
-    options = option_table.write({"url": url, "address": READINGS})
+    options = option_table.write({"address": READINGS} | dict(reached))
     outbox = Outbox(options.outbox(None) | {"silenceMs": SILENCE_MS})
     begun = clock.monotonic()
     count = 0
@@ -163,9 +173,9 @@ def _sent(outbox: Outbox, waiting: list[dict[str, str]], advance: Callable[[], N
     return count
 
 
-def end_of(url: str, address: str) -> str:
+def end_of(reached: Server, address: str) -> str:
     """Return where a stream ends, as the place from which a source reads."""
-    state = reading.state(option_table.read({"url": url, "address": address}))
+    state = reading.state(option_table.read({"address": address} | dict(reached)))
     return json.dumps({str(part): found.next for part, found in state.partitions.items()})
 
 
@@ -230,10 +240,9 @@ class _Seen:
             self._changed.wait_for(lambda: self._ended or self._count >= count)
 
 
-def received(url: str, address: str, start: str) -> list[dict[str, Any]]:
+def received(reached: Server, address: str, start: str) -> list[dict[str, Any]]:
     """Return the bodies that a stream has from a place on."""
-    chosen = {"url": url, "address": address, "columns": "body"}
-    options = option_table.read(chosen)
+    options = option_table.read({"address": address, "columns": "body"} | dict(reached))
     first = {int(part): offset for part, offset in json.loads(start).items()}
     return [
         json.loads(body)

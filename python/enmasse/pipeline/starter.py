@@ -24,9 +24,10 @@ spec:
       # the server, and the stream to read: a topic with retention
       url: {url}
       address: {address}
-      # Where the server wants a login or another CA (docs: all options of the format `enmasse`):
+      # Where the server has several address spaces, wants a login or has a CA of its own (docs: all
+      # options of the format `enmasse`):
+      # options: {{space: NAME.NAMESPACE, user: pipeline, tlsCa: ca.crt}}
       # passwordFile: password.txt
-      # options: {{user: pipeline, tlsCa: ca.crt}}
 
       # How bodies are read: json, cbor, senml-json, senml-cbor or csv
       format: json

@@ -109,8 +109,9 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
         if output is Output.TABLE:
             print(text, file=sys.stderr, flush=True)
 
-    begins = {name: demo.end_of(url, name) for name in (demo.READINGS, demo.ALERTS)}
-    file = _made(folder, demo.document(url, begins[demo.READINGS]))
+    server = demo.server(url)
+    begins = {name: demo.end_of(server, name) for name in (demo.READINGS, demo.ALERTS)}
+    file = _made(folder, demo.document(server, begins[demo.READINGS]))
     pipeline, places = opened(file)
     say("reading the series ..")
     series = demo_data.load()
@@ -129,11 +130,11 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
                         judged()
 
                 def send() -> int:
-                    return demo.publish(series, url, speed, clock, time.sleep, published)
+                    return demo.publish(series, server, speed, clock, time.sleep, published)
 
                 messages = demo.run(spark, pipeline, places, live, clock, send, told)
             took_s = clock.monotonic() - begun
-        alerts = demo.received(url, demo.ALERTS, begins[demo.ALERTS])
+        alerts = demo.received(server, demo.ALERTS, begins[demo.ALERTS])
         outcome = demo.outcome(series, live, alerts, messages, took_s)
     say("drawing ..")
     demo_picture.draw(series, outcome, folder / PICTURE)
