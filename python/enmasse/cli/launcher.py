@@ -110,8 +110,7 @@ async def serve(
             process.is_ready,
             data=lambda: data if engine.leads else None,
         )
-        tls = certificates.ensure()
-        token = ensure_token(data.token)
+        tls, token = certificates.ensure(), ensure_token(data.token)
         app = create_app(
             platform,
             token=token,
