@@ -130,11 +130,15 @@ def test_spaces_have_figures_and_those_with_the_least_are_one_series() -> None:
     assert found["enmasse_space_messages_in_total", "s0.a"] == 10
     assert found["enmasse_space_bytes_in_total", "s5.a"] == 100
     assert found["enmasse_space_messages_out_total", "s5.a"] == 1
+    assert found["enmasse_space_links", OTHERS] == 21
+    assert found["enmasse_space_receivers", OTHERS] == 14
     for name, sum_of_seven in {
-        "messages_in_total": 14, "bytes_in_total": 140, "messages_out_total": 7,
-        "bytes_out_total": 35, "links": 21, "receivers": 14,
+        "messages_in": 14, "bytes_in": 140, "messages_out": 7, "bytes_out": 35,
+        "delivered": 7 * ORDERS.delivered,
     }.items():  # fmt: skip
-        assert found[f"enmasse_space_{name}", OTHERS] == sum_of_seven
+        assert found[f"enmasse_other_spaces_{name}",] == sum_of_seven
+    assert found["enmasse_other_spaces_deliveries", "accepted"] == 7 * ORDERS.accepted
+    assert not {key for key in found if OTHERS in key and key[0].endswith("_total")}
     assert found["enmasse_space_connections", OTHERS, "amqp"] == 7
     labels = {key[1] for key in found if key[0].startswith("enmasse_space_")}
     assert len(labels) == SPACES_MAX + 1

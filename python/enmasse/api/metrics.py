@@ -27,10 +27,14 @@ ADDRESSES_MAX = 1000
 """Addresses with series of their own. Each has some thirty lines of text, made in Python."""
 
 SPACES_MAX = 1000
-"""Spaces with a label of their own: those that have carried most. The others are summed."""
+"""Spaces with a label of their own: those that have carried most. The others are summed; what was
+counted falls there with each that comes to be among the first, so it is in gauges of other names.
+"""
 
 OTHERS = "_others"
-"""The label of all other spaces together; no space can have that name."""
+"""The label of all other spaces together, in gauges; no space can have that name."""
+
+_SPACE, _OTHER_SPACES = "enmasse_space", "enmasse_other_spaces"
 
 OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
 
@@ -191,7 +195,7 @@ class _Snapshot(Collector):
         )
         yield GaugeMetricFamily("enmasse_addresses", "Addresses served.", value=len(addresses))
         yield from self._of_spaces()
-        yield from _families("enmasse_space", ["space"], _by_space(addresses, self._label))
+        yield from _families(_SPACE, ["space"], _by_space(addresses, self._label))
         shown = self._all_addresses or len(addresses) <= ADDRESSES_MAX
         if shown:
             labelled = [([one.space, one.name], one) for one in addresses]
@@ -246,10 +250,8 @@ class _Snapshot(Collector):
             links.add_metric([label], sum(one.links for one in members))
         yield links
         for name, text, value in _SPACE_COUNTERS:
-            counter = CounterMetricFamily(f"enmasse_space_{name}", text, labels=["space"])
-            for label, members in self._grouped():
-                counter.add_metric([label], sum(map(value, members)))
-            yield counter
+            rows = [([label], sum(map(value, members))) for label, members in self._grouped()]
+            yield from _counted(f"{_SPACE}_{name}", text, ["space"], rows)
         yield GaugeMetricFamily("enmasse_spaces", "Address spaces served.", value=len(self._spaces))
 
     def _grouped(self) -> Iterator[tuple[str, list[SpaceFigures]]]:
@@ -281,29 +283,47 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
             gauge.add_metric(values, value(figures))
         yield gauge
     for name, text, value in _COUNTERS:
-        counter = CounterMetricFamily(f"{prefix}_{name}", text, labels=labels)
-        for values, figures in rows:
-            counter.add_metric(values, value(figures))
-        yield counter
-    deliveries = CounterMetricFamily(
+        counted = [(values, value(figures)) for values, figures in rows]
+        yield from _counted(f"{prefix}_{name}", text, labels, counted)
+    yield from _counted(
         f"{prefix}_deliveries",
         "Messages sent, by the outcome told; presettled: sent settled, so none was told. dropped is"
         " counted beside presettled: copies of such messages, one a receiver, that reached nobody.",
-        labels=[*labels, "outcome"],
+        [*labels, "outcome"],
+        [
+            ([*values, outcome], getattr(figures, outcome))
+            for values, figures in rows
+            for outcome in OUTCOMES
+        ],
     )
-    for values, figures in rows:
-        for outcome in OUTCOMES:
-            deliveries.add_metric([*values, outcome], getattr(figures, outcome))
-    yield deliveries
-    dead = CounterMetricFamily(
+    yield from _counted(
         f"{prefix}_dead_lettered_messages",
         "Messages that failed for good, or went to a dead letter when they expired, by cause.",
-        labels=[*labels, "cause"],
+        [*labels, "cause"],
+        [
+            ([*values, cause], value(figures))
+            for values, figures in rows
+            for cause, value in _DEAD_LETTERS
+        ],
     )
-    for values, figures in rows:
-        for cause, value in _DEAD_LETTERS:
-            dead.add_metric([*values, cause], value(figures))
-    yield dead
+
+
+def _counted(
+    name: str, text: str, labels: list[str], rows: list[tuple[list[str], int]]
+) -> Iterator[Metric]:
+    """Yield a counter, and, where some rows are of all other spaces together, a gauge of those:
+    a counter that falls is taken for one that began anew."""
+    counter = CounterMetricFamily(name, text, labels=labels)
+    for values, count in rows:
+        if values[0] != OTHERS:
+            counter.add_metric(values, count)
+    yield counter
+    if others := [(values[1:], count) for values, count in rows if values[0] == OTHERS]:
+        other_name = name.replace(_SPACE, _OTHER_SPACES, 1)
+        gauge = GaugeMetricFamily(other_name, text, labels=labels[1:])
+        for values, count in others:
+            gauge.add_metric(values, count)
+        yield gauge
 
 
 def _labels(spaces: Sequence[SpaceFigures], addresses: Sequence[AddressFigures]) -> dict[str, str]:
