@@ -201,6 +201,26 @@ def test_wait_for_a_value(shop: Obeying) -> None:
     assert late.exit_code == 7 and "default.orders is not {.x}" in late.stderr
 
 
+def test_a_name_is_watched_in_each_space_that_has_it(
+    two: Obeying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = queue("north.orders", address="orders").with_metadata(namespace="north")
+    said(two, "apply", "-f", "-", stdin=yaml.safe_dump(same.document()))
+
+    def ended(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Api, "watch", ended)
+    form = ["-o", "jsonpath={.metadata.name};"]
+    assert two.enmasse("get", "address", "orders", "-w", *form).stdout.split(";") == [
+        "default.orders", "north.orders", ""]  # fmt: skip
+    table = two.enmasse("get", "address", "orders", "-w").stdout.splitlines()
+    assert [row.split()[1] for row in table[1:]] == ["default.orders", "north.orders"]
+    for where in (["-n", "north"], ["-s", "north"]):
+        answer = two.enmasse("get", "address", "orders", "-w", *form, *where)
+        assert answer.stdout == "north.orders;"
+
+
 def test_a_watch_tells_changes(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,10 +1,10 @@
 """Resources as they change: what `enmasse get --watch` prints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from enmasse.base.errors import Code, EnMasseError
-from enmasse.cli.names import find, in_its_space
+from enmasse.cli.names import find, in_its_space, meaning
 from enmasse.cli.tables import ServerTable
 from enmasse.cli.targets import listed
 
@@ -20,16 +20,19 @@ def follow(api: "Api", wanted: "Named", scope: "Scope", how: "Form", *, watch_on
     """Print what is there of a kind, and then each change, until the command is interrupted.
 
     A watch that the server ends begins again where it ended; where that is too long ago, with all
-    there is.
+    there is. A name is followed in each space in which it means something at the beginning.
 
     Raises: Missing for a name that is not there.
     """
-    model = wanted.model
+    model, names = wanted.model, None
     if wanted.names:
         items = listed(api, wanted, scope)
-        one = find(items, model, wanted.names[0], scope.space or "")
-        scope = scope._replace(fields=f"metadata.name={one['metadata']['name']}")
-    tell = _teller(wanted, scope, how)
+        meant = meaning(items, model, wanted.names[0])
+        meant = meant or [find(items, model, wanted.names[0], scope.space or "")]
+        names = {one["metadata"]["name"] for one in meant}
+        if len(names) == 1:
+            scope = scope._replace(fields=f"metadata.name={next(iter(names))}")
+    tell = _teller(wanted, scope, how, names)
     where = (scope.namespace, scope.selector, scope.fields)
     version = None
     while True:
@@ -56,12 +59,16 @@ def _list(api: "Api", wanted: "Named", scope: "Scope") -> Document:
     )
 
 
-def _teller(wanted: "Named", scope: "Scope", how: "Form") -> Callable[[Document], None]:
+def _teller(
+    wanted: "Named", scope: "Scope", how: "Form", names: Collection[str] | None
+) -> Callable[[Document], None]:
     rows = ServerTable(
         wide=how.wide, namespaces=wanted.model.namespaced and scope.namespace is None
     )
 
     def meant(one: Document) -> bool:
+        if names is not None and one["metadata"]["name"] not in names:
+            return False
         return scope.space is None or in_its_space(wanted.model, one, scope.space)
 
     def tell(document: Document) -> None:
