@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def incident(began: int, ended: int | None, device: str = "d") -> dict[str, obje
 
 
 @pytest.mark.timeout(120)
+def never(_seconds: float) -> bool:
+    """A pause of no time that nothing interrupts."""
+    return False
+
+
 def test_the_series_are_whole_and_in_order() -> None:
     series = {one.device: one for one in demo_data.load()}
     lengths = {device: len(one.times_us) for device, one in series.items()}
@@ -82,7 +88,23 @@ def test_a_reading_that_is_rejected_ends_the_demo(
     monkeypatch.setattr(demo, "READINGS", "small")
     clock = TestClock()
     with pytest.raises(Invalid, match="small rejects readings: .*; delete the address"):
-        demo.publish([SMALL], {"url": streams.url()}, None, clock, lambda _: None, lambda: None)
+        demo.publish([SMALL], {"url": streams.url()}, None, clock, never, lambda: None)
+
+
+@pytest.mark.parametrize("speed", [None, 0.5])
+def test_a_demo_that_is_interrupted_sends_no_more(
+    streams: Platform, monkeypatch: pytest.MonkeyPatch, speed: float | None
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        return True
+
+    monkeypatch.setattr(demo, "READINGS", "short2")
+    long = Series("d", [n * US_A_S for n in range(5000)], {"m": [0.0] * 5000}, [])
+    sent = demo.publish([long], {"url": streams.url()}, speed, TestClock(), pause, lambda: None)
+    assert (sent, pauses) == ((1000, [0.0]) if speed is None else (1, [2.0]))
 
 
 def test_the_document_of_the_demo_is_one() -> None:
@@ -96,7 +118,7 @@ def test_the_demo_names_its_space_where_there_are_several(platform: Platform) ->
     for name in (demo.READINGS, demo.ALERTS):
         platform.enmasse("create", "address", name, "--type", "topic", "--retention-age", "1d")
     server = demo.server(platform.url())
-    sent = demo.publish([SMALL], server, None, TestClock(), lambda _: None, lambda: None)
+    sent = demo.publish([SMALL], server, None, TestClock(), never, lambda: None)
     assert sent == len(demo.received(server, demo.READINGS, "{}")) == 10
     begin = demo.end_of(server, demo.READINGS)
     (found,) = load(demo.document(server, begin), "pipeline.yaml")
@@ -114,6 +136,22 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     demo_picture.draw([SMALL], outcome, tmp_path / "demo.png")
     picture = (tmp_path / "demo.png").read_bytes()
     assert picture.startswith(PNG) and len(picture) > 5000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_a_demo_that_waits_for_its_next_reading(
+    platform: Platform, tmp_path: Path
+) -> None:
+    folder = tmp_path / "demo"
+    words = [ENMASSE, "pipeline", "demo", "--folder", folder, "--speed", "0.0001"]
+    address = ("address", demo.READINGS, "--type", "topic", "--retention-age", "1d")
+    platform.enmasse("create", *address)
+    with subprocess.Popen(words, env=platform.environment, stderr=subprocess.PIPE) as process:
+        first = ("--offset", "first", "--count", "1", "--timeout", "200")
+        platform.enmasse("receive", demo.READINGS, *first, timeout_s=240)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
 
 
 @pytest.mark.slow

@@ -47,7 +47,8 @@ SCHEMA = pyarrow.schema(
         "body": pyarrow.string(),
     }
 )
-Pause = Callable[[float], None]
+Pause = Callable[[float], bool]
+"""Waits for so many seconds, and says whether no more is to be sent, which ends the wait."""
 Server = Mapping[str, str]
 """Options of the format that say how a server is reached."""
 
@@ -135,7 +136,7 @@ def publish(
     pause: Pause,
     advance: Callable[[], None],
 ) -> int:
-    """Send all readings and return how many, when each is stored.
+    """Send all readings, or until `pause` ends it, and return how many, when each is stored.
 
     Raises Unavailable if the server takes nothing for 30 s, Invalid if it rejects a reading.
     """
@@ -147,10 +148,10 @@ def publish(
     waiting: list[dict[str, str]] = []
     for due_s, device, body in scheduled(series, speed):
         ahead_s = due_s - (clock.monotonic() - begun) if speed else 0.0
-        if len(waiting) >= CHUNK or (waiting and ahead_s > 0):
+        if len(waiting) >= CHUNK or ahead_s > 0:
             count += _sent(outbox, waiting, advance)
-        if ahead_s > 0:
-            pause(ahead_s)
+            if pause(max(ahead_s, 0.0)):
+                return count
         waiting.append({"group_id": device, "content_type": "application/json", "body": body})
     return count + _sent(outbox, waiting, advance)
 
@@ -185,12 +186,13 @@ def run(
     places: Places,
     live: Live,
     clock: Clock,
-    send: Callable[[], int],
+    send: Callable[[Pause], int],
     tell: Callable[[dict[str, Any]], None],
 ) -> int:
     """Run the pipeline while `send` publishes, until all of that is in its tables and all alerts
-    are sent; return how many messages that were. Raises what ends the pipeline or `send`."""
-    stop, seen = threading.Event(), _Seen()
+    are sent; return how many messages that were. Raises what ends the pipeline or `send`, and lets
+    `send` end early then."""
+    stop, ended, seen = threading.Event(), threading.Event(), _Seen()
 
     def told(batch: dict[str, Any]) -> None:
         seen.add(batch["messages"])
@@ -198,7 +200,7 @@ def run(
 
     def work() -> int:
         try:
-            sent = send()
+            sent = send(ended.wait)
             seen.wait(sent)
             return sent
         finally:
@@ -211,6 +213,7 @@ def run(
             sending = executor.submit(work)
             queries.watch(stop)
         finally:
+            ended.set()
             seen.end()
             queries.stop()
         return sending.result()

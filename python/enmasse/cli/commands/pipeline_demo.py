@@ -93,7 +93,6 @@ def _declare(place: tuple[Path | None, str | None, Path | None]) -> None:
 
 def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Output) -> "Outcome":
     import sys
-    import time
     from contextlib import closing
 
     from enmasse.base.clock import SystemClock
@@ -129,8 +128,8 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
                     for _ in range(batch["messages"]):
                         judged()
 
-                def send() -> int:
-                    return demo.publish(series, server, speed, clock, time.sleep, published)
+                def send(pause: demo.Pause) -> int:
+                    return demo.publish(series, server, speed, clock, pause, published)
 
                 messages = demo.run(spark, pipeline, places, live, clock, send, told)
             took_s = clock.monotonic() - begun
