@@ -1,6 +1,8 @@
 """Where settings come from, and which are refused."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -60,6 +62,36 @@ def test_a_grace_is_seconds_or_off(text: str, grace_s: float | None) -> None:
 def test_another_grace_is_refused_by_name(text: str) -> None:
     with pytest.raises(Invalid, match=r"setting leader-grace-s: .*\(from option\)"):
         load({"leader_grace_s": text}, {})
+
+
+ODD: list[Any] = ["", "x", "1.5", "9" * 5000, "²", -1, 1.5, 10**400, True, [], {}, float("nan")]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_whatever_is_wrong_is_said_by_name_with_what_it_must_be(name: str) -> None:
+    refused = 0
+    for value in ODD:
+        try:
+            load({name: value}, {})
+        except Invalid as error:
+            refused += 1
+            fault = error.faults[0]
+            assert fault.field == name.replace("_", "-")
+            assert re.fullmatch(r"must (be|not be|have) .*[^.] \(from option\)", fault.message), (
+                value
+            )
+    assert refused, "of any setting something is refused"
+
+
+def test_a_bound_is_said() -> None:
+    for name, value, said in (
+        ("workers", "300", "must be at most 256"),
+        ("log_level", "loud", "must be 'debug', 'info', 'warning' or 'error'"),
+        ("amqp_port", "65536", "must be a port (1 to 65535), 0 for a free one, or `off`"),
+        ("leader_grace_s", "-1", "must be seconds (0 or more), or `off`"),
+    ):
+        with pytest.raises(Invalid, match=re.escape(f"setting {name.replace('_', '-')}: {said}")):
+            load({name: value}, {})
 
 
 def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ A value comes from the first of: a command-line option, an `ENMASSE_*` variable,
 is a resource's field and is not here; nothing else is configurable.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -22,23 +24,26 @@ from pydantic import (
 
 from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
+from enmasse.base.wording import worded
 
 ENV_PREFIX = "ENMASSE_"
 CONFIG_VARIABLE = "ENMASSE_CONFIG"
 
 
-def _port(value: object) -> object:
-    """Turn `off` into None and digits into a number; the rest is for the validator to refuse."""
+def _port(value: object) -> int | None:
+    """Turn `off` into None and digits into a number."""
     if value is None or value == "off":
         return None
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("must be a port (1 to 65535), 0 for a free one, or `off`")
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,5}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
+        raise ValueError(f"must be a port (1 to {PORT_MAX}), 0 for a free one, or `off`")
     return value
 
 
-Port = Annotated[Annotated[int, Field(ge=0, le=65535)] | None, BeforeValidator(_port)]
+PORT_MAX = 65535
+
+Port = Annotated[int | None, BeforeValidator(_port)]
 """A listener's port: 0 takes a free one, None (`off`) has no listener."""
 
 
@@ -51,7 +56,11 @@ KUBERNETES = "kubernetes"
 
 
 def _store(value: str) -> str:
-    if value != SQLITE and urlsplit(value).scheme not in (*DATABASES, KUBERNETES):
+    try:
+        scheme = urlsplit(value).scheme
+    except ValueError:  # of an address in brackets
+        scheme = ""
+    if value != SQLITE and scheme not in (*DATABASES, KUBERNETES):
         raise ValueError(
             "must be `sqlite`, the file in the data folder, or, for several processes,"
             " postgresql://USER@HOST:PORT/DATABASE or kubernetes://CONTEXT"
@@ -77,9 +86,17 @@ NAMESPACE_RESOURCES_MAX = 200_000
 NAMESPACE_DATA_BYTES_MAX = 64 << 20
 
 
-def _grace(value: object) -> object:
-    """Turn `off` into None; the rest is for the validator to refuse."""
-    return None if value == "off" else value
+def _grace(value: object) -> float | None:
+    """Turn `off` into None and digits into a number."""
+    if value is None or value == "off":
+        return None
+    try:
+        seconds = float(value) if isinstance(value, str | int | float) else -1
+    except (ValueError, OverflowError):
+        seconds = -1
+    if isinstance(value, bool) or not 0 <= seconds < inf:
+        raise ValueError("must be seconds (0 or more), or `off`")
+    return seconds
 
 
 GRACE_S = 300.0
@@ -134,9 +151,7 @@ class Settings(BaseModel):
     """Plans, by commas, that a namespace may choose where its annotation `enmasse.io/plans` does
     not say; `*` is any."""
 
-    leader_grace_s: Annotated[
-        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_grace)
-    ] = GRACE_S
+    leader_grace_s: Annotated[float | None, BeforeValidator(_grace)] = GRACE_S
     """Seconds that a leader which hears nothing from the store that it shares with others goes on
     serving after its lease is over; None (`off`) is for as long as it hears nothing."""
 
@@ -225,7 +240,7 @@ def _invalid(error: ValidationError, origins: Mapping[str, Origin]) -> Invalid:
             known = ", ".join(field.replace("_", "-") for field in Settings.model_fields)
             message = f"unknown; known are {known}"
         else:
-            message = f"{detail['msg'].removeprefix('Value error, ')} (from {origins[name]})"
+            message = f"{worded(detail)} (from {origins[name]})"
         faults.append(Fault(name.replace("_", "-"), message))
     summary = "; ".join(f"setting {fault}" for fault in faults)
     return Invalid(Code.SETTING_INVALID, summary, faults=faults)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from enmasse.base.errors import Fault
+from enmasse.base.wording import worded
 
 FAULTS_MAX = 100
 """Faults that are told of one document; of more only how many."""
@@ -15,20 +16,6 @@ UNKNOWN = "extra_forbidden"
 """What the validator calls a field that the model does not have."""
 
 _Found = TypeVar("_Found")
-
-_PLAIN = {
-    "string_type": "must be text (in YAML, quote numbers and yes/no)",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "float_type": "must be a number",
-    "finite_number": "must be a number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
-}
 
 
 def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
@@ -88,18 +75,7 @@ def _message(detail: Mapping[str, Any], model: type[BaseModel]) -> str:
         return f"unknown field; {nearest(str(location[-1]), known)}"
     if kind == "missing":
         return f"is required{_meaning(model, location)}"
-    if kind == "literal_error":
-        return f"must be {detail['ctx']['expected']}"
-    if kind in ("too_short", "string_too_short"):
-        return "must not be empty"
-    if kind == "greater_than_equal":
-        return f"must be at least {detail['ctx']['ge']}"
-    if kind == "less_than_equal":
-        return f"must be at most {detail['ctx']['le']}"
-    if kind == "string_too_long":
-        return f"must have at most {detail['ctx']['max_length']} characters"
-    message = _PLAIN.get(kind) or str(detail["msg"])
-    return message.removeprefix("Value error, ")
+    return worded(detail)
 
 
 def _fields(model: type[BaseModel]) -> Sequence[str]:
