@@ -45,7 +45,7 @@ class Query:
             "numInputRows": rows,
             "sources": [{"endOffset": end, "latestOffset": latest}],
         }
-        self.lastProgress = SimpleNamespace(json=json.dumps(found))
+        self.lastProgress = SimpleNamespace(json=json.dumps(found), timestamp="then")
 
     def exception(self) -> Exception | None:
         return self.error
@@ -290,6 +290,35 @@ def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> Non
     watched.run.stop()
     assert not watched.query.isActive
     watched.run.watch(threading.Event())
+
+
+class Backlog(Query):
+    """A query whose next batch begins as soon as one has ended, after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+        self.looked = 0
+        self.lastProgress = SimpleNamespace(timestamp="batch 0")
+
+    @property
+    def status(self) -> dict[str, bool]:
+        self.looked += 1
+        assert self.looked < 10, "it goes on with the next batches"
+        self.lastProgress = SimpleNamespace(timestamp=f"batch {self.looked // self.looks}")
+        return {"isDataAvailable": True, "isTriggerActive": True}
+
+    @status.setter
+    def status(self, status: dict[str, bool]) -> None:
+        pass
+
+
+def test_a_run_with_a_backlog_ends_after_the_batch_of_each_source(two: Watched) -> None:
+    queries = {"s": Backlog(3), "t": Backlog(5)}
+    two.run._queries = cast(Any, queries)
+    two.run.stop()
+    assert not any(query.isActive for query in queries.values())
+    assert [query.looked for query in queries.values()] == [3, 5]
 
 
 def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:

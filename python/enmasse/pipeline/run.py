@@ -179,16 +179,21 @@ class Run:
         return restarts.trouble is None or not self._once
 
     def stop(self) -> None:
-        """End the queries, after the batch that is under way if that ends soon; one that is cut
-        off is repeated at the next start."""
+        """End each query after the batch that is under way, if that ends soon; one that is cut off
+        is repeated at the next start. Where much waits the next batch begins at once, and is."""
         deadline = self._clock.monotonic() + STOP_S
         pause = threading.Event()
-        for query in self._queries.values():
-            while query.isActive and query.status["isTriggerActive"]:
-                if self._clock.monotonic() > deadline:
-                    break
+        before = {source: _last_ended(query) for source, query in self._queries.items()}
+        while before:
+            for source, last in list(before.items()):
+                query = self._queries[source]
+                is_busy = query.isActive and query.status["isTriggerActive"]
+                if is_busy and _last_ended(query) == last and self._clock.monotonic() <= deadline:
+                    continue
+                query.stop()
+                del before[source]
+            if before:
                 pause.wait(STOP_LOOK_S)
-            query.stop()
         if self._teller is not None:
             try:
                 self._teller.tell(LAST_ALERTS_S)
@@ -228,6 +233,12 @@ class Run:
                 unknown_us = self._pipeline.spec.trigger * 1000 + US_A_S
                 now_us = int(self._clock.now().timestamp() * US_A_S)
                 self._live.tick(source, now_us - unknown_us)
+
+
+def _last_ended(query: StreamingQuery) -> str | None:
+    """When the last batch of a query began that has ended."""
+    progress = query.lastProgress
+    return None if progress is None else str(progress.timestamp)
 
 
 def _lag(progress: dict[str, Any]) -> dict[int, int] | None:
