@@ -8,6 +8,8 @@ use std::panic;
 use std::sync::Once;
 use std::thread::{self, JoinHandle};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// What the names of the node's threads begin with.
 const PREFIX: &str = "enmasse-";
 
@@ -16,6 +18,12 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
     static HOOK: Once = Once::new();
     HOOK.call_once(install_hook);
     thread::Builder::new().name(format!("{PREFIX}{name}")).spawn(body)
+}
+
+/// Processor time that the calling thread has had.
+pub(crate) fn cpu_micros() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    (time.tv_sec as u64) * 1_000_000 + (time.tv_nsec as u64) / 1000
 }
 
 /// Threads of the node end the process; panics elsewhere go where they went before.

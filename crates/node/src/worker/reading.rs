@@ -7,11 +7,12 @@
 use enmasse_amqp::time::Time;
 use enmasse_router::shard::ConnId;
 
-use super::rounds::HANDSHAKE_COST;
+use super::rounds::cost_of_micros;
 use super::socket::Phase;
 use super::{READ_BYTES, Worker};
 use crate::events::Happening;
 use crate::stream::Moved;
+use crate::threads::cpu_micros;
 use crate::transport::TransportError;
 
 /// Bytes read in one turn before what they led to is written: what latency under heavy load is made of.
@@ -29,9 +30,10 @@ impl Worker {
             if self.is_worth_reading(key) {
                 let shakes_hands = matches!(self.sockets[key as usize].phase, Phase::Greeting(_));
                 let before = self.stats.bytes_in;
+                let began = shakes_hands.then(cpu_micros);
                 self.read_socket(now, key);
-                let cost = if shakes_hands { HANDSHAKE_COST } else { self.stats.bytes_in - before };
-                self.rounds.spend(party, cost);
+                let bytes = self.stats.bytes_in - before;
+                self.rounds.spend(party, began.map_or(bytes, |began| cost_of_micros(cpu_micros() - began)));
             }
             let again = self.is_worth_reading(key);
             if let Some(socket) = self.sockets.get_mut(key as usize) {

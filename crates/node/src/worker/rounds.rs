@@ -13,12 +13,18 @@ use super::READ_BYTES;
 
 /// What a visit to a space is worth, in bytes read: no less than one read may take, so that each visit reads.
 pub(super) const QUANTUM: i64 = READ_BYTES as i64;
-/// What a read costs at least, in bytes: a system call and what follows from a small frame, some microseconds.
+/// What a read costs at least, in bytes: a system call and what follows from a small frame, 2 to 3 us.
 const READ_COST: u64 = 2 * 1024;
-/// The same of somebody who is not in yet: SASL and `open`, some tens of microseconds.
+/// The same of somebody who is not in yet: SASL and `open`, some 10 us.
 const NEWCOMER_COST: u64 = 8 * 1024;
-/// What a read costs that may call for a signature, some 200 us: eight of them are a visit.
-pub(super) const HANDSHAKE_COST: u64 = 32 * 1024;
+/// What a microsecond costs, by those two.
+const MICRO_COST: u64 = 800;
+
+/// What a read costs that took so much of the processor, as a handshake does: the signature alone is 70 us of an elliptic
+/// curve, 300 us of RSA with 2,048 bits, 1,500 with 4,096. A visit at most, so that no debt outlasts one.
+pub(super) fn cost_of_micros(micros: u64) -> u64 {
+    micros.saturating_mul(MICRO_COST).min(QUANTUM as u64)
+}
 
 /// Names those who share their turns: the connections of a space, or all newcomers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +131,7 @@ impl Rounds {
         Some((party, socket))
     }
 
-    /// A read of a socket of the party took so many bytes. Once they are as many as a visit is worth, the next party is
+    /// A read of a socket of the party took so many bytes, or cost as much. Once they are as many as a visit is worth, the next party is
     /// visited.
     pub(super) fn spend(&mut self, party: Party, bytes: u64) {
         let least = if party == Self::NEWCOMERS { NEWCOMER_COST } else { READ_COST };
@@ -204,8 +210,18 @@ mod tests {
         (0..40).for_each(|socket| rounds.push(inside, socket));
         assert_eq!(serve(&mut rounds, 1, |_| FULL)[&inside.0], 40 * FULL);
         (0..40).for_each(|socket| rounds.push(Rounds::NEWCOMERS, 100 + socket));
-        let had = serve(&mut rounds, 1, |socket| if socket < 100 { FULL } else { HANDSHAKE_COST });
-        assert_eq!((had[&inside.0], had[&Rounds::NEWCOMERS.0]), (FULL, 8 * HANDSHAKE_COST));
+        for (micros, handshakes) in [(10, 32), (100, 4), (300, 2), (1500, 1)] {
+            let cost = cost_of_micros(micros).max(NEWCOMER_COST);
+            let had = serve(&mut rounds, 1, |socket| if socket < 100 { FULL } else { cost });
+            let (ours, theirs) = (had[&inside.0], had[&Rounds::NEWCOMERS.0]);
+            assert_eq!((ours, theirs), (FULL, handshakes * cost), "{micros} us each");
+            rounds.parties[Rounds::NEWCOMERS.0 as usize].left = QUANTUM;
+        }
+    }
+
+    #[test]
+    fn whatever_a_handshake_took_it_costs_a_visit_at_most() {
+        assert_eq!([0, 1, 1_000, u64::MAX].map(cost_of_micros), [0, MICRO_COST, FULL, FULL]);
     }
 
     #[test]
