@@ -1,8 +1,9 @@
 //! Whose password is checked next. Pure: time comes in as an argument.
 //!
 //! Spaces take turns, so a check waits for one of each space that waits, however many the others have. Within a space
-//! hosts that have shown no wrong password lately go first, then in the order of coming. So who guesses passwords
-//! waits behind who knows them.
+//! hosts that have shown no wrong password lately go first, then in the order of coming, and where there is no place
+//! left those others make room for them. So who guesses passwords waits behind who knows them, and keeps nobody out for
+//! longer than one check takes for each host that has not guessed before.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -57,34 +58,64 @@ impl<T> Line<T> {
         }
     }
 
-    /// Queues a check; `false`, and it is dropped, if its space, its host, or its host in its space has its share of the
-    /// places. Of those that its space may have a host gets as many as are left: who guesses keeps nobody out of it.
-    pub(super) fn push(&mut self, space: Space, host: Host, check: T) -> bool {
-        let waiting = self.of_space.get(&space).into_iter().flatten();
-        let of_host = waiting.filter(|(other, _)| *other == host).count();
-        if of_host >= self.spaces.room_for(&space) || !self.hosts.take(host) {
-            return false;
+    /// Queues a check. Returns those that find no place: this one, if its space, its host, or its host in its space has its
+    /// share; instead of it such of the space as come from hosts with a wrong password, if this one does not. Of the
+    /// places that its space may have a host gets as many as are left.
+    pub(super) fn push(&mut self, space: Space, host: Host, check: T, now: Time) -> Vec<T> {
+        let mut turned_away = Vec::new();
+        while !self.has_place(space, host) {
+            let is_clean = !has_failed(&self.failures, host, now);
+            let Some(other) = is_clean.then(|| self.take_guess(space, now)).flatten() else {
+                turned_away.push(check);
+                return turned_away;
+            };
+            turned_away.push(other);
         }
         self.spaces.take(space);
+        self.hosts.take(host);
         let waiting = self.of_space.entry(space).or_default();
         if waiting.is_empty() {
             self.order.push_back(space);
         }
         waiting.push_back((host, check));
-        true
+        turned_away
+    }
+
+    fn has_place(&self, space: Space, host: Host) -> bool {
+        let waiting = self.of_space.get(&space).into_iter().flatten();
+        let of_host = waiting.filter(|(other, _)| *other == host).count();
+        of_host < self.spaces.room_for(&space) && self.hosts.has_room_for(&host)
+    }
+
+    /// Takes out the last check of the host that has the most in the space, of those with a wrong password lately.
+    fn take_guess(&mut self, space: Space, now: Time) -> Option<T> {
+        let waiting = self.of_space.get(&space)?;
+        let mut counts: HashMap<Host, usize> = HashMap::new();
+        for (host, _) in waiting.iter().filter(|(host, _)| has_failed(&self.failures, *host, now)) {
+            *counts.entry(*host).or_default() += 1;
+        }
+        let host = counts.into_iter().max_by_key(|(_, count)| *count)?.0;
+        let last = waiting.iter().rposition(|(other, _)| *other == host)?;
+        Some(self.remove(space, last)?.1)
     }
 
     /// Takes the next check, and the host to say of how it went.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Host, T)> {
         let space = self.order.pop_front()?;
-        let waiting = self.of_space.get_mut(&space)?;
+        let waiting = self.of_space.get(&space)?;
         let failures = &self.failures;
         let first = waiting.iter().position(|(host, _)| !has_failed(failures, *host, now)).unwrap_or(0);
-        let (host, check) = waiting.remove(first)?;
+        self.order.push_back(space);
+        self.remove(space, first)
+    }
+
+    /// Takes the check at that place of a space out of the line; with its last one the space.
+    fn remove(&mut self, space: Space, at: usize) -> Option<(Host, T)> {
+        let waiting = self.of_space.get_mut(&space)?;
+        let (host, check) = waiting.remove(at)?;
         if waiting.is_empty() {
             self.of_space.remove(&space);
-        } else {
-            self.order.push_back(space);
+            self.order.retain(|other| *other != space);
         }
         self.spaces.give_back(&space);
         self.hosts.give_back(&host);
@@ -123,6 +154,11 @@ mod tests {
         Host::of(Some(SocketAddr::new(IpAddr::V4((0x0a00_0000 + number).into()), 5000)))
     }
 
+    /// Whether it waits, and displaced nobody.
+    fn waits(line: &mut Line<u32>, space: Space, host: Host, check: u32) -> bool {
+        line.push(space, host, check, NOW).is_empty()
+    }
+
     fn drain(line: &mut Line<u32>, now: Time) -> Vec<u32> {
         std::iter::from_fn(|| line.pop(now).map(|(_, check)| check)).collect()
     }
@@ -131,9 +167,10 @@ mod tests {
     fn spaces_take_turns_and_within_one_the_first_comes_first() {
         let mut line = Line::new();
         for check in [10, 11, 12] {
-            assert!(line.push(space(1), host(1), check));
+            assert!(waits(&mut line, space(1), host(1), check));
         }
-        assert!(line.push(space(2), host(2), 20) && line.push(None, host(3), 30) && line.push(space(2), host(2), 21));
+        let others = [(space(2), 2, 20), (None, 3, 30), (space(2), 2, 21)];
+        assert!(others.into_iter().all(|(of, from, check)| waits(&mut line, of, host(from), check)));
         assert_eq!(drain(&mut line, NOW), [10, 20, 30, 11, 21, 12]);
         assert!(line.of_space.is_empty() && line.order.is_empty());
     }
@@ -141,11 +178,11 @@ mod tests {
     #[test]
     fn a_space_that_was_served_and_comes_back_waits_for_the_others() {
         let mut line = Line::new();
-        (0..9).for_each(|check| assert!(line.push(space(1), host(1), check)));
+        (0..9).for_each(|check| assert!(waits(&mut line, space(1), host(1), check)));
         let mut served = Vec::new();
         // Who always has just one waiting gets every other turn, no more.
         for _ in 0..4 {
-            assert!(line.push(space(2), host(2), 99));
+            assert!(waits(&mut line, space(2), host(2), 99));
             served.extend([line.pop(NOW).unwrap().1, line.pop(NOW).unwrap().1]);
         }
         assert_eq!(served, [0, 99, 1, 99, 2, 99, 3, 99]);
@@ -156,7 +193,7 @@ mod tests {
         let mut line = Line::new();
         let fill = |line: &mut Line<u32>| {
             for (who, check) in [(1, 10), (1, 11), (2, 20)] {
-                assert!(line.push(space(1), host(who), check));
+                assert!(waits(line, space(1), host(who), check));
             }
         };
         line.failed(host(1), NOW);
@@ -180,20 +217,59 @@ mod tests {
     #[test]
     fn one_host_or_one_space_leaves_room_for_others() {
         let mut line = Line::new();
-        let knock = |line: &mut Line<u32>, space, host| (0..1000).filter(|_| line.push(space, host, 0)).count();
+        let knock = |line: &mut Line<u32>, space, host| (0..1000).filter(|_| waits(line, space, host, 0)).count();
         let alone = WAITING_MAX.div_ceil(3);
         assert_eq!(knock(&mut line, space(1), host(1)), alone);
         assert!(knock(&mut line, space(1), host(2)) > WAITING_MAX / 12, "another host of the same space");
         assert!(knock(&mut line, space(2), host(2)) > WAITING_MAX / 12);
-        assert!(line.push(space(3), host(3), 0));
+        assert!(waits(&mut line, space(3), host(3), 0));
     }
 
     #[test]
     fn whoever_guesses_leaves_places_of_the_space_to_its_users() {
         let mut line = Line::new();
         for guesser in 1..=3 {
-            while line.push(space(1), host(guesser), 0) {}
-            assert!(line.push(space(1), host(100), 1), "{guesser} take all they get");
+            while waits(&mut line, space(1), host(guesser), 0) {}
+            assert!(waits(&mut line, space(1), host(100), 1), "{guesser} take all they get");
+        }
+    }
+
+    #[test]
+    fn where_no_place_is_left_a_guess_of_who_has_the_most_makes_room_but_for_no_other_guess() {
+        let mut line = Line::new();
+        (1..=20).for_each(|guesser| line.failed(host(guesser), NOW));
+        for guesser in 1..=20 {
+            while waits(&mut line, space(1), host(guesser), guesser) {}
+        }
+        assert_eq!(line.push(space(1), host(5), 55, NOW), [55], "five hosts have all");
+        assert_eq!(line.push(space(1), host(100), 100, NOW), [1], "the first has most of them");
+        assert_eq!(line.push(space(1), host(101), 101, NOW.plus_millis(FAILURE_MS)), [101], "forgotten is forgotten");
+        let served = drain(&mut line, NOW);
+        assert_eq!((served[0], served.len()), (100, WAITING_MAX / 2));
+        assert!(line.of_space.is_empty() && line.order.is_empty() && line.hosts.has_room_for(&host(1)));
+    }
+
+    #[test]
+    fn who_guesses_from_many_hosts_keeps_a_user_out_for_one_check_of_each_at_most() {
+        const GUESSERS: u32 = 60;
+        let mut line = Line::new();
+        let fill = |line: &mut Line<u32>| {
+            for guesser in 1..=GUESSERS {
+                while !line.push(space(1), host(guesser), guesser, NOW).contains(&guesser) {}
+            }
+        };
+        let (mut guesses, mut waits) = (0, false);
+        loop {
+            // Each place that comes free they fill before the user comes again, who is told to.
+            fill(&mut line);
+            waits = waits || !line.push(space(1), host(100), 100, NOW).contains(&100);
+            let (who, _) = line.pop(NOW).unwrap();
+            if who == host(100) {
+                break;
+            }
+            line.failed(who, NOW);
+            guesses += 1;
+            assert!(guesses <= GUESSERS, "{guesses} guesses were checked");
         }
     }
 
@@ -215,12 +291,12 @@ mod tests {
             let mut line = Line::new();
             let mut accepted = 0;
             for (number, (of, from)) in knocks.iter().enumerate() {
-                accepted += usize::from(line.push(space(*of), host(*from), number));
+                accepted += usize::from(line.push(space(*of), host(*from), number, NOW).is_empty());
             }
             prop_assert!(accepted <= WAITING_MAX);
             let served = (0..served).filter(|_| line.pop(NOW).is_some()).count();
             let others = line.order.len();
-            prop_assert!(line.push(space(100), host(100), usize::MAX));
+            prop_assert!(line.push(space(100), host(100), usize::MAX, NOW).is_empty());
             let before = std::iter::from_fn(|| line.pop(NOW)).take_while(|(_, check)| *check != usize::MAX).count();
             prop_assert_eq!(before, others);
             let left = std::iter::from_fn(|| line.pop(NOW)).count();

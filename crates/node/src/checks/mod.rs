@@ -13,11 +13,16 @@ pub(crate) use self::line::{Host, Space};
 use crate::shared::Clock;
 use crate::threads;
 
-/// A check: it brings its result to where it is awaited, and tells whether the password was right.
-pub(crate) type Job = Box<dyn FnOnce() -> bool + Send>;
+/// A password to check.
+pub(crate) struct Check {
+    /// says whether it is right, which takes its time
+    pub(crate) verify: Box<dyn FnOnce() -> bool + Send>,
+    /// brings that to where it is awaited; `None`: it is not checked, for want of room
+    pub(crate) tell: Box<dyn FnOnce(Option<bool>) + Send>,
+}
 
 struct State {
-    line: Line<Job>,
+    line: Line<Check>,
     /// nobody can add to the line any more
     over: bool,
 }
@@ -36,9 +41,10 @@ impl Checks {
     fn run(&self, clock: Clock) {
         let mut state = self.lock();
         loop {
-            if let Some((host, job)) = state.line.pop(clock.now()) {
+            if let Some((host, check)) = state.line.pop(clock.now()) {
                 drop(state);
-                let right = job();
+                let right = (check.verify)();
+                (check.tell)(Some(right));
                 state = self.lock();
                 if !right {
                     state.line.failed(host, clock.now());
@@ -53,7 +59,10 @@ impl Checks {
 }
 
 /// The thread that checks passwords; ends when this handle is gone and nobody waits.
-pub(crate) struct Checker(Arc<Checks>);
+pub(crate) struct Checker {
+    checks: Arc<Checks>,
+    clock: Clock,
+}
 
 impl std::fmt::Debug for Checker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -68,21 +77,23 @@ impl Checker {
             Arc::new(Checks { state: Mutex::new(State { line: Line::new(), over: false }), changed: Condvar::new() });
         let running = Arc::clone(&checks);
         threads::spawn("passwords", move || running.run(clock))?;
-        Ok(Self(checks))
+        Ok(Self { checks, clock })
     }
 
-    /// Queues a check; `false` if the space or the host has its share of the places.
-    pub(crate) fn offer(&self, space: Space, host: Host, job: Job) -> bool {
-        let taken = self.0.lock().line.push(space, host, job);
-        self.0.changed.notify_one();
-        taken
+    /// Queues a check. It, or others in its place, are told at once if the space or the host has its share of the places.
+    pub(crate) fn offer(&self, space: Space, host: Host, check: Check) {
+        let turned_away = self.checks.lock().line.push(space, host, check, self.clock.now());
+        self.checks.changed.notify_one();
+        for check in turned_away {
+            (check.tell)(None);
+        }
     }
 }
 
 impl Drop for Checker {
     fn drop(&mut self) {
-        self.0.lock().over = true;
-        self.0.changed.notify_one();
+        self.checks.lock().over = true;
+        self.checks.changed.notify_one();
     }
 }
 
@@ -106,23 +117,24 @@ mod tests {
             gate.recv().unwrap();
             false
         };
-        assert!(checker.offer(None, here(1), Box::new(first)));
+        checker.offer(None, here(1), Check { verify: Box::new(first), tell: Box::new(|_| ()) });
         has_started.recv().unwrap();
         let (done, results) = channel();
         let knock = |space: u32, number: usize| {
             let done = done.clone();
-            let job = move || {
-                done.send((space, number)).unwrap();
-                true
-            };
-            checker.offer(Some(SpaceKey(space)), Host::of(Some(([127, 0, 0, space as u8], 1).into())), Box::new(job))
+            let tell = move |right| done.send((space, number, right)).unwrap();
+            let check = Check { verify: Box::new(move || number > 0), tell: Box::new(tell) };
+            checker.offer(Some(SpaceKey(space)), Host::of(Some(([127, 0, 0, space as u8], 1).into())), check);
         };
-        assert_eq!((0..1000).filter(|number| knock(1, *number)).count(), WAITING_MAX.div_ceil(3));
-        assert!(knock(2, 0));
+        let room = WAITING_MAX.div_ceil(3);
+        (0..1000).for_each(|number| knock(1, number));
+        let refused: Vec<_> = results.try_iter().collect();
+        assert_eq!(refused, (room..1000).map(|number| (1, number, None)).collect::<Vec<_>>());
+        knock(2, 0);
         go.send(()).unwrap();
         drop((done, checker));
         let served: Vec<_> = results.iter().collect();
-        assert_eq!(served[..3], [(1, 0), (2, 0), (1, 1)]);
-        assert_eq!(served.len(), WAITING_MAX.div_ceil(3) + 1);
+        assert_eq!(served[..3], [(1, 0, Some(false)), (2, 0, Some(false)), (1, 1, Some(true))]);
+        assert_eq!(served.len(), room + 1);
     }
 }

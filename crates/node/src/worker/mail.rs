@@ -14,7 +14,7 @@ use mio::Token;
 use super::rounds::Rounds;
 use super::socket::{Newcomer, Phase, Socket};
 use super::{TURN_NEWCOMERS, Worker};
-use crate::checks::Host;
+use crate::checks::{Check, Host};
 use crate::events::Happening;
 use crate::stats::{ConnectionLine, WorkerAnswer};
 
@@ -30,8 +30,8 @@ pub(crate) enum Command {
     Welcome(Newcomer),
     /// serve this connection, which began on another worker
     Adopt(Box<Socket>, Box<Moved>),
-    /// a password was right, or was not
-    PasswordChecked(ConnId, bool),
+    /// a password was right, or was not, or is not checked because too many wait
+    PasswordChecked(ConnId, Option<bool>),
     /// what somebody else says of a login
     LoginJudged(ConnId, Box<Judged>),
     /// this table is in force, without these addresses
@@ -74,8 +74,11 @@ impl Worker {
             Command::Welcome(newcomer) => self.newcomers.push_back(newcomer),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
-                self.stats.passwords_checked += 1;
-                self.shard.plain_checked(conn, Some(right));
+                match right {
+                    Some(_) => self.stats.passwords_checked += 1,
+                    None => self.stats.checks_refused += 1,
+                }
+                self.shard.plain_checked(conn, right);
                 if let Some(key) = self.socket_of(conn) {
                     self.feed_again(now, key);
                 }
@@ -164,17 +167,12 @@ impl Worker {
             match request {
                 Request::CheckPlain { conn, space, check } => {
                     let mailbox = Arc::clone(&self.mailbox);
-                    let job = move || {
-                        let right = check.verify();
-                        mailbox.post([Command::PasswordChecked(conn, right)]);
-                        right
+                    let check = Check {
+                        verify: Box::new(move || check.verify()),
+                        tell: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
                     };
                     let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].about.peer);
-                    if !self.shared.checker.offer(space, Host::of(peer), Box::new(job)) {
-                        self.stats.checks_refused += 1;
-                        self.shard.plain_checked(conn, None);
-                        self.again = true;
-                    }
+                    self.shared.checker.offer(space, Host::of(peer), check);
                 }
                 Request::Ask { conn, about, question } => {
                     let now = self.shared.clock.now();
