@@ -230,8 +230,9 @@ mod tests {
     }
 
     fn started(folder: &Folder) -> Node {
-        let config = NodeConfig { workers: 1, journal: Some(folder.path("journal")), ..NodeConfig::default() };
-        Node::start(&config).unwrap()
+        let journal = Some(folder.path("journal"));
+        Node::start(&NodeConfig { workers: 1, journal, journal_segment_bytes: 1 << 20, ..NodeConfig::default() })
+            .unwrap()
     }
 
     fn end_journal(node: &Node) {

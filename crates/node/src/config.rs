@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use aws_lc_rs::digest;
+use enmasse_journal::log::{self, GROUP_BYTES_MAX};
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 use serde::Deserialize;
 
@@ -13,6 +14,8 @@ use crate::error::NodeError;
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Characters of a secret that cannot be guessed, even if each stands for four bits only.
 const DECOY_SECRET_LENGTH_MIN: usize = 32;
+/// Four blocks of the log, as it asks for.
+const JOURNAL_SEGMENT_BYTES_MIN: u32 = 16 << 10;
 /// More workers than this gain nothing, and a port names its shard in 16 bits.
 const WORKERS_MAX: u16 = 256;
 
@@ -31,6 +34,9 @@ pub struct NodeConfig {
     pub decoy_secret: Option<DecoySecret>,
     /// Folder of the journal; without one only addresses whose messages are in memory can be stored.
     pub journal: Option<PathBuf>,
+    /// Bytes of a file of the journal, which takes three at its start and keeps up to six that are empty. 64 MiB where
+    /// nothing else is said; from 16 KiB on, small ones where the disk is small.
+    pub journal_segment_bytes: u32,
     /// Bounds, each with a default that fits a laptop and a server.
     pub limits: Limits,
 }
@@ -43,6 +49,7 @@ impl Default for NodeConfig {
             insecure: false,
             decoy_secret: None,
             journal: None,
+            journal_segment_bytes: log::Config::default().segment_bytes,
             limits: Limits::default(),
         }
     }
@@ -132,6 +139,9 @@ impl NodeConfig {
         }
         if self.decoy_secret.as_ref().is_some_and(|secret| secret.0.len() < DECOY_SECRET_LENGTH_MIN) {
             return wrong("decoySecret", "is shorter than 32 characters, so that it could be guessed; make it random");
+        }
+        if !(JOURNAL_SEGMENT_BYTES_MIN..=GROUP_BYTES_MAX).contains(&self.journal_segment_bytes) {
+            return wrong("journalSegmentBytes", "must be 16384 to 1073741824");
         }
         if limits.connections == Some(0) {
             return wrong("limits.connections", "is 0: nobody could connect; leave it out for the system's limit");
@@ -239,6 +249,8 @@ mod tests {
         assert!(unknown.contains("wrkers"), "{unknown}");
         let small = NodeConfig::from_json(r#"{"limits": {"maxFrameSizeBytes": 100}}"#).unwrap_err().to_string();
         assert!(small.contains("maxFrameSizeBytes") && small.contains("512"), "{small}");
+        let tiny = NodeConfig::from_json(r#"{"journalSegmentBytes": 4096}"#).unwrap_err().to_string();
+        assert!(tiny.contains("journalSegmentBytes") && tiny.contains("16384"), "{tiny}");
         let short = NodeConfig::from_json(r#"{"decoySecret": "abc"}"#).unwrap_err().to_string();
         assert!(short.contains("decoySecret") && !short.contains("abc"), "{short}");
     }

@@ -66,7 +66,8 @@ impl Node {
         let clock = Clock::start();
         let checker = Checker::start(clock).map_err(failed)?;
         let logins = Logins::new().map_err(failed)?;
-        let opened = config.journal.as_deref().map(open_journal).transpose()?;
+        let opened =
+            config.journal.as_deref().map(|folder| open_journal(folder, config.journal_segment_bytes)).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
         let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::new(Recovered::default()), Vec::new());
         if let Some(mut opened) = opened {
@@ -336,10 +337,10 @@ fn tell_damage(recovered: &Recovered, events: &EventQueue) {
     }
 }
 
-fn open_journal(folder: &Path) -> Result<Opened, NodeError> {
+fn open_journal(folder: &Path, segment_bytes: u32) -> Result<Opened, NodeError> {
     let mut secret = [0; 20];
     fill_random(&mut secret);
-    Opened::at(folder, secret).map_err(NodeError::Journal)
+    Opened::at(folder, segment_bytes, secret).map_err(NodeError::Journal)
 }
 
 /// Every address of a table.

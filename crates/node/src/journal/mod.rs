@@ -82,17 +82,17 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens the journal in a folder, which is made if it is missing.
+    /// Opens the journal in a folder, which is made if it is missing. `segment_bytes` is the size of new files.
     ///
     /// # Errors
     /// In words: the folder cannot be used, or was written by another version.
-    pub(crate) fn at(folder: &Path, secret: [u8; 20]) -> Result<Self, String> {
+    pub(crate) fn at(folder: &Path, segment_bytes: u32, secret: [u8; 20]) -> Result<Self, String> {
         let in_folder = |error: io::Error| format!("{}: {error}", folder.display());
         let disk = FolderDisk::open(folder).map_err(in_folder)?;
         let (key, seed) = secret.split_at(16);
         let key = key_in(folder, key).map_err(in_folder)?;
         let secret = seed.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-        let opened = Log::open(Arc::new(disk), Config { secret, ..Config::default() });
+        let opened = Log::open(Arc::new(disk), Config { segment_bytes, secret, ..Config::default() });
         let (log, recovered) = opened.map_err(|error: OpenError| format!("{}: {error}", folder.display()))?;
         Ok(Self { log, recovered, digests: Digests::new(key) })
     }

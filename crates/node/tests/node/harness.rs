@@ -115,7 +115,7 @@ impl Site {
 }
 
 pub(crate) fn workers(workers: u16) -> NodeConfig {
-    NodeConfig { workers, ..NodeConfig::default() }
+    NodeConfig { workers, journal_segment_bytes: 1 << 20, ..NodeConfig::default() }
 }
 
 pub(crate) trait Stream: Read + Write + Send {}
