@@ -15,10 +15,11 @@ from doubles import TestClock
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Refused, Unanswered
 from enmasse.auth.logins import Logins, Question
-from enmasse.auth.realms import GROUPS, MARK, Administration, Looking, Realms, Spaces
+from enmasse.auth.realms import CREATED, GROUPS, MARK, Administration, Looking, Realms, Spaces
 from enmasse.base.errors import Code, Unavailable
 from enmasse.resources import AuthenticationService, Key, Resource, parse
 from enmasse.store import MemoryStore
+from enmasse.store.restored import RESTORED, Lost, noted
 from issuing import Issuer
 
 pytestmark = pytest.mark.anyio
@@ -150,6 +151,53 @@ async def test_a_realm_of_somebody_else_is_used_and_left_alone() -> None:
         for spaces in ({"u1": "north-shop"}, {}):
             await Realms().keep(keycloak.administration(), found(spaces, spaces.keys()))
             assert keycloak.realms["north-shop"] is theirs
+
+
+async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_and_used() -> None:
+    with serving() as keycloak:
+        clock = TestClock()
+        store = MemoryStore(clock)
+        realms = Realms()
+        logins = Logins(store, clock, Issuer(f"{keycloak.url}/realms/master").fetch, realms)
+        declared = await declare(store, keycloak)
+        await store.put([administrator(declared)])
+        assert await logins.problem(declared) is None
+        shop = store.get(Key("AddressSpace", "north", "shop"))
+        assert shop is not None
+        created = shop.metadata.creation_timestamp or ""
+        assert keycloak.realms["north-shop"]["attributes"][CREATED] == created
+        # As after a restore of a backup of before the space.
+        times = noted((), Lost(created, created))
+        await store.delete([shop.key])
+        await store.put([times])
+        for attributes in ({CREATED: created}, {}):
+            keycloak.realms["north-shop"]["attributes"] = {MARK: declared.metadata.uid} | attributes
+            assert await logins.problem(declared) is None
+            assert "north-shop" in keycloak.realms
+        # A space made later goes with its realm, as ever.
+        clock.advance(60)
+        await store.put([shop.with_metadata(name="new", uid=None, resource_version=None)])
+        assert await logins.problem(declared) is None
+        assert "north-new" in keycloak.realms
+        await store.delete([Key("AddressSpace", "north", "new")])
+        assert await logins.problem(declared) is None
+        assert keycloak.realms.keys() == {"master", "north-shop"}
+        # Who makes the space again has the users that it had.
+        await store.put([shop.with_metadata(uid=None, resource_version=None)])
+        assert await logins.problem(declared) is None
+        again = store.get(shop.key)
+        assert again is not None
+        assert keycloak.realms["north-shop"]["id"] == shop.metadata.uid != again.metadata.uid
+        assert realms.has(declared.metadata.uid or "", again.metadata.uid or "")
+        await store.delete([shop.key])
+        # And whoever does not want it says so.
+        wrong = times.with_metadata(uid=None).model_copy(update={"data": {"times": "once"}})
+        await store.put([wrong])
+        said = await logins.problem(declared)
+        assert said is not None and "is not two times" in said and "north-shop" in keycloak.realms
+        await store.delete([RESTORED])
+        assert await logins.problem(declared) is None
+        assert keycloak.realms.keys() == {"master"}
 
 
 async def test_an_administrator_who_is_refused_is_named_by_the_secret_and_nothing_is_shown() -> (

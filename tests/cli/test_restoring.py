@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 import doubles
-from enmasse.base.clock import SystemClock
+from enmasse.base.clock import SystemClock, rfc3339
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli.restoring import lines, restored
-from enmasse.resources import Resource
+from enmasse.resources import Resource, parse
+from enmasse.resources.model import INFRA_NAMESPACE
 from enmasse.store.archive import Contents, write
 from enmasse.store.memory import MemoryTurn
 from enmasse.store.postgres import PostgresStore
+from enmasse.store.restored import RESTORED, Lost, lost, noted
 from enmasse.store.sqlite import SqliteStore
 from postgres_server import PostgresServer
 
@@ -112,6 +114,39 @@ async def test_resources_go_to_a_database(
     with pytest.raises(Conflict, match="a platform runs on the database"):
         await restored(file, settings, overwrite=True)
     await store.close()
+
+
+@pytest.mark.parametrize("prune", [False, True])
+async def test_what_was_made_since_the_backup_may_have_a_realm(
+    tmp_path: Path, resources: list[Resource], prune: bool
+) -> None:
+    service = {
+        "apiVersion": "admin.enmasse.io/v1beta1",
+        "kind": "AuthenticationService",
+        "metadata": {"name": "kc", "namespace": INFRA_NAMESPACE, "uid": "kc"},
+        "spec": {
+            "type": "keycloak",
+            "keycloak": {"url": "https://sso.example.com", "credentialsSecret": {"name": "admin"}},
+        },
+    }
+    earlier = Lost("2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z")
+    (tmp_path / "journal").mkdir()
+    what = [*resources, parse(service, stored=True), noted((), earlier)]
+    contents = Contents(what, tmp_path / "journal", [], {"made": MADE})
+    file = tmp_path / "backup"
+    file.write_bytes(b"".join(write(contents, SystemClock())))
+    settings = Settings(data=tmp_path / "new")
+    begun = rfc3339(SystemClock().now())
+    about = await restored(file, settings, overwrite=False, prune=prune)
+    assert about["resources"].get("ConfigMap", 0) == (not prune)
+    store = await SqliteStore.open(tmp_path / "new" / "resources.db", SystemClock())
+    times = lost(store.get(RESTORED))
+    await store.close()
+    if prune:
+        assert times == ()
+        return
+    assert times[0] == earlier and times[1].since == MADE
+    assert begun <= times[1].until <= rfc3339(SystemClock().now())
 
 
 async def test_a_cluster_takes_no_backup_and_the_reason_is_said(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class BackupPages:
         if self._running:
             raise Exhausted(Code.LIMIT_REACHED, "a backup is being made; wait until it is done")
         secrets = request.query_params.get("secrets") in ("true", "1")
+        # Before it is looked what there is: whatever is made later is made after it.
+        made = rfc3339(self._platform.clock.now())
         await self._platform.store.refresh()
         resources = list(self._platform.store.list())
         left_out = [] if secrets else [one for one in resources if isinstance(one, Secret)]
@@ -41,7 +43,7 @@ class BackupPages:
             resources=[one for one in resources if one not in left_out],
             journal=data.journal,
             private=private_files(data) if secrets else [],
-            about=await self._about(resources, left_out),
+            about=await self._about(made, resources, left_out),
         )
         self._running = True
         return _Stream(archive.write(contents, self._platform.clock), self._ended)
@@ -50,13 +52,13 @@ class BackupPages:
         self._running = False
 
     async def _about(
-        self, resources: Sequence[Resource], left_out: Sequence[Resource]
+        self, made: str, resources: Sequence[Resource], left_out: Sequence[Resource]
     ) -> dict[str, Any]:
         """Return what a reader may want to know before the rest."""
         observed = await self._platform.engine.observe()
         kinds = [one.kind for one in resources if one not in left_out]
         return {
-            "made": rfc3339(self._platform.clock.now()),
+            "made": made,
             "resources": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
             "leftOut": [f"{one.key.namespace}/{one.key.name}" for one in left_out],
             "messages": {

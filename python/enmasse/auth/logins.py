@@ -28,6 +28,7 @@ from enmasse.base.hosts import is_loopback
 from enmasse.resources import AddressSpace, AuthenticationService, Key, Secret
 from enmasse.resources.authentication_service import KeycloakService, Oidc
 from enmasse.store import Store
+from enmasse.store.restored import RESTORED, lost
 
 log = structlog.get_logger(__name__)
 
@@ -200,9 +201,17 @@ class Logins:
                 one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)
             ]
             own = [one for one in spaces if one.service_name == service.metadata.name]
+            try:
+                times = lost(self._store.get(RESTORED))
+            except ValueError as error:
+                raise Unanswered(f"realms wait: {error}") from None
             return Spaces(
                 wanted={one.metadata.uid or "": one.own_realm for one in own},
                 alive={one.metadata.uid or "" for one in spaces},
+                created={
+                    one.metadata.uid or "": one.metadata.creation_timestamp or "" for one in own
+                },
+                lost=times,
             )
 
         await self._realms.keep(administration, look)

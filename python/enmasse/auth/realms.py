@@ -1,17 +1,20 @@
 """Realms of a Keycloak, made and removed with the address spaces whose users they hold.
 
 A realm is ours if it says so: it has the uid of the service among its attributes, and the uid of
-its space for an id. One that does not is somebody else's: it is used, and never changed.
+its space for an id. One that does not is somebody else's: it is used, and never changed. So is one
+of a space of which the store knows nothing since it was restored to a time before that space.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from enmasse.auth.fetching import Answer, Change, fetch
 from enmasse.auth.grants import Refused, Unanswered
+from enmasse.store.restored import Lost, is_lost
 
 KEEPING_TIMEOUT_S = 20.0
 """After this time no further realm is begun; what is left has its turn at the next pass."""
@@ -30,6 +33,9 @@ SERVICES_MAX = 1_000
 
 MARK = "enmasse.authenticationService"
 """The attribute of a realm that names the service which made it, by uid."""
+
+CREATED = "enmasse.addressSpaceCreated"
+"""The attribute of a realm that says when its space was made."""
 
 GROUPS = ("manage", "monitor", "send_%23", "recv_%23")
 """Groups of a new realm: to manage and to view the space, to send and to receive everywhere."""
@@ -73,6 +79,12 @@ class Spaces(NamedTuple):
     alive: Collection[str]
     """Uids of all spaces."""
 
+    created: Mapping[str, str] = MappingProxyType({})
+    """When those that want realms were made, by uid."""
+
+    lost: tuple[Lost, ...] = ()
+    """Times of which the store knows nothing: what is alive may have been made then."""
+
 
 Looking = Callable[[], Awaitable[Spaces]]
 """Looks which spaces there are, those of this moment; raises Unanswered if that is not known."""
@@ -85,6 +97,7 @@ class Realms:
         """`call` asks a Keycloak."""
         self._call = call
         self._foreign: set[str] = set()
+        self._lost: tuple[Lost, ...] = ()
         self._known: dict[str, set[str]] = {}
         """Uids of the spaces that have their realm, by the uids of the services kept here."""
 
@@ -104,16 +117,17 @@ class Realms:
         keeping = _Keeping(self._call, administration, await self._log_in(administration))
         listed = await keeping.realms()
         # After the list: a realm that another leader has just made has its space in what is found.
-        wanted, alive = await look()
+        spaces = await look()
+        wanted, alive = spaces.wanted, spaces.alive
         left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
-        self._forget_foreign(administration, listed)
+        self._forget_foreign(listed, spaces.lost)
         gone: list[str] = []
         for uid, name in listed.items():
             if self._stays(administration, uid, alive):
                 continue
             if asyncio.get_running_loop().time() > left:
                 raise Unanswered("further realms are still to be looked at")
-            if await keeping.is_ours(name):
+            if await keeping.is_to_go(name, spaces.lost):
                 gone.append(name)
             else:
                 self._foreign.add(administration.service_uid + uid)
@@ -127,7 +141,7 @@ class Realms:
         for done, (uid, name) in enumerate(missing.items()):
             if asyncio.get_running_loop().time() > left:
                 raise Unanswered(f"{len(missing) - done} realms are still to be made")
-            if await keeping.make(uid, name):
+            if await keeping.make(uid, name, spaces.created.get(uid)):
                 known.add(uid)
 
     def _note(
@@ -146,9 +160,10 @@ class Realms:
     def _stays(self, administration: Administration, uid: str, alive: Collection[str]) -> bool:
         return uid in alive or (administration.service_uid + uid) in self._foreign
 
-    def _forget_foreign(self, administration: Administration, listed: Collection[str]) -> None:
-        if len(self._foreign) + len(listed) > FOREIGN_MAX:
+    def _forget_foreign(self, listed: Collection[str], lost: tuple[Lost, ...]) -> None:
+        if len(self._foreign) + len(listed) > FOREIGN_MAX or lost != self._lost:
             self._foreign.clear()
+        self._lost = lost
 
     async def _log_in(self, administration: Administration) -> str:
         """Return a token of the administrator."""
@@ -184,18 +199,21 @@ class _Keeping:
         answer = await self._ask("GET", "?briefRepresentation=true", good=(200,))
         return {str(one.get("id")): str(one.get("realm")) for one in answer.members()}
 
-    async def is_ours(self, name: str) -> bool:
+    async def is_to_go(self, name: str, lost: tuple[Lost, ...]) -> bool:
+        """Whether a realm whose space is not there is ours, and the space was there once as far as
+        the store can know."""
         answer = await self._ask("GET", _path(name), good=(200, 404))
-        attributes = answer.document().get("attributes")
-        mark = attributes.get(MARK) if isinstance(attributes, dict) else None
-        return mark == self._administration.service_uid
+        found = answer.document().get("attributes")
+        attributes = found if isinstance(found, dict) else {}
+        is_ours = attributes.get(MARK) == self._administration.service_uid
+        return is_ours and not is_lost(attributes.get(CREATED), lost)
 
     async def remove(self, name: str) -> None:
         await self._ask("DELETE", _path(name), good=(204, 404))
 
-    async def make(self, uid: str, name: str) -> bool:
+    async def make(self, uid: str, name: str, created: str | None) -> bool:
         # 409: there is one by now, whoever made it; the next pass sees whose it is.
-        document = realm(self._administration, uid, name)
+        document = realm(self._administration, uid, name, created)
         answer = await self._ask("POST", "", good=(201, 409), document=document)
         return answer.status == 201
 
@@ -221,8 +239,11 @@ class _Keeping:
         return answer
 
 
-def realm(administration: Administration, space_uid: str, name: str) -> dict[str, Any]:
-    """Return a new realm as a Keycloak takes it: a client whose tokens say groups, and no users."""
+def realm(
+    administration: Administration, space_uid: str, name: str, created: str | None
+) -> dict[str, Any]:
+    """Return a new realm as a Keycloak takes it: a client whose tokens say groups, and no users;
+    `created` is when the space was made."""
     mapper = {
         "name": "groups",
         "protocol": "openid-connect",
@@ -243,7 +264,7 @@ def realm(administration: Administration, space_uid: str, name: str) -> dict[str
         "id": space_uid,
         "realm": name,
         "enabled": True,
-        "attributes": {MARK: administration.service_uid},
+        "attributes": {MARK: administration.service_uid} | ({CREATED: created} if created else {}),
         "groups": [{"name": group} for group in GROUPS],
         "clients": [client],
     }

@@ -9,22 +9,29 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from enmasse.auth.token import ensure_token
-from enmasse.base.clock import SystemClock
+from enmasse.base.clock import SystemClock, rfc3339
 from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.base.settings import KUBERNETES, Settings
 from enmasse.cli.launcher import open_store
 from enmasse.native import Node
 from enmasse.plan import Compiler, Plan
-from enmasse.resources import Declared, Resource
+from enmasse.resources import AuthenticationService, Declared, Resource
 from enmasse.store import Store
 from enmasse.store.archive import JOURNAL, PRIVATE, Archive, Manifest
+from enmasse.store.restored import RESTORED, Lost, lost, noted
 
 Document = dict[str, Any]
 
+_BEGINNING = "0000-01-01T00:00:00Z"
 
-async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Document:
+
+async def restored(
+    file: Path, settings: Settings, *, overwrite: bool, prune: bool = False
+) -> Document:
     """Restore a backup and return what there is then: resources by kind, messages by address.
+
+    With `prune` realms of a Keycloak go whose spaces were made since; else they are kept.
 
     Raises: Invalid if the file is no whole backup, or the store cannot take one; Conflict if the
         folder is in use, or holds something and nothing was said of `overwrite`; Unavailable if
@@ -39,8 +46,11 @@ async def restored(file: Path, settings: Settings, *, overwrite: bool) -> Docume
     archive = Archive(file)
     manifest = await asyncio.to_thread(archive.check)
     resources = await asyncio.to_thread(archive.resources, manifest)
+    clock = SystemClock()
+    now = rfc3339(clock.now())
+    resources = _with_lost(resources, manifest.about.get("made") or _BEGINNING, now, prune=prune)
     with DataDir(settings.data, to_restore=True) as data:
-        store = await open_store(settings, data, SystemClock())
+        store = await open_store(settings, data, clock)
         try:
             await _check_free(store, data, overwrite)
             # Resources and messages are in two places: who is stopped between them is told so.
@@ -69,6 +79,23 @@ def lines(begin: str, about: Document) -> str:
     if about["leftOut"]:
         said.append(f"left out, for --secrets was not said: {', '.join(about['leftOut'])}")
     return "\n".join(said)
+
+
+def _with_lost(
+    resources: Sequence[Resource], since: str, until: str, *, prune: bool
+) -> list[Resource]:
+    """Return what is restored with what it does not know: of a space that was made between the
+    backup and now there may be a realm."""
+    others = [one for one in resources if one.key != RESTORED]
+    keeps = any(isinstance(one, AuthenticationService) and one.keeps_realms for one in others)
+    if prune or not keeps:
+        return others
+    before = next((one for one in resources if one.key == RESTORED), None)
+    try:
+        times = lost(before)
+    except ValueError as error:
+        raise Invalid(Code.OPERATION_UNFIT, f"the backup cannot be used: {error}") from None
+    return [*others, noted(times, Lost(since, until))]
 
 
 async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:

@@ -75,6 +75,13 @@ def restore(
         bool,
         typer.Option("--overwrite", help="Replace what the folder and the store hold already."),
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Have the realms of a Keycloak removed whose spaces were made since the backup.",
+        ),
+    ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Put a backup into a data folder that no platform uses; start the platform there afterwards.
@@ -98,6 +105,6 @@ def restore(
 
     log.configure("warning")
     settings, _ = load({"data": data, "store": store}, os.environ)
-    about = asyncio.run(restored(file, settings, overwrite=overwrite))
+    about = asyncio.run(restored(file, settings, overwrite=overwrite, prune=prune))
     place = str(settings.data)
     show({"data": place} | about, output, lambda: lines(f"{place} has", about))
