@@ -146,8 +146,12 @@ async def test_aliases_onto_themselves_or_deeper_and_deeper_are_refused(
     applied = await with_address.http.patch(
         PATH, content=HEAD + more, headers=APPLY, params={"fieldManager": "t"}
     )
-    assert applied.status_code == 400
-    assert "nested more than 100 levels" in applied.json()["message"]
+    posted = await with_address.http.post(
+        ADDRESSES, content=HEAD + more, headers={"Content-Type": "application/yaml"}
+    )
+    for refused in (applied, posted):
+        assert refused.status_code == 400
+        assert "nested more than 100 levels" in refused.json()["message"]
 
 
 async def test_a_patch_cannot_make_what_a_body_could_not(with_address: Served) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from doubles import address, space, user
 from served import ADDRESSES, SPACES, USERS, Served
@@ -73,6 +74,19 @@ async def test_a_body_that_is_no_object_is_refused(served: Served, content: byte
     answer = await served.http.post(ADDRESSES, content=content)
     assert answer.status_code == 400
     assert answer.json()["reason"] == "BadRequest"
+
+
+async def test_a_body_may_be_yaml(with_space: Served) -> None:
+    http, headers = with_space.http, {"Content-Type": "application/yaml; charset=utf-8"}
+    text = yaml.safe_dump(body(address()))
+    made = await http.post(ADDRESSES, content=text, headers=headers)
+    assert (made.status_code, made.json()["spec"]["address"]) == (201, "orders")
+    labelled = text.replace("metadata:", "metadata:\n  labels: {team: north}")
+    put = await http.put(f"{ADDRESSES}/default.orders", content=labelled, headers=headers)
+    assert put.json()["metadata"]["labels"] == {"team": "north"}
+    for bad in (f"{text}---\n{text}", "a: [", "- a\n", "!!python/name:os.system", b"\xff"):
+        refused = await http.post(ADDRESSES, content=bad, headers=headers)
+        assert (refused.status_code, refused.json()["reason"]) == (400, "BadRequest")
 
 
 async def test_the_same_again_is_a_conflict(with_space: Served) -> None:

@@ -141,6 +141,11 @@ async def test_finalizers_keep_what_is_deleted_until_they_are_done(with_address:
     assert len(with_address.engine.plan.spaces[0].addresses) == 1
     held = await http.delete(f"{SPACES}/default")
     assert (held.status_code, "finalizers" in held.json()["message"]) == (409, True)
+    more = {"metadata": {"finalizers": ["example.com/drain", "example.com/late"]}}
+    late = await http.patch(PATH, json=more, headers=MERGE)
+    assert late.status_code == 422
+    assert [cause["field"] for cause in late.json()["details"]["causes"]] == ["metadata.finalizers"]
+    assert "example.com/late" in late.json()["message"]
     await http.patch(PATH, json={"metadata": {"finalizers": None}}, headers=MERGE)
     assert (await http.get(PATH)).status_code == 404
     await with_address.settle()

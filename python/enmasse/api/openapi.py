@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from enmasse import __version__
 from enmasse.api.kinds import SERVED, Kind, of_group_version
 from enmasse.api.patches import APPLY, JSON, MERGE, STRATEGIC
+from enmasse.api.requests import YAML
 from enmasse.base.errors import Code, Missing
 from enmasse.resources.model import Metadata
 from enmasse.resources.schema import schema
@@ -137,7 +138,7 @@ def _paths(kind: Kind) -> Document:
     if model.namespaced:
         paths[f"{kind.base}/{model.plural}"] = {"get": _operation(kind, "list", many, _LISTING)}
     if "create" in kind.verbs:
-        body = _body(whole, ("application/json",))
+        body = _body(whole, ("application/json", YAML))
         paths[collection] |= {
             "post": _operation(kind, "post", whole, _WRITING, body, 201),
             "delete": _operation(kind, "deletecollection", status, (*_LISTING, "dryRun")),

@@ -1,14 +1,17 @@
 """What handlers read from a request."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from enmasse.api import protobuf
 from enmasse.base.errors import Code, Invalid
+from enmasse.resources import one_document
 from enmasse.resources.shape import excess, unwritable
+
+YAML = "application/yaml"
 
 TURN = "enmasse.turn"
 """Where in a scope the guard says how what is large is worked on."""
@@ -35,13 +38,14 @@ async def is_large(request: Request) -> bool:
 
 
 async def json_body(request: Request) -> Any:
-    """Return the body, which must be JSON, or protobuf where a kind is read from it.
+    """Return the body: JSON, unless its media type is that of YAML, or that of protobuf, from which
+    some kinds are read.
 
     Raises: Invalid if it is none, gives a member of an object twice, has more than one resource
         has, or what JSON cannot say.
     """
     body = await request.body()
-    read = protobuf.document if media_type(request) == protobuf.MEDIA_TYPE else _json
+    read = _READERS.get(media_type(request), _json)
     return await in_turn(request, lambda: read(body), large=await is_large(request))
 
 
@@ -69,6 +73,17 @@ def _json(body: bytes) -> Any:
     if problem := excess(data) or unwritable(data):
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
     return data
+
+
+def _yaml(body: bytes) -> Any:
+    return one_document(body.decode(errors="replace"))
+
+
+_READERS: Mapping[str, Callable[[bytes], Any]] = {
+    protobuf.MEDIA_TYPE: protobuf.document,
+    YAML: _yaml,
+}
+"""How a body is read by its media type; any other one is JSON."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -114,10 +114,14 @@ Check = Callable[[Resource, Resource | None, World], EnMasseError | None]
 
 
 def field_changed(resource: Resource, before: Resource | None, _: World) -> EnMasseError | None:
-    """A field that cannot change was changed."""
+    """A field that cannot change was changed, or what goes was to wait for still more."""
     if before is None:
         return None
     faults = resource.refused_changes(before)
+    if before.is_terminating:
+        late = sorted({*resource.metadata.finalizers} - {*before.metadata.finalizers})
+        problem = f"cannot get {', '.join(late)}: the resource was deleted; leave them out"
+        faults = [*faults, *([Fault("metadata.finalizers", problem)] if late else [])]
     return _invalid(Code.FIELD_IMMUTABLE, resource, faults) if faults else None
 
 
