@@ -63,8 +63,9 @@ def test_a_password_is_prepared_before_it_is_hashed() -> None:
 
 
 def test_a_new_user_needs_a_password() -> None:
-    with pytest.raises(Invalid, match=r"spec\.authentication\.password: is required"):
+    with pytest.raises(Invalid, match=r"spec\.authentication\.password: is required") as refusal:
         without_password(alice(None), None)
+    assert refusal.value.context["name"] == "shop.alice"
 
 
 def test_a_password_that_cannot_be_one_is_refused_and_not_repeated() -> None:

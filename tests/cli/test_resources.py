@@ -144,10 +144,10 @@ def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     assert said(shop, "wait", "address", "--all") == (
         "Address default.dead is Ready\nAddress default.orders is Ready\n"
     )
-    assert "is Ready=False: nothing was said" in refused(
+    assert "is Ready=False: nothing was said for 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "condition=Ready=False", "--timeout", "0.1"
     ).replace("is not", "is")
-    assert "still there after" in refused(
+    assert "still there after 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "delete", "--timeout", "0.1"
     )
     said(shop, "delete", "address", "orders", "--force")

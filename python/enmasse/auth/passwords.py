@@ -105,4 +105,6 @@ def _text(data: bytes) -> str:
 
 def _invalid(user: MessagingUser, message: str) -> Invalid:
     fault = Fault("spec.authentication.password", message)
-    return Invalid(Code.FIELD_INVALID, f"{user.key}: {fault}", faults=[fault])
+    return Invalid(
+        Code.FIELD_INVALID, f"{user.key}: {fault}", faults=[fault], name=user.metadata.name
+    )

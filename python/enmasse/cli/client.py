@@ -294,7 +294,7 @@ class Api:
             if is_so(document):
                 return document
         said = document.get("status", {}).get("messages", [])
-        reason = "; ".join(said) or f"nothing was said for {timeout_s:g} s"
+        reason = "; ".join(said) or f"nothing was said for {timeout_s:.1f} s"
         raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
     def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
@@ -309,7 +309,7 @@ class Api:
                 return
         kept = ", ".join(document["metadata"].get("finalizers", [])) or "nobody deletes it"
         raise Unavailable(
-            Code.NOT_AVAILABLE, f"{name} is still there after {timeout_s:g} s ({kept})"
+            Code.NOT_AVAILABLE, f"{name} is still there after {timeout_s:.1f} s ({kept})"
         )
 
     def watch(

@@ -124,5 +124,6 @@ def _written(
         problem = f"Secret {name!r} is immutable; name another, or leave out key and certificate"
     if problem is not None:
         fault = Fault(path, problem)
-        raise Invalid(Code.FIELD_INVALID, f"{space.key}: {fault}", faults=[fault])
+        name = space.metadata.name
+        raise Invalid(Code.FIELD_INVALID, f"{space.key}: {fault}", faults=[fault], name=name)
     return before.model_copy(update={"data": before.data | dict(data)})
