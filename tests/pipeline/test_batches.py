@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from backfilling import backfilled
 from enmasse.base.errors import Conflict, Invalid, Unavailable
-from enmasse.pipeline import batches, decoding, functions, gold, live, recompute, silver
+from enmasse.pipeline import batches, decoding, functions, gold, gold_table, live, recompute, silver
 from enmasse.pipeline.batches import Batches, Store
 from enmasse.pipeline.live import Live
 from enmasse.pipeline.places import Places, read
@@ -158,10 +158,13 @@ CUTS: list[tuple[Any, str, int]] = [
     (batches.gold, "partials", 0),
     (batches.Live, "commit", 0),
     (live.Live, "_silences", 0),
-    (batches.gold_table.gold, "merged", 1),
+    (gold_table.Samples, "_places", 0),
+    (gold_table.gold, "renewed", 0),
+    (gold_table.gold, "renewed", 1),
+    (gold_table.tables, "written", 1),
 ]
 """Functions and calls of them, in the order of a batch: before and between tables, and in the midst
-of live state and gold."""
+of live state, samples and gold."""
 
 
 def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
@@ -398,7 +401,7 @@ def test_gold_is_compared_with_silver_and_made_anew(
     assert recompute.compare(filling.store, windows) == recompute.Compared(0, 0, [])
     for batch_id in range(2):
         filling.put(batch_id, *some(batch_id, 15), first=15 * batch_id)
-    held = filling.store.gold.read()
+    held = gold.partials(filling.rows("silver"), windows)
     assert recompute.compare(filling.store, windows) == recompute.Compared(len(held), 0, [])
     filling.store.gold.replace([held.slice(1)], {})
     (missing,) = recompute.compare(filling.store, windows).differences

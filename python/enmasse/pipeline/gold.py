@@ -6,8 +6,9 @@ equals what a recomputation from bronze gives: `count`, `min`, `max`, `last`, `p
 `sum`, `mean` and `stddev` but for the last bits.
 
 Quantiles are exact up to `SAMPLE_MAX` readings. Of more, those with the least hash of their place
-in the stream are kept: a fair sample, the same in any order. The rank of a quantile q is then off
-by a standard error of sqrt(q (1 - q) / SAMPLE_MAX): 2.2 % for p50, 1.0 % for p95.
+in the stream and value are kept: a fair sample, the same in any order. The rank of a quantile q is
+then off by a standard error of sqrt(q (1 - q) / SAMPLE_MAX): 2.2 % for p50, 1.0 % for p95. A sample
+is a set: a value that is read again at its place is in it once.
 """
 
 import math
@@ -59,9 +60,13 @@ SCHEMA = pyarrow.schema(
         "sample_keys": pyarrow.list_(pyarrow.int64()),
     }
 )
-"""A row of gold. What follows `last_time` is there to merge: where the last reading stood, what the
-sum lost by rounding, the root of the sum of squared deviations (the sum itself leaves the range of
-numbers), and the sample with its hashes."""
+"""A window with all that merging needs. What follows `last_time` is there for that: where the last
+reading stood, what the sum lost by rounding, the root of the sum of squared deviations (the sum
+itself leaves the range of numbers), and the sample with its hashes."""
+SAMPLE = ("sample", "sample_keys")
+ROW = pyarrow.schema([field for field in SCHEMA if field.name not in SAMPLE])
+"""A row of the table, whose samples lie elsewhere."""
+QUANTILES = (("p50", 0.5), ("p95", 0.95))
 
 EXACT = ("count", "min", "max", "last", "last_time", "p50", "p95", "unit")
 CLOSE = ("sum", "mean", "stddev")
@@ -83,8 +88,9 @@ def _alone(readings: pyarrow.Table, window_ms: int) -> pyarrow.Table:
     time = array(pc.cast(readings["event_time"], pyarrow.int64()))
     start = time - time % (window_ms * US_A_MS)
     value = array(readings["value"])
-    places = [array(readings[name]) for name in ("partition", "offset", "index")]
+    partition, offset, index = (array(readings[name]) for name in ("partition", "offset", "index"))
     zero, one = numpy.zeros(rows), numpy.arange(rows + 1, dtype=numpy.int32)
+    hashes = _hashes(partition, offset, index, value)
     table = {
         "window_ms": pyarrow.repeat(pyarrow.scalar(window_ms, pyarrow.int64()), rows),
         "start": pyarrow.array(start).cast(TIME),
@@ -95,11 +101,11 @@ def _alone(readings: pyarrow.Table, window_ms: int) -> pyarrow.Table:
         "spread": zero,
         "stddev": pyarrow.nulls(rows, pyarrow.float64()),
         "sample": pyarrow.ListArray.from_arrays(one, value),
-        "sample_keys": pyarrow.ListArray.from_arrays(one, _hashes(*places)),
+        "sample_keys": pyarrow.ListArray.from_arrays(one, hashes),
     }
     table |= {name: readings[name] for name in ("source", "device", "metric", "unit")}
     table |= {name: value for name in ("min", "max", "sum", "mean", "p50", "p95", "last")}
-    table |= dict(zip(("last_partition", "last_offset", "last_index"), places, strict=True))
+    table |= {"last_partition": partition, "last_offset": offset, "last_index": index}
     return pyarrow.table(table).select(SCHEMA.names).cast(SCHEMA)
 
 
@@ -109,15 +115,40 @@ def merged(parts: Sequence[pyarrow.Table]) -> pyarrow.Table:
     if not len(rows):
         return rows
     group, first = groups(rows, KEY)
+    return _joined(rows, group, first, _sampled(rows, group, len(first)), SCHEMA)
+
+
+def renewed(before: pyarrow.Table, parts: pyarrow.Table) -> tuple[pyarrow.Table, Numbers]:
+    """Return rows of the table with partials merged into them, and of each what it was before.
+
+    Each window stands once in `before` and once in `parts`, whose quantiles are those of all its
+    readings. What it was is a row of `before`, or -1.
+    """
+    rows = pyarrow.concat_tables([before, parts.select(ROW.names)]).combine_chunks()
+    group, first = groups(rows, KEY)
+    newest = numpy.empty(len(first), numpy.int64)
+    newest[group] = numpy.arange(len(rows))
+    quantiles = {name: rows[name].take(newest) for name, _ in QUANTILES}
+    merged_rows = _joined(rows, group, first, quantiles, ROW)
+    return merged_rows, numpy.where(first < len(before), first, -1)
+
+
+def _joined(
+    rows: pyarrow.Table,
+    group: Numbers,
+    first: Numbers,
+    quantiles: dict[str, Any],
+    schema: pyarrow.Schema,
+) -> pyarrow.Table:
+    """One row for each group of rows, with quantiles that are known already."""
     # in the order of time within each window, so that the last row is the last reading
     order, bounds = in_order(rows, group, ORDER)
     starts, ends = bounds[:-1], bounds[1:] - 1
-    figures = _figures(rows, order, starts)
-    quantiles = _sampled(rows, group, len(starts))
     kept = {name: rows[name].take(first) for name in (*KEY, "date")}
     last = rows.take(order[ends])
     kept |= {name: last[name] for name in ("unit", "last", *ORDER)}
-    return pyarrow.table(kept | figures | quantiles).select(SCHEMA.names).cast(SCHEMA)
+    figures = _figures(rows, order, starts)
+    return pyarrow.table(kept | figures | quantiles).select(schema.names).cast(schema)
 
 
 def _figures(rows: pyarrow.Table, order: Numbers, starts: Numbers) -> dict[str, Numbers | Any]:
@@ -159,8 +190,10 @@ def _sampled(rows: pyarrow.Table, group: Numbers, windows: int) -> dict[str, Any
     value = array(pc.list_flatten(rows["sample"]))
     key = array(pc.list_flatten(rows["sample_keys"]))
     of = numpy.repeat(group, sizes)
-    order = numpy.lexsort([value, key, of])
+    order = numpy.lexsort([key, of])
     value, key, of = value[order], key[order], of[order]
+    is_new = numpy.append([True], (key[1:] != key[:-1]) | (of[1:] != of[:-1]))[: len(of)]
+    value, key, of = value[is_new], key[is_new], of[is_new]
     starts = numpy.searchsorted(of, numpy.arange(windows))
     kept = numpy.arange(len(of)) - starts[of] < SAMPLE_MAX
     value, key, of = value[kept], key[kept], of[kept]
@@ -169,18 +202,24 @@ def _sampled(rows: pyarrow.Table, group: Numbers, windows: int) -> dict[str, Any
     count = numpy.diff(offsets)
     found: dict[str, Any] = {
         # the least value that so many of the readings do not exceed
-        name: ranked[offsets[:-1] + numpy.ceil(share * count).astype(numpy.int64) - 1]
-        for name, share in (("p50", 0.5), ("p95", 0.95))
+        name: ranked[offsets[:-1] + rank(count, share)]
+        for name, share in QUANTILES
     }
     found["sample"] = pyarrow.ListArray.from_arrays(offsets, value)
     found["sample_keys"] = pyarrow.ListArray.from_arrays(offsets, key)
     return found
 
 
-def _hashes(partition: Numbers, offset: Numbers, index: Numbers) -> Numbers:
-    """A number of 62 bits for each place in a stream, that says nothing of it (splitmix64)."""
+def rank(count: Numbers, share: float) -> Numbers:
+    """Return where in the order of so many readings a quantile stands, from 0 on."""
+    return numpy.asarray(numpy.ceil(share * count).astype(numpy.int64) - 1)
+
+
+def _hashes(partition: Numbers, offset: Numbers, index: Numbers, value: Numbers) -> Numbers:
+    """A number of 62 bits for each place in a stream and the value there, that says nothing of
+    them (splitmix64)."""
     mixed = offset.astype(numpy.uint64)
-    for more in (partition, index):
+    for more in (partition, index, value.view(numpy.uint64)):
         mixed = _mix(mixed) ^ more.astype(numpy.uint64)
     return numpy.asarray(_mix(mixed) >> numpy.uint64(2), numpy.int64)
 

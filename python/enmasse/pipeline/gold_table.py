@@ -1,6 +1,6 @@
 """The table of gold: partials of a batch are merged into it once.
 
-Delta: one transaction replaces the windows that a batch touches and remembers the batch. Parquet:
+Delta: one transaction replaces the files that a batch touches and remembers the batch. Parquet:
 a file holds an hour of windows of one source and remembers, in its footer, the batches that are in
 it; each is replaced at once by a whole new one, so a batch that was cut off is finished when it is
 repeated.
@@ -8,9 +8,10 @@ repeated.
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy
 import pyarrow
@@ -21,14 +22,15 @@ import pyarrow.parquet
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Conflict
 from enmasse.pipeline import gold, tables, uris
 from enmasse.pipeline.grouping import array, groups
+from enmasse.pipeline.samples import PARTITION_BY, Samples
 
-PARTITION_BY = ("window_ms", "date")
 BATCHES = b"enmasse.batches"
 """Where the footer of a file has the last batch of each query."""
-STARTS_MAX = 64
-"""Beginnings of windows that a filter names one by one."""
+NEVER = numpy.iinfo(numpy.int64).max
 FILE_SIZE = 16 << 20
 """The most of a file of Delta, about: so much is written again for a window that changes."""
 HOUR_US, HOURS_A_DAY = 3_600_000_000, 24
@@ -59,45 +61,117 @@ def table(path: str, format: Literal["delta", "parquet"]) -> GoldTable:
     return _Delta(path) if format == "delta" else _Parquet(path)
 
 
+@dataclass(frozen=True)
+class _File:
+    """A file of the table: the beginnings of its windows are from `first` to `last`."""
+
+    path: str
+    size: int
+    first: int
+    last: int
+
+
 class _Delta:
-    """One file or more for a day of windows of one length."""
+    """One file or more for a day of windows of one length; their samples lie beside, in a table of
+    the same name with `_samples` behind it.
+
+    A batch replaces the files that may hold its windows. Those that are new go to a file of their
+    own, so what is written for each batch is what came lately.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._samples = Samples(f"{path.rstrip('/')}_samples")
 
     def _open(self) -> DeltaTable:
         if not DeltaTable.is_deltatable(self._path):
             by = list(PARTITION_BY)
-            return DeltaTable.create(self._path, gold.SCHEMA, mode="ignore", partition_by=by)
-        return DeltaTable(self._path)
+            return DeltaTable.create(self._path, gold.ROW, mode="ignore", partition_by=by)
+        opened = DeltaTable(self._path)
+        found = {field.name for field in opened.schema().fields}
+        if found != set(gold.ROW.names):
+            raise Conflict(
+                "E4000",
+                f"{self._path} has other columns than gold has now, "
+                f"{', '.join(sorted(found ^ set(gold.ROW.names)))}: move the folder away and run "
+                "`enmasse pipeline backfill`, which makes it anew",
+            )
+        return opened
 
     def merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
         opened = self._open()
         known = opened.transaction_version(app_id)
         if not len(parts) or (known is not None and known >= batch_id):
             return False
-        before = tables.dataset(opened, self._path).to_table(filter=_near(parts))
-        windows = _touched(before.select(gold.SCHEMA.names).cast(gold.SCHEMA), parts)
-        same = " AND ".join(f"t.{name} = s.{name}" for name in (*PARTITION_BY, *gold.KEY[1:]))
-        days = ", ".join(f"'{day}'" for day in pc.unique(parts["date"]).to_pylist())
-        merger = opened.merge(
-            windows,
-            f"t.date IN ({days}) AND {same}",
-            source_alias="s",
-            target_alias="t",
+        for name, found in self._samples.add(parts, app_id, batch_id).items():
+            place = parts.schema.get_field_index(name)
+            parts = parts.set_column(place, name, pyarrow.array(found))
+        name = f"{uuid.uuid4().hex}-{{:05}}.parquet"
+        now_ms = int(SystemClock().now().timestamp() * 1000)
+        added: list[AddAction | RemoveAction] = []
+        removed: list[AddAction | RemoveAction] = []
+        for key in _folders(parts):
+            mine = parts.filter(_is_in(parts, key))
+            old = _covering(opened, mine, key)
+            for file in self._renewed(old, mine):
+                added.append(
+                    tables.written(
+                        file.drop_columns(list(PARTITION_BY)),
+                        self._path,
+                        f"{_folder(key)}/{name.format(len(added))}",
+                    )
+                )
+            values: dict[str, str | None] = {part: str(value) for part, value in key.items()}
+            removed += [RemoveAction(one.path, True, now_ms, one.size, values) for one in old]
+        opened.create_write_transaction(
+            [*added, *removed],
+            "append",
+            opened.schema(),
+            list(PARTITION_BY),
             commit_properties=_remembering({app_id: batch_id}),
         )
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
         return True
+
+    def _renewed(self, old: Sequence[_File], parts: pyarrow.Table) -> Iterator[pyarrow.Table]:
+        """What old files become with partials of windows that they may hold."""
+        held = [self._read_file(file, parts) for file in old]
+        before = pyarrow.concat_tables([gold.ROW.empty_table(), *held])
+        of_file = numpy.repeat(numpy.arange(len(old)), [len(rows) for rows in held])
+        rows, was = gold.renewed(before, parts)
+        home = numpy.where(was >= 0, numpy.append(of_file, -1)[was], len(old))
+        start = array(rows["start"].cast(pyarrow.int64()))
+        for number, file in enumerate(old):
+            # a new window of a time that a file has goes there
+            home[(home == len(old)) & (start >= file.first) & (start <= file.last)] = number
+        for number in range(len(old) + 1):
+            mine = rows.filter(pyarrow.array(home == number))
+            if len(mine):
+                yield from _portions(mine.sort_by([("start", "ascending")]))
+
+    def _read_file(self, file: _File, parts: pyarrow.Table) -> pyarrow.Table:
+        files, root = uris.files(self._path)
+        with files.open_input_file(f"{root}/{file.path}") as opened:
+            rows = pyarrow.parquet.ParquetFile(opened).read()
+        for name in PARTITION_BY:
+            value = pyarrow.repeat(parts[name][0], len(rows))
+            rows = rows.append_column(name, value)
+        return rows.select(gold.ROW.names).cast(gold.ROW)
 
     def replace(self, windows: Iterable[pyarrow.Table], batches: Mapping[str, int]) -> None:
         opened, name = self._open(), uuid.uuid4().hex
-        files: list[AddAction | RemoveAction] = [
-            tables.written(rows, self._path, f"{folder}/{name}-{number:05}.parquet")
-            for part in windows
-            for folder, file in _by_folder(part)
-            for number, rows in enumerate(_portions(file))
-        ]
+        files: list[AddAction | RemoveAction] = []
+        sampled: list[AddAction] = []
+        for part in windows:
+            for key in _folders(part):
+                rows = part.filter(_is_in(part, key)).sort_by([("start", "ascending")])
+                for number, file in enumerate(_portions(rows)):
+                    place = f"{name}-{number:05}.parquet"
+                    sampled.append(self._samples.written(file, _folder(key), place))
+                    rows_of_file = file.drop_columns([*gold.SAMPLE, *PARTITION_BY])
+                    files.append(
+                        tables.written(rows_of_file, self._path, f"{_folder(key)}/{place}")
+                    )
+        self._samples.replace(sampled, batches)
         opened.create_write_transaction(
             files,
             "overwrite",
@@ -113,7 +187,7 @@ class _Delta:
     def read(self, day: date | None = None) -> pyarrow.Table:
         chosen = None if day is None else pc.field("date") == pyarrow.scalar(day)
         rows = tables.dataset(self._open(), self._path).to_table(filter=chosen)
-        return rows.select(gold.SCHEMA.names).cast(gold.SCHEMA)
+        return rows.select(gold.ROW.names).cast(gold.ROW)
 
     def tidy(self, keep_ms: int) -> None:
         opened = self._open()
@@ -123,6 +197,28 @@ class _Delta:
                 partition_filters=[("date", "=", str(day))], target_size=FILE_SIZE
             )
         tables.clean(opened, keep_ms)
+        self._samples.tidy(keep_ms)
+
+
+def _covering(opened: DeltaTable, parts: pyarrow.Table, key: Mapping[str, Any]) -> list[_File]:
+    """The files of a folder that may hold windows."""
+    actions = pyarrow.table(opened.get_add_actions(flatten=True))
+    if not len(actions):
+        return []
+    mine = [pc.equal(actions[f"partition.{name}"], value) for name, value in key.items()]
+    here = actions.filter(pc.and_(*mine))
+    starts = numpy.unique(array(parts["start"].cast(pyarrow.int64())))
+    # without statistics a file may hold whatever there is
+    least, most = (
+        array(pc.fill_null(here[f"{side}.start"].cast(pyarrow.int64()), other))
+        for side, other in (("min", starts[0]), ("max", starts[-1]))
+    )
+    next_start = numpy.searchsorted(starts, least)
+    is_meant = numpy.append(starts, NEVER)[next_start] <= most
+    found = here.filter(pyarrow.array(is_meant))
+    names = zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True)
+    bounds = zip(least[is_meant].tolist(), most[is_meant].tolist(), strict=True)
+    return [_File(*name, *bound) for name, bound in zip(names, bounds, strict=True)]
 
 
 def _remembering(batches: Mapping[str, int]) -> CommitProperties:
@@ -130,37 +226,18 @@ def _remembering(batches: Mapping[str, int]) -> CommitProperties:
     return CommitProperties(app_transactions=found)
 
 
-def _near(parts: pyarrow.Table) -> pc.Expression:
-    """What old rows partials can belong to: of the same length and day, and of the same beginnings.
-
-    Days are asked for one by one: a late reading is not to bring in all that came since.
-    """
-    chosen = pc.scalar(False)
-    for key in parts.group_by(list(PARTITION_BY)).aggregate([]).to_pylist():
-        mine = [pc.equal(parts[name], key[name]) for name in PARTITION_BY]
-        starts = pc.unique(parts.filter(pc.and_(*mine))["start"])
-        start = pc.field("start")
-        # of many beginnings the range says enough
-        when = (
-            start.isin(starts)
-            if len(starts) <= STARTS_MAX
-            else (start >= pc.min(starts)) & (start <= pc.max(starts))
-        )
-        length, day = (
-            pc.field(name) == pyarrow.scalar(key[name], gold.SCHEMA.field(name).type)
-            for name in PARTITION_BY
-        )
-        chosen |= length & day & when
-    return chosen
+def _folders(windows: pyarrow.Table) -> list[dict[str, Any]]:
+    """The lengths and days that there are."""
+    found: list[dict[str, Any]] = windows.group_by(list(PARTITION_BY)).aggregate([]).to_pylist()
+    return found
 
 
-def _by_folder(windows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
-    """Windows by the folder they lie in, without what that says, in the order of time."""
-    for key in windows.group_by(list(PARTITION_BY)).aggregate([]).to_pylist():
-        mine = [pc.equal(windows[name], key[name]) for name in PARTITION_BY]
-        rows = windows.filter(pc.and_(*mine)).drop_columns(list(PARTITION_BY))
-        folder = "/".join(f"{name}={key[name]}" for name in PARTITION_BY)
-        yield folder, rows.sort_by([("start", "ascending")])
+def _is_in(windows: pyarrow.Table, key: Mapping[str, Any]) -> Any:
+    return pc.and_(*(pc.equal(windows[name], value) for name, value in key.items()))
+
+
+def _folder(key: Mapping[str, Any]) -> str:
+    return "/".join(f"{name}={value}" for name, value in key.items())
 
 
 def _portions(rows: pyarrow.Table) -> Iterator[pyarrow.Table]:
@@ -168,14 +245,6 @@ def _portions(rows: pyarrow.Table) -> Iterator[pyarrow.Table]:
     count = max(1, len(rows) * FILE_SIZE // max(1, rows.nbytes))
     for first in range(0, len(rows), count):
         yield rows.slice(first, count)
-
-
-def _touched(before: pyarrow.Table, parts: pyarrow.Table) -> pyarrow.Table:
-    """The windows that partials belong to, merged with them."""
-    both = pyarrow.concat_tables([before, parts]).combine_chunks()
-    group, _ = groups(both, gold.KEY)
-    is_meant = pyarrow.array(numpy.isin(group, group[len(before) :]))
-    return gold.merged([both.filter(is_meant)])
 
 
 class _Parquet:
@@ -211,8 +280,8 @@ class _Parquet:
     def read(self, day: date | None = None) -> pyarrow.Table:
         wanted = "" if day is None else f"/date={day}/"
         places = [place for place in self._places() if wanted in place]
-        parts = [self._content(place)[0] for place in places]
-        return pyarrow.concat_tables([gold.SCHEMA.empty_table(), *parts])
+        parts = [self._content(place)[0].select(gold.ROW.names) for place in places]
+        return pyarrow.concat_tables([gold.ROW.empty_table(), *parts])
 
     def tidy(self, keep_ms: int) -> None:
         """There is one file for each hour anyway."""
