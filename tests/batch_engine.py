@@ -40,6 +40,7 @@ FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string(
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
     "append": (tables, "append_arrow"),
+    "samples": (gold_table.Samples, "add"),
     "merge": (gold_table._Delta, "merge"),
     "tidy": (Store, "tidy"),
     "commit": (Live, "commit"),
@@ -146,7 +147,8 @@ def run(
     ):
         if opened is not None:
             opened.set()
-        put = Batches(pipeline, source, Store(pipeline, places), db, [], [], lambda _: None)
+        store = Store(pipeline, places)
+        put = Batches(pipeline, source, store, db, [], [], lambda _: None)
         server = batches.server(source, places)
         teller = Teller(pipeline.metadata.name, db, {source.name: server}, SystemClock())
         number = 0
@@ -164,6 +166,7 @@ def run(
                 log.write_done(number)
             number += 1
         _tell(teller)
+        store.close()
 
 
 def _forward(rows: pyarrow.Table, to: Writing, address: str, number: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -248,10 +249,36 @@ def test_tables_are_tidied_and_stay_the_same(fill: Callable[..., Filling]) -> No
     filling = fill(tables={"compactEvery": 3, "keep": 1})
     for batch_id in range(6):
         filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
+        filling.store.close()
     assert len(DeltaTable(filling.places.table("bronze")).file_uris()) == 1
     assert len(filling.rows("bronze")) == 60
     filling.put(5, *some(5, 10), first=50)
     assert len(filling.rows("bronze")) == 60
+
+
+def test_batches_go_on_while_tables_are_tidied(
+    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling = fill(tables={"compactEvery": 2, "keep": "1d"})
+    may_end, tidied = threading.Event(), list[int]()
+
+    def tidy(_: Store, keep_ms: int) -> None:
+        tidied.append(keep_ms)
+        assert may_end.wait(30)
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "tidy", tidy)
+        for batch_id in range(4):
+            filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
+        # the second time finds the first under way, and lets it do
+        assert tidied == [86_400_000] and len(filling.rows("bronze")) == 40
+        may_end.set()
+        with pytest.raises(OSError, match="the disk is full"):
+            filling.store.close()
+    filling.put(5, *some(5, 10), first=50)
+    filling.store.close()
+    assert len(DeltaTable(filling.places.table("bronze")).file_uris()) == 1
 
 
 def test_a_query_of_another_checkpoint_is_refused(fill: Callable[..., Filling]) -> None:

@@ -6,6 +6,7 @@ last batch of a query, so what is done is passed over and the rest is done.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -55,8 +56,10 @@ class Store:
         self.silver = Table(places.table("silver"), spec.format, ("date",))
         self.quarantine = Table(places.table("quarantine"), spec.format, ("date",))
         self.gold = gold_table.table(places.table("gold"), spec.format)
-        # queries of several sources write the same tables
-        self.one = threading.Lock()
+        # joining files takes seconds, which what is live would have to wait for
+        self._beside = ThreadPoolExecutor(1, "tidy")
+        self._tidying: Future[None] | None = None
+        self._one = threading.Lock()
 
     def append(
         self,
@@ -74,13 +77,31 @@ class Store:
 
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones and delete those that were kept long enough."""
-        with self.one:
-            self.gold.tidy(keep_ms)
-            for table in (self.bronze, self.silver, self.quarantine):
-                with suppress(Missing, TableNotFoundError):
-                    tables.compact(table)
-                    if table.format == "delta":
-                        tables.vacuum(table, -(-keep_ms // DAY_MS))
+        self.gold.tidy(keep_ms)
+        for table in (self.bronze, self.silver, self.quarantine):
+            with suppress(Missing, TableNotFoundError):
+                tables.compact(table)
+                if table.format == "delta":
+                    tables.vacuum(table, -(-keep_ms // DAY_MS))
+
+    def tidy_beside(self, keep_ms: int) -> None:
+        """Tidy while batches go on, unless that is under way. Raises what went wrong the last
+        time."""
+        with self._one:
+            if self._tidying is not None and not self._tidying.done():
+                return
+            self._tidied()
+            self._tidying = self._beside.submit(self.tidy, keep_ms)
+
+    def close(self) -> None:
+        """Wait for what is under way; raises what went wrong in it."""
+        with self._one:
+            self._tidied()
+
+    def _tidied(self) -> None:
+        last, self._tidying = self._tidying, None
+        if last is not None:
+            last.result()
 
 
 class Batches:
@@ -123,7 +144,7 @@ class Batches:
         self._put(messages, query_id, batch_id, spark)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
-            self._store.tidy(self._pipeline.spec.tables.keep)
+            self._store.tidy_beside(self._pipeline.spec.tables.keep)
             self._patiently(self._live.prune)
 
     def _put(
@@ -149,8 +170,7 @@ class Batches:
         batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us, written)
         # before gold, whose windows take as long as all else: what is live is to be seen soon
         is_new = self._committed(batch)
-        with store.one:
-            store.gold.merge(parts, name, batch_id)
+        store.gold.merge(parts, name, batch_id)
         self._told(
             {
                 "source": source.name,

@@ -7,6 +7,7 @@ repeated.
 """
 
 import json
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ HOUR_US, HOURS_A_DAY = 3_600_000_000, 24
 
 
 class GoldTable(Protocol):
-    """Windows, each of which stands once."""
+    """Windows, each of which stands once; any thread may use it."""
 
     def merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
         """Merge partials into the windows, unless this batch of this query is in them; return
@@ -82,6 +83,7 @@ class _Delta:
     def __init__(self, path: str) -> None:
         self._path = path
         self._samples = Samples(f"{path.rstrip('/')}_samples")
+        self._one = threading.Lock()
 
     def _open(self) -> DeltaTable:
         if not DeltaTable.is_deltatable(self._path):
@@ -99,6 +101,10 @@ class _Delta:
         return opened
 
     def merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
+        with self._one:
+            return self._merge(parts, app_id, batch_id)
+
+    def _merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
         opened = self._open()
         known = opened.transaction_version(app_id)
         if not len(parts) or (known is not None and known >= batch_id):
@@ -190,13 +196,15 @@ class _Delta:
         return rows.select(gold.ROW.names).cast(gold.ROW)
 
     def tidy(self, keep_ms: int) -> None:
-        opened = self._open()
-        # the newest day is written to all the time: its files stay small and cheap to replace
-        for day in self.days()[:-1]:
-            opened.optimize.compact(
-                partition_filters=[("date", "=", str(day))], target_size=FILE_SIZE
-            )
-        tables.clean(opened, keep_ms)
+        with self._one:
+            opened = self._open()
+            # the newest day is written to all the time: its files stay small and cheap to replace
+            for day in self.days()[:-1]:
+                opened.optimize.compact(
+                    partition_filters=[("date", "=", str(day))], target_size=FILE_SIZE
+                )
+            tables.clean(opened, keep_ms)
+        # what is only appended to may be joined meanwhile
         self._samples.tidy(keep_ms)
 
 
@@ -252,8 +260,13 @@ class _Parquet:
 
     def __init__(self, path: str) -> None:
         self._files, self._root = uris.files(path)
+        self._one = threading.Lock()
 
     def merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
+        with self._one:
+            return self._merge(parts, app_id, batch_id)
+
+    def _merge(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> bool:
         changed = False
         for place, rows in _by_file(parts):
             before, batches = self._content(place)

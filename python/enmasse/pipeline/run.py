@@ -180,7 +180,8 @@ class Run:
 
     def stop(self) -> None:
         """End each query after the batch that is under way, if that ends soon; one that is cut off
-        is repeated at the next start. Where much waits the next batch begins at once, and is."""
+        is repeated at the next start. Where much waits the next batch begins at once, and is.
+        Tables that are tidied are waited for."""
         deadline = self._clock.monotonic() + STOP_S
         pause = threading.Event()
         before = {source: _last_ended(query) for source, query in self._queries.items()}
@@ -194,11 +195,13 @@ class Run:
                 del before[source]
             if before:
                 pause.wait(STOP_LOOK_S)
-        if self._teller is not None:
-            try:
+        try:
+            if self._teller is not None:
                 self._teller.tell(LAST_ALERTS_S)
-            finally:
+        finally:
+            if self._teller is not None:
                 self._teller.close()
+            self._store.close()
 
     def _say_troubles(self) -> None:
         """Let live state have the sources in trouble, for `status` and `/metrics`."""
