@@ -12,8 +12,8 @@ from enmasse.messaging import Data, Message, Properties
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import ranges, reading
 from enmasse.pipeline.options import Options
-from enmasse.pipeline.ranges import Offsets, Slice
-from enmasse.pipeline.source import StreamReader
+from enmasse.pipeline.ranges import Offsets, Partition, Slice, State
+from enmasse.pipeline.source import StreamReader, begins_of, ends_of
 from publishing import Log
 from running import Platform
 from stream_documents import stream
@@ -126,3 +126,11 @@ def test_a_limit_that_spark_asks_for_counts_instead_of_the_options(log: Log) -> 
     assert count(reader.latestOffset(start, ReadMaxRows(7))) == 7
     assert 0 < count(reader.latestOffset(start, ReadMaxBytes(2000))) < 20
     assert count(reader.latestOffset(start, ReadAllAvailable())) == COUNT
+
+
+def test_partitions_that_are_not_named_are_read_from_the_first_message_to_the_last() -> None:
+    state = State(None, {0: Partition(2, 9), 1: Partition(3, 8)})
+    named = {"url": "amqp://h", "address": "a", "start": '{"0": 5}', "end": '{"0": 7}'}
+    options = option_table.read(named)
+    assert begins_of(options, state) == {0: 5, 1: 3}
+    assert ends_of(options, state) == {0: 7, 1: 8}

@@ -101,13 +101,15 @@ READING = [
         "start",
         "earliest",
         "place",
-        'where a new query begins: earliest, latest, a time (RFC 3339) or `{"0": 17}`',
+        'where a new query begins: earliest, latest, a time (RFC 3339) or `{"0": 17}`; partitions'
+        " that are not named begin at the first message",
     ),
     Option(
         "end",
         "latest",
         "place",
-        "batch only: where reading ends, as `start`; what is named is not read any more",
+        "batch only: where reading ends, as `start`; what is named is not read any more, of"
+        " partitions that are not named all is",
     ),
     Option(
         "maxRowsPerTrigger", "1000000", "messages", "the most of one batch of a streaming query"

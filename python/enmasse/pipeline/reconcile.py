@@ -19,7 +19,7 @@ from enmasse.base.errors import Missing
 from enmasse.pipeline import options as option_table
 from enmasse.pipeline import reading, tables
 from enmasse.pipeline.ranges import State
-from enmasse.pipeline.source import placed
+from enmasse.pipeline.source import begins_of, ends_of
 from enmasse.pipeline.tables import Table
 
 HASHED = (
@@ -132,8 +132,7 @@ def reconcile(
     kept = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
     options = option_table.read(kept | {"start": start, "end": end})
     state = reading.state(options)
-    begins = placed(options, options.start, state)
-    ends = placed(options, options.end, state)
+    begins, ends = begins_of(options, state), ends_of(options, state)
     try:
         rows = tables.read(spark, bronze).where(F.col("address") == options.address)
     except Missing:

@@ -1,7 +1,7 @@
 """The format `enmasse` as Spark calls it. Readers travel by pickle: they connect when asked."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -119,13 +119,33 @@ class Source(DataSource):
         return options
 
 
-def placed(options: Options, place: Start, state: State) -> dict[int, int]:
-    """The offset of a place in each partition."""
+def begins_of(options: Options, state: State) -> dict[int, int]:
+    """Return the first offset of each partition that is to be read."""
+    first = {number: part.first for number, part in state.partitions.items()}
+    return _placed(options, options.start, state, first)
+
+
+def ends_of(options: Options, state: State) -> dict[int, int]:
+    """Return the first offset of each partition that is not to be read any more."""
+    return _placed(options, options.end, state, _next(state))
+
+
+def _next(state: State) -> dict[int, int]:
+    return {number: part.next for number, part in state.partitions.items()}
+
+
+def _placed(
+    options: Options, place: Start, state: State, others: Mapping[int, int]
+) -> dict[int, int]:
+    """The offset of a place in each partition; `others` are those of partitions it does not name.
+
+    Raises Invalid if it names a partition that is not there.
+    """
     parts = state.partitions
     if place == "earliest":
         return {number: part.first for number, part in parts.items()}
     if place == "latest":
-        return {number: part.next for number, part in parts.items()}
+        return _next(state)
     if isinstance(place, datetime):
         time_ms = round(place.timestamp() * MS)
         found = {number: reading.offset_at(options, number, time_ms) for number in parts}
@@ -139,7 +159,7 @@ def placed(options: Options, place: Start, state: State) -> dict[int, int]:
             "E1003",
             f"partition {min(unknown)} does not exist: there are {', '.join(map(str, parts))}",
         )
-    return {number: place.get(number, part.first) for number, part in parts.items()}
+    return {**others, **place}
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -155,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:
         """Return where a query without a checkpoint begins."""
         state = self._state()
-        return state.offsets(placed(self._options, self._options.start, state))
+        return state.offsets(begins_of(self._options, state))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to what there is now, and no further."""
@@ -179,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offsets | None:
         """Return the end of the stream as it was last seen, by which Spark tells the lag."""
         state = self._last
-        return state.offsets(placed(self._options, "latest", state)) if state else None
+        return state.offsets(_next(state)) if state else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the tasks of a batch: the same for the same two places, for ever."""
@@ -254,8 +274,7 @@ class BatchReader(DataSourceReader):
         """Return the tasks."""
         options = self._options
         state = reading.state(options)
-        begins = placed(options, options.start, state)
-        ends = placed(options, options.end, state)
+        begins, ends = begins_of(options, state), ends_of(options, state)
         for number in list(ends):
             begin, end = self._narrowed(number, begins[number], ends[number])
             begins[number], ends[number] = begin, max(begin, end)
