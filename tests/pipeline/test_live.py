@@ -316,6 +316,14 @@ def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
     db.claim("t", "another")
 
 
+def test_a_database_that_misses_what_was_read_is_refused(opened: Open) -> None:
+    db = opened()
+    db.claim("s", "q", 7)
+    with pytest.raises(Conflict, match="source t: 7 batches of it are in the tables, and none in"):
+        db.claim("t", "r", 7)
+    assert [row["source"] for row in db.rows(live.PROGRESS)] == ["s"]
+
+
 def test_a_database_without_a_driver_is_refused(opened: Open, monkeypatch: Any) -> None:
     def missing(url: str, **_: Any) -> None:
         raise ModuleNotFoundError("No module named 'psycopg'")

@@ -140,7 +140,7 @@ class Batches:
 
         Steps, sinks and Parquet tables need Spark; what else there is does without.
         """
-        self._patiently(lambda: self._live.claim(self._source.name, query_id))
+        self._patiently(lambda: self._live.claim(self._source.name, query_id, batch_id))
         self._put(messages, query_id, batch_id, spark)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:

@@ -139,11 +139,12 @@ class Live:
         """Let go of the database."""
         self._engine.dispose()
 
-    def claim(self, source: str, query_id: str) -> None:
-        """Say that a query is about to put batches of a source into tables.
+    def claim(self, source: str, query_id: str, batch_id: int = 0) -> None:
+        """Say that a query is about to put a batch of a source into tables.
 
         Raises Conflict if another one has: its checkpoint was lost, and to read the stream again
-        would count it twice.
+        would count it twice. So it does if the batches before are in another database: to go on
+        would leave out what they made.
         """
         with self._begin() as connection:
             of = sa.select(PROGRESS.c.query_id).where(PROGRESS.c.source == source)
@@ -156,6 +157,13 @@ class Live:
                     Code.STATE_CONFLICT,
                     f"source {source}: its checkpoint is another than that of the tables; restore"
                     " it, or take tables and checkpoints away together to read all anew",
+                )
+            if batch_id:
+                raise Conflict(
+                    Code.STATE_CONFLICT,
+                    f"source {source}: {batch_id} batches of it are in the tables, and none in live"
+                    f" state {self._place()}; let live.url name the database that has them, or"
+                    " take tables and checkpoints away together to read all anew",
                 )
             fresh: dict[str, Any] = {column.name: 0 for column in PROGRESS.c}
             fresh |= {"source": source, "query_id": query_id, "batch_id": -1}
