@@ -54,6 +54,15 @@ def test_contexts_lead_to_the_platform_over_tls(platform: Platform, enmasse: Com
     assert "addresses.enmasse.io 'jobs' not found" in enmasse("wait", "address", "jobs", code=3)
 
 
+def test_an_authority_that_is_not_trusted_is_told_with_the_mend(
+    platform: Platform, enmasse: Command
+) -> None:
+    server, token = platform.url("https"), str(platform.data / "token")
+    said = enmasse("get", "addresses", "--server", server, "--token-file", token, code=7)
+    assert "is it running" not in said
+    assert f"enmasse context set NAME --server {server} --ca FILE" in said
+
+
 def test_a_quota_that_is_full_is_told_at_once(platform: Platform, enmasse: Command) -> None:
     enmasse("context", "set", "here", "--data", str(platform.data))
     enmasse("create", "addressspace", "small", "--plan", "standard-small")

@@ -414,11 +414,21 @@ class _Reached:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, httpx2.HTTPError):
-            reason = str(error) or type(error).__name__
-            raise Unavailable(
-                Code.SERVER_UNREACHABLE,
-                f"the platform at {self._url} does not answer ({reason}); is it running?",
-            ) from None
+            if _is_untrusted(error):
+                message = (
+                    f"the certificate of {self._url} is not trusted here; name its authority:"
+                    f" enmasse context set NAME --server {self._url} --ca FILE --token-file FILE"
+                )
+            else:
+                reason = str(error) or type(error).__name__
+                message = f"the platform at {self._url} does not answer ({reason}); is it running?"
+            raise Unavailable(Code.SERVER_UNREACHABLE, message) from None
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _trusting(ca: str) -> ssl.SSLContext:
