@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Conflict
 from enmasse.cli import app
+from enmasse.cli.commands import pipeline as command
+from enmasse.cli.options import Output
 from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.live import Batch, Live
 from enmasse.pipeline.places import read
@@ -123,3 +125,18 @@ def test_options_are_looked_at_before_anything_starts(
     assert code == 1 and said in err
     # nothing was made, and no Spark was started
     assert not (folder / "tables").exists() and "starting Spark" not in err
+
+
+def test_a_run_tells_of_itself_in_lines_of_the_form_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    events = [{"event": "starting"}, {"event": "batch", "source": "s: 1"}]
+    for form in (Output.JSON, Output.YAML):
+        tell = command._teller(form)
+        for event in events:
+            tell(event, "text")
+        out = capsys.readouterr().out
+        lines = [json.loads(line) for line in out.splitlines()] if form is Output.JSON else None
+        assert (lines or list(yaml.safe_load_all(out))) == events
+    command._teller(Output.TABLE)(events[0], "text")
+    assert capsys.readouterr() == ("", "text\n")

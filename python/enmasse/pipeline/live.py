@@ -155,13 +155,13 @@ class Live:
             if known:
                 raise Conflict(
                     Code.STATE_CONFLICT,
-                    f"source {source}: its checkpoint is another than that of the tables; restore"
-                    " it, or take tables and checkpoints away together to read all anew",
+                    "its checkpoint is another than that of the tables; restore it, or take tables"
+                    " and checkpoints away together to read all anew",
                 )
             if batch_id:
                 raise Conflict(
                     Code.STATE_CONFLICT,
-                    f"source {source}: {batch_id} batches of it are in the tables, and none in live"
+                    f"its batches up to {batch_id - 1} are in the tables, and none in live"
                     f" state {self._place()}; let live.url name the database that has them, or"
                     " take tables and checkpoints away together to read all anew",
                 )

@@ -92,7 +92,7 @@ def run(
 ) -> None:
     """Read the sources and fill the tables, until Ctrl-C or `enmasse pipeline stop`.
 
-    With --output json, stdout has a line for the start and one for each batch.
+    With --output json or yaml, stdout has a line for the start and one for each batch.
 
     Example: enmasse pipeline run -f pipeline.yaml
     """
@@ -317,15 +317,16 @@ def _port(text: str) -> int | None:
 
 
 def _teller(output: Output) -> Any:
-    """What tells of a run: lines of JSON on stdout, or text on stderr."""
+    """What tells of a run: lines of JSON or documents of YAML on stdout, or text on stderr."""
     import json
     import sys
 
     def tell(event: dict[str, Any], text: str) -> None:
-        if output is Output.JSON:
-            print(json.dumps(event), flush=True)
-        else:
+        if output is Output.TABLE:
             print(text, file=sys.stderr, flush=True)
+        else:
+            # an object of JSON is one of YAML
+            print(f"{'--- ' if output is Output.YAML else ''}{json.dumps(event)}", flush=True)
 
     return tell
 
