@@ -1,6 +1,11 @@
 """Where the Spark of a pipeline is found."""
 
 import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -8,8 +13,39 @@ import pytest
 
 from enmasse.base.errors import Unavailable
 from enmasse.pipeline import session
+from supervising import below
 
 PACKAGE = Path(pyspark.__file__).parent
+
+
+STARTS = """
+import signal, sys
+from pathlib import Path
+from enmasse.pipeline.session import session
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with session("p", "local[1]", 512 << 20, Path(sys.argv[1])):
+    pass
+"""
+
+
+@pytest.mark.timeout(180)
+def test_ctrl_c_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTS, tmp_path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        pause = threading.Event()
+        while not (started := below(process.pid, b"org.apache.spark.deploy.SparkSubmit")):
+            assert process.poll() is None
+            pause.wait(0.05)
+        process.send_signal(signal.SIGINT)
+        try:
+            # what is printed ends with the last process that may print: the JVM is one
+            said, _ = process.communicate(timeout=60)
+        finally:
+            for pid in started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    assert b"KeyboardInterrupt" in said
+    assert process.returncode == -signal.SIGINT
 
 
 @pytest.fixture

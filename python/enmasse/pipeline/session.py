@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -102,9 +103,16 @@ def session(
         )
     for key, value in settings.items():
         builder = builder.config(key, value)
+    before = _children()
     try:
         with logged(folder), light_home(folder) if is_local(master) else nullcontext():
             spark = builder.getOrCreate()
+    except KeyboardInterrupt:
+        # PySpark takes away the folder that its JVM writes to, which ends neither way then
+        for child in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
     except Exception as error:
         raise _not_started(master, error) from error
     try:
@@ -266,6 +274,16 @@ def _own_address(master: str, places: Sequence[str]) -> str:
     raise Unavailable(
         Code.NOT_AVAILABLE, f"--master {master}: nothing answers: {'; '.join(causes)}"
     )
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and that have not ended."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(stat.parent.name))
+    return found
 
 
 def _not_started(master: str, error: Exception) -> Unavailable:
