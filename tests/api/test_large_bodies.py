@@ -131,6 +131,8 @@ async def test_a_body_that_is_nested_too_deeply_is_refused(
         await http.patch(PATH, content=nested(levels), headers=APPLY, params={"fieldManager": "t"}),
     ]
     assert [one.status_code for one in answers] == [400] * 3
+    said = [one.json()["message"] for one in answers]
+    assert [one for one in said if "nested more than 100 levels" not in one] == []
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_json_and_lists_are_read_too() -> None:
         ("kind: Address\nkind: Address", "orders.yaml, line 2: not a YAML document: key 'kind'"),
         ("just text", "orders.yaml, document 1: not a resource"),
         ("a: 2026-99-99", "orders.yaml: not a YAML document: month must be in 1..12"),
-        ("[" * 100_000, "orders.yaml: not a YAML document: it is nested too deeply"),
+        ("[" * 100_000, "orders.yaml: not a YAML document: it is nested more than 100 levels deep"),
         ("!!python/object:os.system {}", "orders.yaml, line 1: not a YAML document"),
         (ORDERS + "---\nkind: Adress", "orders.yaml, document 2: kind: 'Adress' is not served"),
         (ORDERS.replace("anycast", "any"), "document 1: Address default.orders: spec.type: 'any'"),

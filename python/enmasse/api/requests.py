@@ -9,7 +9,7 @@ from starlette.requests import Request
 from enmasse.api import protobuf
 from enmasse.base.errors import Code, Invalid
 from enmasse.resources import one_document
-from enmasse.resources.shape import excess, unwritable
+from enmasse.resources.shape import TOO_DEEP, excess, unwritable
 
 YAML = "application/yaml"
 
@@ -68,8 +68,10 @@ def media_type(request: Request) -> str:
 def _json(body: bytes) -> Any:
     try:
         data = json.loads(body, object_pairs_hook=_once_each)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {TOO_DEEP}") from None
     if problem := excess(data) or unwritable(data):
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
     return data

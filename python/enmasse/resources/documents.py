@@ -228,7 +228,7 @@ def _read(text: str, source: str, values_max: int) -> Iterator[object]:
     except ValueError as error:  # a date or number that has the form of one and is none
         raise _unreadable(source, str(error)) from None
     except RecursionError:
-        raise _unreadable(source, "it is nested too deeply") from None
+        raise _unreadable(source, TOO_DEEP) from None
 
 
 def _check_shape(text: str, source: str, values_max: int) -> None:
