@@ -18,6 +18,16 @@ from supervising import below
 PACKAGE = Path(pyspark.__file__).parent
 
 
+def test_a_folder_that_cannot_be_used_is_not_the_masters_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    folder = tmp_path / "file" / "tables"
+    with (
+        pytest.raises(Unavailable, match=f"^cannot use {folder}: Not a directory$"),
+        session.session("p", "local[1]", 1 << 30, folder),
+    ):
+        pass
+
+
 STARTS = """
 import signal, sys
 from pathlib import Path

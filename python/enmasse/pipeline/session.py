@@ -287,6 +287,8 @@ def _children() -> set[int]:
 
 
 def _not_started(master: str, error: Exception) -> Unavailable:
+    if isinstance(error, OSError) and error.filename:
+        return Unavailable(Code.DATA_UNUSABLE, f"cannot use {error.filename}: {error.strerror}")
     text = error.getMessage() if isinstance(error, PySparkException) else str(error)
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     # the first line of an error of Java's says only that there was one
