@@ -30,6 +30,7 @@ MODES = {
 }
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "examples", [2, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
