@@ -169,8 +169,19 @@ def test_a_batch_writes_the_files_of_its_times_and_no_others(tmp_path: Path) -> 
 def test_a_table_of_another_layout_is_refused_by_name(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), gold.SCHEMA, partition_by=["window_ms", "date"])
     table = gold_table.table(str(tmp_path), "delta")
-    with pytest.raises(Conflict, match="sample, sample_keys: move the folder away and run"):
+    words = "sample, sample_keys: move the folder away and run"
+    with pytest.raises(Conflict, match=words):
+        table.check()
+    with pytest.raises(Conflict, match=words):
         table.merge(gold.partials(measured(*some(1)), WINDOWS), APP, 0)
+
+
+def test_a_check_makes_no_table(tmp_path: Path, format: Literal["delta", "parquet"]) -> None:
+    table = gold_table.table(str(tmp_path / "gold"), format)
+    table.check()
+    assert not (tmp_path / "gold").exists()
+    table.merge(gold.partials(measured(*some(1)), WINDOWS), APP, 0)
+    table.check()
 
 
 def test_a_parquet_batch_that_was_cut_off_is_finished(tmp_path: Path, monkeypatch: Any) -> None:

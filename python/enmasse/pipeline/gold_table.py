@@ -47,6 +47,9 @@ class GoldTable(Protocol):
     def replace(self, windows: Iterable[pyarrow.Table], batches: Mapping[str, int]) -> None:
         """Let these be all windows, with these batches in them. No two parts have one day."""
 
+    def check(self) -> None:
+        """Raise Conflict if there is a table with other columns; nothing is made."""
+
     def days(self) -> list[date]:
         """Return the days of which there may be windows, the oldest first."""
 
@@ -84,6 +87,10 @@ class _Delta:
         self._path = path
         self._samples = Samples(f"{path.rstrip('/')}_samples")
         self._one = threading.Lock()
+
+    def check(self) -> None:
+        if DeltaTable.is_deltatable(self._path):
+            self._open()
 
     def _open(self) -> DeltaTable:
         if not DeltaTable.is_deltatable(self._path):
@@ -295,6 +302,9 @@ class _Parquet:
         places = [place for place in self._places() if wanted in place]
         parts = [self._content(place)[0].select(gold.ROW.names) for place in places]
         return pyarrow.concat_tables([gold.ROW.empty_table(), *parts])
+
+    def check(self) -> None:
+        """Files have one layout only."""
 
     def tidy(self, keep_ms: int) -> None:
         """There is one file for each hour anyway."""

@@ -67,6 +67,7 @@ class Run:
         """
         replay.check_finished(self._places)
         session.check_reached(self._spark, self._places.tables)
+        self._store.gold.check()
         self._once = once
         steps = batches.steps_of(self._pipeline, self._places)
         changes.check(self._live, self._pipeline, self._places, steps)
