@@ -166,6 +166,21 @@ def test_a_batch_writes_the_files_of_its_times_and_no_others(tmp_path: Path) -> 
     assert put(4, 90_000) == (0, 1)
 
 
+def test_readers_may_ask_for_the_values_of_any_column(tmp_path: Path) -> None:
+    table = gold_table.table(str(tmp_path / "gold"), "delta")
+    rows = [{"device": name, "value": value} for name, value in (("a", -1.5), ("b\u00e9", 2.5))]
+    parts = gold.partials(measured(*rows), WINDOWS)
+    table.merge(parts, APP, 0)
+    for replaced in (False, True):
+        if replaced:
+            table.replace([parts], {})
+        opened = DeltaTable(str(tmp_path / "gold"))
+        for name, value in (("device", "b\u00e9"), ("last", 2.5), ("p50", 2.5), ("source", "s")):
+            wanted = parts.filter(pc.equal(parts[name], value))
+            found = opened.to_pyarrow_table(filters=[(name, "=", value)])
+            assert len(found) == len(wanted) > 0, name
+
+
 def test_a_table_of_another_layout_is_refused_by_name(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path), gold.SCHEMA, partition_by=["window_ms", "date"])
     table = gold_table.table(str(tmp_path), "delta")

@@ -7,6 +7,7 @@ remembered is not written again. The files lie by the values of their partition 
 """
 
 import json
+import math
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -443,7 +444,10 @@ def _added(file: _File, now_ms: int) -> AddAction:
 
 
 def _statistics(file: _File) -> str:
-    """Rows, least and greatest whole numbers and times: by them readers leave out files."""
+    """Rows, least and greatest values: by them readers leave out files.
+
+    Of a column without them pyarrow leaves out every file, as soon as it is asked for values of it.
+    """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     unknown = set[str]()
@@ -454,9 +458,10 @@ def _statistics(file: _File) -> str:
             if file.footer.schema.column(index).max_repetition_level:
                 # what lies within a list or a map is no column
                 continue
-            if found is None or not found.has_min_max:
+            bounds = (found.min, found.max) if found is not None and found.has_min_max else ()
+            if not bounds or not all(map(_has_order, bounds)):
                 unknown.add(name)
-            elif isinstance(found.min, (int, datetime)) and not isinstance(found.min, bool):
+            else:
                 least[name] = min(least.get(name, found.min), found.min)
                 greatest[name] = max(greatest.get(name, found.max), found.max)
     return json.dumps(
@@ -468,9 +473,16 @@ def _statistics(file: _File) -> str:
     )
 
 
-def _shown(value: int | datetime | date) -> int | str:
+def _has_order(value: Any) -> bool:
+    """Whether JSON has a bound like this."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, (int, str, date)) and not isinstance(value, bool)
+
+
+def _shown(value: float | str | date) -> float | str:
     if not isinstance(value, datetime):
-        return value if isinstance(value, int) else value.isoformat()
+        return value.isoformat() if isinstance(value, date) else value
     return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
