@@ -1,6 +1,7 @@
 """Samples: whatever batches readings come in, and whatever is held, quantiles are those of all."""
 
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enmasse.base.errors import Conflict
 from enmasse.pipeline import gold, gold_table, samples
 from enmasse.pipeline.samples import NONE, Held, Samples
 from measured import measured
@@ -25,7 +27,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of eight, of which a few are held."""
     monkeypatch.setattr(gold, "SAMPLE_MAX", 8)
     monkeypatch.setattr(samples, "WINDOWS_MAX", 16)
-    monkeypatch.setattr(samples, "PORTION", 4)
     monkeypatch.setattr(samples, "FIRST", 4)
     monkeypatch.setattr(samples, "CELLS_MAX", 40)
     monkeypatch.setattr(samples, "ROWS_READ", 5)
@@ -92,6 +93,31 @@ def test_a_batch_that_comes_again_changes_nothing(tmp_path: Path) -> None:
     assert DeltaTable(str(tmp_path)).version() == version
 
 
+def test_the_table_is_read_once_for_each_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list[object]()
+    real = Samples._batches
+
+    def noted(one: Samples, chosen: Any) -> Any:
+        looked.append(chosen)
+        return real(one, chosen)
+
+    monkeypatch.setattr(Samples, "_batches", noted)
+    readings = some(13, 300)
+    wanted = quantiles(gold.partials(readings, [3_600_000]))
+    for first in (0, 150):
+        # another process goes on where one was
+        one = Samples(str(tmp_path))
+        for number in range(first, first + 150):
+            parts = gold.partials(readings.slice(number, 1), [3_600_000])
+            found = one.add(parts, APP, number)["p50"][0]
+    # devices come one by one, and are looked for when the first does
+    assert len(looked) == 2
+    (last,) = quantiles(parts)
+    assert found == wanted[last][0]
+
+
 def test_what_was_not_written_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = some(10, 60)
     one = Samples(str(tmp_path))
@@ -125,6 +151,20 @@ def test_all_samples_can_be_replaced(tmp_path: Path) -> None:
     again.merge(gold.partials(old, WINDOWS), "p/t/query", 0)
     both = gold.merged([gold.partials(new, WINDOWS), gold.partials(old, WINDOWS)])
     assert quantiles(again.read()) == quantiles(both)
+
+
+def test_windows_whose_samples_are_gone_are_refused_until_they_are_made_anew(
+    tmp_path: Path,
+) -> None:
+    table = gold_table.table(str(tmp_path / "gold"), "delta")
+    parts = gold.partials(some(14, 20), WINDOWS)
+    table.merge(parts, APP, 0)
+    table.check()
+    shutil.rmtree(tmp_path / "gold_samples")
+    with pytest.raises(Conflict, match="gold_samples.*backfill --gold-only"):
+        table.check()
+    table.replace([parts], {APP: 0})
+    table.check()
 
 
 READINGS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40), st.floats(-9, 9)), max_size=60)

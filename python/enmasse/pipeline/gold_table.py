@@ -48,7 +48,8 @@ class GoldTable(Protocol):
         """Let these be all windows, with these batches in them. No two parts have one day."""
 
     def check(self) -> None:
-        """Raise Conflict if there is a table with other columns; nothing is made."""
+        """Raise Conflict if there is a table with other columns, or without samples; nothing is
+        made."""
 
     def days(self) -> list[date]:
         """Return the days of which there may be windows, the oldest first."""
@@ -89,8 +90,14 @@ class _Delta:
         self._one = threading.Lock()
 
     def check(self) -> None:
-        if DeltaTable.is_deltatable(self._path):
-            self._open()
+        if not DeltaTable.is_deltatable(self._path):
+            return
+        if self._open().file_uris() and not self._samples.exist():
+            raise Conflict(
+                "E4000",
+                f"{self._path} has windows, and there is no {self._samples.path}, where their "
+                "quantiles come from: run `enmasse pipeline backfill --gold-only`, which makes it",
+            )
 
     def _open(self) -> DeltaTable:
         if not DeltaTable.is_deltatable(self._path):

@@ -29,8 +29,6 @@ STARTS_MAX = 64
 """Beginnings of windows that a filter names one by one."""
 WINDOWS_MAX = 32_768
 """Windows whose samples are held, 8 KiB each; those that were touched longest ago go first."""
-PORTION = 8192
-"""Windows that are looked at together; no more than are held."""
 FIRST = 1024
 """Windows that there is room for at the beginning."""
 CELLS_MAX = 1 << 21
@@ -45,8 +43,13 @@ class Samples:
 
     def __init__(self, path: str) -> None:
         """Use the Delta table at a folder or URI; it is made with the first batch."""
+        self.path = path
         self._table = Table(path, "delta", PARTITION_BY)
         self._held = Held()
+
+    def exist(self) -> bool:
+        """Return whether there is the table."""
+        return DeltaTable.is_deltatable(self.path)
 
     def add(self, parts: pyarrow.Table, app_id: str, batch_id: int) -> dict[str, Numbers]:
         """Add the samples of partials, and return the quantiles of each of their windows.
@@ -56,9 +59,9 @@ class Samples:
         found = {name: numpy.empty(len(parts)) for name, _ in gold.QUANTILES}
         fresh = [SCHEMA.empty_table()]
         try:
-            for first in range(0, len(parts), PORTION):
-                part = parts.slice(first, PORTION)
-                places = self._places(part)
+            for first in range(0, len(parts), WINDOWS_MAX):
+                part = parts.slice(first, WINDOWS_MAX)
+                places = self._places(part, is_first=first == 0)
                 window, key, value = _readings(part)
                 is_new = self._held.add(places[window], key, value)
                 fresh.append(_rows(part, window[is_new], key[is_new], value[is_new]))
@@ -70,40 +73,58 @@ class Samples:
             raise
         return found
 
-    def _places(self, windows: pyarrow.Table) -> Numbers:
-        """Where the samples of windows are held, of which each stands once."""
-        places, is_new = self._held.places(list(_names(windows)))
-        if is_new.any():
-            self._read(windows.filter(pyarrow.array(is_new)), places[is_new])
+    def _places(self, windows: pyarrow.Table, *, is_first: bool) -> Numbers:
+        """Where the samples of windows are held, of which each stands once.
+
+        `is_first`: nothing is held that the table does not have.
+        """
+        names = list(_names(windows))
+        places, is_new = self._held.places(names)
+        is_missing = is_new & [name[:2] not in self._held.whole for name in names]
+        if is_missing.any():
+            missing = windows.filter(pyarrow.array(is_missing))
+            self._read(missing, places[is_missing], takes_more=is_first)
         return places
 
-    def _read(self, windows: pyarrow.Table, places: Numbers) -> None:
-        """Fill what is held of windows, and is empty, from the table."""
-        if not DeltaTable.is_deltatable(self._table.path):
-            return
+    def _read(self, windows: pyarrow.Table, places: Numbers, *, takes_more: bool) -> None:
+        """Fill what is held of windows, and is empty, from the table.
+
+        `takes_more`: with other windows of their times as long as there is room, so that a window
+        that comes later is not looked for.
+        """
         wanted = dict(zip(_names(windows), places.tolist(), strict=True))
-        found = tables.dataset(DeltaTable(self._table.path), self._table.path)
-        for batch in found.to_batches(filter=near(windows), batch_size=ROWS_READ):
+        left_out = set[tuple[Any, ...]]()
+        for batch in self._batches(near(windows)):
             rows = pyarrow.Table.from_batches([batch]).select(SCHEMA.names).cast(SCHEMA)
             group, first = groups(rows, gold.KEY)
-            of = [wanted.get(name, -1) for name in _names(rows.take(first))]
-            place = numpy.array(of, int)[group]
+            names = list(_names(rows.take(first)))
+            more = [name for name in names if name not in wanted]
+            if takes_more:
+                wanted |= self._held.more(more)
+            left_out |= {name[:2] for name in more if not self._held.has(name)}
+            place = numpy.array([wanted.get(name, -1) for name in names], int)[group]
             meant = place >= 0
             key, value = array(rows["key"])[meant], array(rows["value"])[meant]
             self._held.add(place[meant], key, value)
+        if takes_more:
+            self._held.whole |= {name[:2] for name in wanted} - left_out
+
+    def _batches(self, chosen: pc.Expression) -> Iterator[pyarrow.RecordBatch]:
+        if self.exist():
+            found = tables.dataset(DeltaTable(self.path), self.path)
+            yield from found.to_batches(filter=chosen, batch_size=ROWS_READ)
 
     def written(self, windows: pyarrow.Table, folder: str, name: str) -> AddAction:
         """Write a file of the samples of windows, all of one day and length."""
         rows = _rows(windows, *_readings(windows)).drop_columns(list(PARTITION_BY))
-        return tables.written(rows, self._table.path, f"{folder}/{name}")
+        return tables.written(rows, self.path, f"{folder}/{name}")
 
     def replace(self, files: Iterable[AddAction], batches: Mapping[str, int]) -> None:
         """Let these be all samples, with these batches in them."""
         self._held = Held()
-        if not DeltaTable.is_deltatable(self._table.path):
-            by = list(PARTITION_BY)
-            DeltaTable.create(self._table.path, SCHEMA, mode="ignore", partition_by=by)
-        opened = DeltaTable(self._table.path)
+        if not self.exist():
+            DeltaTable.create(self.path, SCHEMA, mode="ignore", partition_by=list(PARTITION_BY))
+        opened = DeltaTable(self.path)
         found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
         opened.create_write_transaction(
             list(files),
@@ -115,9 +136,9 @@ class Samples:
 
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones, and delete what no version of that time has."""
-        if DeltaTable.is_deltatable(self._table.path):
+        if self.exist():
             tables.compact(self._table)
-            tables.clean(DeltaTable(self._table.path), keep_ms)
+            tables.clean(DeltaTable(self.path), keep_ms)
 
 
 class Held:
@@ -126,6 +147,8 @@ class Held:
 
     def __init__(self) -> None:
         """Hold nothing."""
+        self.whole = set[tuple[Any, ...]]()
+        """Beginnings and lengths of windows of which all are held that the table has."""
         self._place: dict[tuple[Any, ...], int] = {}
         self._name: list[tuple[Any, ...]] = []
         self._free: list[int] = []
@@ -139,7 +162,7 @@ class Held:
     def places(self, names: list[tuple[Any, ...]]) -> tuple[Numbers, Numbers]:
         """Return where windows are held, and whether they are new, which are empty.
 
-        No more than `PORTION` at once, each once.
+        No more than `WINDOWS_MAX` at once, each once.
         """
         self._turn += 1
         found = numpy.array([self._place.get(name, -1) for name in names], int)
@@ -156,6 +179,16 @@ class Held:
         self._key[found[new]] = NONE
         return found, is_new
 
+    def has(self, name: tuple[Any, ...]) -> bool:
+        """Return whether a window is held."""
+        return name in self._place
+
+    def more(self, names: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+        """Hold windows that are not held, empty, as long as there is room; return where."""
+        new = [name for name in names if name not in self._place]
+        new = new[: WINDOWS_MAX - len(self._place)]
+        return dict(zip(new, self.places(new)[0].tolist(), strict=True))
+
     def _make_room(self, wanted: int) -> None:
         while len(self._free) < wanted and len(self._name) < WINDOWS_MAX:
             self._grow(min(WINDOWS_MAX, max(FIRST, 2 * len(self._name))))
@@ -165,6 +198,7 @@ class Held:
         oldest = numpy.argsort(self._touched, kind="stable")[: wanted + WINDOWS_MAX // 8]
         for place in oldest[self._touched[oldest] < self._turn].tolist():
             del self._place[self._name[place]]
+            self.whole.discard(self._name[place][:2])
             self._touched[place] = NONE
             self._free.append(place)
 
@@ -250,10 +284,10 @@ class Held:
 
 
 def _names(windows: pyarrow.Table) -> Iterator[tuple[Any, ...]]:
-    """What names each window."""
-    columns = [windows["start"].cast(pyarrow.int64()).to_pylist()]
-    columns += [windows[name].to_pylist() for name in gold.KEY if name != "start"]
-    return zip(*columns, strict=True)
+    """What names each window, in the order of `gold.KEY`: its length, its beginning, and whose."""
+    start = windows["start"].cast(pyarrow.int64()).to_pylist()
+    others = (windows[name].to_pylist() for name in ("source", "device", "metric"))
+    return zip(windows["window_ms"].to_pylist(), start, *others, strict=True)
 
 
 def _readings(windows: pyarrow.Table) -> tuple[Numbers, Numbers, Numbers]:
