@@ -13,6 +13,7 @@ from spark_session import session
 from stream_documents import SPACE, address, stream
 
 STREAMS, QUEUES = 80, 80
+SHORT = ("short", "short2", "short3")
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +25,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def streams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A platform with streams, queues, topics, and `short` and `short2`, which forget early."""
+    """A platform with streams, queues, topics, and those of `SHORT`, which forget early."""
     folder = tmp_path_factory.mktemp("streams")
     documents = [SPACE, *(stream(f"s{number}") for number in range(STREAMS))]
-    documents += [stream(name, "{bytes: 64KiB}") for name in ("short", "short2")]
+    documents += [stream(name, "{bytes: 64KiB}") for name in SHORT]
     documents += [address(name, type="queue") for name in ("q0", "killed")]
     documents += [address("live", type="topic")]
     documents += [address(f"k{number}", type="queue") for number in range(QUEUES)]

@@ -101,7 +101,7 @@ def test_a_demo_that_is_interrupted_sends_no_more(
         pauses.append(seconds)
         return True
 
-    monkeypatch.setattr(demo, "READINGS", "short2")
+    monkeypatch.setattr(demo, "READINGS", "short3")
     long = Series("d", [n * US_A_S for n in range(5000)], {"m": [0.0] * 5000}, [])
     sent = demo.publish([long], {"url": streams.url()}, speed, TestClock(), pause, lambda: None)
     assert (sent, pauses) == ((1000, [0.0]) if speed is None else (1, [2.0]))
