@@ -37,7 +37,7 @@ from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Conflict, Missing
 from enmasse.pipeline import uris
-from enmasse.pipeline.joining import Joiner
+from enmasse.pipeline.joining import SMALL_SIZE, Joiner
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What stands for null in the name of a folder."""
@@ -197,7 +197,8 @@ def compact(table: Table) -> int:
     """
     if table.format == "parquet":
         return _Parquet(table).join()
-    joined = DeltaTable(table.path).optimize.compact()
+    # one core, and no large file again and again: batches go on meanwhile
+    joined = DeltaTable(table.path).optimize.compact(target_size=SMALL_SIZE, max_concurrent_tasks=1)
     return int(joined["numFilesRemoved"])
 
 
