@@ -44,6 +44,9 @@ LOOK_S, POLL_S = 0.5, 0.02
 """How often processes are looked at, and a query for its first batch."""
 COLUMNS = "address, partition, offset, enqueued_time, message_id, subject, group_id, body"
 BATCH_ROWS = "200000"
+MINUTES_BATCHES = 4
+"""Batches of as many readings as other cases have rows: what Spark does for each batch, whatever is
+in it, is a quarter of a small one."""
 HEADERS = ("message_id", "subject", "group_id")
 CONNECTOR = "kafka-connector"
 DEVICES = 10_000
@@ -232,7 +235,7 @@ class Cases:
         """Fill what is read."""
         for address, made in (
             ("read", rows(self._spark, self._count)),
-            ("telemetry", telemetry(self._spark, self._count)),
+            ("telemetry", telemetry(self._spark, MINUTES_BATCHES * self._count)),
         ):
             writer = made.write.format("enmasse").mode("append")
             writer.options(url=self._url, address=address, order="input").save()
@@ -256,10 +259,10 @@ class Cases:
             "Kafka to Parquet": lambda: self._into(self._records(), "parquet"),
             "source to Delta": self._delta,
             "minutes, decoded": lambda: self._minutes(
-                self._stream("telemetry", decode="json", columns=READING)
+                self._telemetry(decode="json", columns=READING)
             ),
             "minutes, from_json": lambda: self._minutes(
-                self._stream("telemetry", columns="body")
+                self._telemetry(columns="body")
                 .select(F.from_json(F.col("body").cast("string"), READING).alias("r"))
                 .select("r.*")
             ),
@@ -278,7 +281,11 @@ class Cases:
 
     def _stream(self, address: str, **chosen: str) -> DataFrame:
         reader = self._spark.readStream.format("enmasse").option("url", self._url)
-        return reader.options(address=address, maxRowsPerTrigger=BATCH_ROWS, **chosen).load()
+        reader = reader.options(address=address, maxRowsPerTrigger=BATCH_ROWS)
+        return reader.options(**chosen).load()
+
+    def _telemetry(self, **chosen: str) -> DataFrame:
+        return self._stream("telemetry", maxRowsPerTrigger=str(self._count), **chosen)
 
     def _envelopes(self) -> DataFrame:
         return self._stream("read", columns=COLUMNS)
@@ -302,14 +309,16 @@ class Cases:
         writer = frame.writeStream.format(format)
         if format == "parquet":
             writer = writer.option("path", str(place / "t")).option("compression", "zstd")
-        return self._run(writer, place)
+        return self._run(writer, place, self._count)
 
-    def _batches(self, frame: DataFrame, put: Callable[[DataFrame, int], object]) -> Taken:
-        return self._run(frame.writeStream.foreachBatch(put), self._place())
+    def _batches(
+        self, frame: DataFrame, count: int, put: Callable[[DataFrame, int], object]
+    ) -> Taken:
+        return self._run(frame.writeStream.foreachBatch(put), self._place(), count)
 
-    def _run(self, writer: DataStreamWriter, place: Path) -> Taken:
+    def _run(self, writer: DataStreamWriter, place: Path, count: int) -> Taken:
         writer = writer.option("checkpointLocation", str(place / "c")).trigger(availableNow=True)
-        taken = self._meter.stream(writer.start(), self._count)
+        taken = self._meter.stream(writer.start(), count)
         shutil.rmtree(place)
         return taken
 
@@ -317,7 +326,9 @@ class Cases:
         folder = self._place()
         table = Table(str(folder))
         taken = self._batches(
-            self._envelopes(), lambda batch, number: tables.append(batch, table, "bench", number)
+            self._envelopes(),
+            self._count,
+            lambda batch, number: tables.append(batch, table, "bench", number),
         )
         shutil.rmtree(folder)
         return taken
@@ -326,7 +337,7 @@ class Cases:
         def put(batch: DataFrame, _: int) -> None:
             minutes(batch).write.format("noop").mode("overwrite").save()
 
-        return self._batches(readings, put)
+        return self._batches(readings, MINUTES_BATCHES * self._count, put)
 
 
 def short_of(report: dict[str, dict[str, float]]) -> list[str]:
