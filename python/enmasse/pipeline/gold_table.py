@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from enmasse.base.clock import SystemClock
@@ -148,7 +148,7 @@ class _Delta:
             "append",
             opened.schema(),
             list(PARTITION_BY),
-            commit_properties=_remembering({app_id: batch_id}),
+            commit_properties=tables.remembering({app_id: batch_id}),
         )
         return True
 
@@ -197,7 +197,7 @@ class _Delta:
             "overwrite",
             opened.schema(),
             list(PARTITION_BY),
-            commit_properties=_remembering(batches),
+            commit_properties=tables.remembering(batches),
         )
 
     def days(self) -> list[date]:
@@ -241,11 +241,6 @@ def _covering(opened: DeltaTable, parts: pyarrow.Table, key: Mapping[str, Any]) 
     names = zip(found["path"].to_pylist(), found["size_bytes"].to_pylist(), strict=True)
     bounds = zip(least[is_meant].tolist(), most[is_meant].tolist(), strict=True)
     return [_File(*name, *bound) for name, bound in zip(names, bounds, strict=True)]
-
-
-def _remembering(batches: Mapping[str, int]) -> CommitProperties:
-    found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
-    return CommitProperties(app_transactions=found)
 
 
 def _folders(windows: pyarrow.Table) -> list[dict[str, Any]]:

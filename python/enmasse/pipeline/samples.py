@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pyarrow
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 from enmasse.pipeline import gold, tables
@@ -125,13 +125,12 @@ class Samples:
         if not self.exist():
             DeltaTable.create(self.path, SCHEMA, mode="ignore", partition_by=list(PARTITION_BY))
         opened = DeltaTable(self.path)
-        found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
         opened.create_write_transaction(
             list(files),
             "overwrite",
             opened.schema(),
             list(PARTITION_BY),
-            commit_properties=CommitProperties(app_transactions=found),
+            commit_properties=tables.remembering(batches),
         )
 
     def tidy(self, keep_ms: int) -> None:

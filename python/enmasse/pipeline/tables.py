@@ -128,9 +128,7 @@ def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) 
                 rows,
                 mode="append",
                 schema_mode="merge",
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(app_id, batch_id)]
-                ),
+                commit_properties=remembering({app_id: batch_id}),
             )
             break
         except CommitFailedError:
@@ -158,15 +156,20 @@ def replace_arrow(
     It holds for each of them, and is SQL. The table remembers these batches of these queries.
     """
     opened = _opened(table, rows.schema)
-    found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
     write_deltalake(
         opened,
         rows,
         mode="overwrite",
         predicate=where,
         schema_mode="merge",
-        commit_properties=CommitProperties(app_transactions=found),
+        commit_properties=remembering(batches),
     )
+
+
+def remembering(batches: Mapping[str, int]) -> CommitProperties:
+    """Return what lets a Delta table remember the last batches of queries, by their names."""
+    found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
+    return CommitProperties(app_transactions=found)
 
 
 def read(spark: SparkSession, table: Table) -> DataFrame:
@@ -291,7 +294,7 @@ class _Delta(_Keeper):
             "append",
             table.schema(),
             list(self.table.partition_by),
-            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, batch_id)]),
+            commit_properties=remembering({app_id: batch_id}),
         )
 
     def contents(self) -> tuple[list[str], StructType]:
