@@ -15,9 +15,10 @@ SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 T ?= tests
 C ?=
 ARGS ?=
+AGAINST ?=
 SPARK ?= 4.3.0
 
-.PHONY: help setup build run test test-rust test-python test-spark check check-all prove bench bench-journal docs
+.PHONY: help setup build run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-journal docs
 .PHONY: setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
@@ -91,6 +92,10 @@ prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/r
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
 	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client -p enmasse-journal-bench
 	$(BIN)/python bench/run.py $(ARGS)
+
+bench-baseline: setup ## this checkout beside another one that is set up; AGAINST=DIR names it
+	$(CARGO) build --release --locked -p enmasse-client
+	$(BIN)/python bench/baseline.py --against $(AGAINST) $(ARGS)
 
 bench-journal: ## commits of the journal beside bare writes and syncs, and how long it takes to open
 	$(CARGO) run --release --locked -p enmasse-journal-bench -- $(ARGS)

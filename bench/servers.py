@@ -130,7 +130,7 @@ def _neighbours(base: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def node(folder: Path, kind: str = "node") -> Iterator[Server]:
+def node(folder: Path, kind: str = "node", checkout: Path = ROOT) -> Iterator[Server]:
     """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
     `neighbours` a second space, `noisy`, with a bound.
 
@@ -140,7 +140,7 @@ def node(folder: Path, kind: str = "node") -> Iterator[Server]:
     manifest = folder / f"{kind}.yaml"
     _manifest(manifest, kind)
     command = [
-        str(ROOT / ".venv/bin/enmasse"),
+        str(checkout / ".venv/bin/enmasse"),
         "up",
         "--output",
         "json",
