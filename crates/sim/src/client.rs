@@ -440,15 +440,19 @@ impl Client {
         }
     }
 
-    /// Nothing is left to be done.
+    /// Nothing is left to be done: links at rest, every byte handed to the network, every whole frame read.
     #[must_use]
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let Some(live) = &mut self.live else { return false };
+        if !live.machine.output().is_empty() || !live.unread.is_empty() {
+            return false;
+        }
         let at_rest = |link: &Link| {
             let attached = matches!(link.state, State::Attached(..));
             attached && link.sending.is_none() && link.unanswered.is_empty() && !link.draining
         };
         let answers = self.links.iter().any(|link| link.wish == Wish::Anywhere);
-        self.live.is_some() && self.links.iter().all(at_rest) && (!answers || self.replies.is_empty())
+        self.links.iter().all(at_rest) && (!answers || self.replies.is_empty())
     }
 
     /// How its links stand, for people.

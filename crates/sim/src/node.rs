@@ -259,7 +259,14 @@ impl Node {
 
     /// Nothing is on its way, to it, from it or within it. A slow reader may take long for one long frame.
     #[must_use]
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&mut self) -> bool {
+        for at in 0..self.workers.len() {
+            for (_, conn) in self.sockets_at(at) {
+                if self.workers[at].shard.output(conn).is_some_and(|output| !output.is_empty()) {
+                    return false;
+                }
+            }
+        }
         let still = |socket: &Socket| socket.up.is_empty() && socket.down.is_empty() && socket.unread.is_empty();
         self.workers.iter().all(|worker| worker.batches.is_empty() && worker.arrivals.is_empty())
             && self.sockets.iter().filter(|socket| !socket.is_given_up()).all(still)

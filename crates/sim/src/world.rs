@@ -168,9 +168,9 @@ impl World {
         self.ledger.fault().map_or(Ok(()), Err)
     }
 
-    fn what_is_left(&self) -> String {
-        let restless = self.clients.iter().filter(|client| !client.is_quiet());
-        let restless: Vec<String> = restless.map(Client::describe).collect();
+    fn what_is_left(&mut self) -> String {
+        let busy = self.clients.iter_mut().filter_map(|client| (!client.is_quiet()).then(|| client.describe()));
+        let restless: Vec<String> = busy.collect();
         let waiting: Vec<_> = self.node.figures().filter(|(_, figures)| figures.waiting > 0).collect();
         let unresolved = self.ledger.unresolved();
         let unresolved: Vec<String> = unresolved.iter().map(|number| self.ledger.describe(*number)).collect();
@@ -179,8 +179,8 @@ impl World {
         format!("it never ends\n{restless}\n{unresolved}\nwaiting: {waiting:?}, quiet: {quiet}")
     }
 
-    fn is_quiet(&self) -> bool {
-        self.node.is_idle() && self.clients.iter().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
+    fn is_quiet(&mut self) -> bool {
+        self.node.is_idle() && self.clients.iter_mut().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
     }
 
     /// What must hold when nothing happens any more.

@@ -32,3 +32,10 @@ fn a_seed_is_lived_through_the_same_way_twice() {
     let digests = || (0..3).map(|seed| run(seed).map(|report| report.digest)).collect::<Vec<_>>();
     assert_eq!(digests(), digests());
 }
+
+/// Seed 335: a long message needs longer to pass a narrow connection than everybody else stays silent. A run that ends by
+/// that silence misses messages that still wait in their sender's output.
+#[test]
+fn a_run_does_not_end_while_a_client_has_output_left() {
+    run(335).unwrap();
+}
