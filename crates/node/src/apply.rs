@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use enmasse_journal::log::{Batch, Refused};
 use enmasse_router::plan::Plan;
+use enmasse_router::shard::{Changes, Openings};
 use enmasse_router::table::{AddressEntry, Diff, Table};
 use serde::Serialize;
 
 use crate::error::NodeError;
-use crate::journal::{Changes, Openings};
 use crate::node::{Node, declared, lock};
 use crate::worker::Command;
 

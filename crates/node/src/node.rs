@@ -14,7 +14,7 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::QueueNumbers;
-use enmasse_router::shard::{self, DynamicNodes, Load, Shard};
+use enmasse_router::shard::{self, DynamicNodes, Load, Shard, Shelves};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
@@ -24,7 +24,7 @@ use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
 use crate::error::NodeError;
 use crate::events::{EventQueue, Happening, NodeEvent};
-use crate::journal::{Opened, Shelves};
+use crate::journal::Opened;
 use crate::logins::{LoginAnswer, LoginQuestion, Logins};
 use crate::mailbox::Mailbox;
 use crate::manage::{ManageRequest, Managed};

@@ -3,8 +3,6 @@
 //! No timer: while a sync runs, the next batches come together. Letters are as bounded as what producers may have on
 //! the way; a worker hands over one batch of each kind a turn, and more only of what is large.
 
-mod shelves;
-
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -20,8 +18,6 @@ use crate::disk::FolderDisk;
 use crate::mailbox::Mailbox;
 use crate::threads;
 use crate::worker::Command;
-
-pub(crate) use shelves::{Changes, Openings, Shelves};
 
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";

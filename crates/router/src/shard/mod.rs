@@ -27,6 +27,7 @@ mod ports;
 mod renewing;
 mod resuming;
 mod revoking;
+mod shelves;
 mod stored;
 mod subscribing;
 mod terminus;
@@ -45,8 +46,8 @@ pub use conn::Peer;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{About, Fact, Request};
 pub use placement::Load;
+pub use shelves::{Changes, Openings, Shelves};
 pub use stored::Shelving;
-pub use subscribing::kept_subscription;
 
 use crate::core::{AddressKey, AddressStats, Links, QueueNumbers, Router};
 use crate::table::{Carried, SpaceKey, Table};

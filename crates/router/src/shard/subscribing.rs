@@ -184,7 +184,7 @@ pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
 
 /// What is kept of a durable subscription, if it is one of that topic.
 #[must_use]
-pub fn kept_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
+pub(super) fn kept_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
     let kept = Description::decode(description).filter(|kept| *kept.topic_uid == *topic.uid)?;
     Some((kept.subscribing(topic.space, true), filter(topic, &kept.wanted)))
 }

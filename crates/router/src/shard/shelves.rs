@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
-use enmasse_router::core::{
+use super::stored::Shelving;
+use super::subscribing::kept_subscription;
+use crate::core::{
     AddressKey, AddressKind, Digests, Filter, QueueNumbers, Shelf, Stream, Subscribing, TopicShelf, subscription_of,
 };
-use enmasse_router::shard::{Shelving, kept_subscription};
-use enmasse_router::table::{AddressEntry, Diff, Storage, Streaming, Table};
-
-use crate::node::declared;
+use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
+use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
 
 /// What the log knew at the start and no Plan has asked for yet, and the numbers to give out.
 #[derive(Debug)]
-pub(crate) struct Shelves {
+pub struct Shelves {
     known: HashMap<[u8; 16], RecoveredQueue>,
     numbers: QueueNumbers,
     /// partitions of each stream
@@ -23,19 +22,19 @@ pub(crate) struct Shelves {
 
 /// Addresses that need a new place in the log, by uid, and how many partitions each has without it; 0: it has none at
 /// all.
-pub(crate) type Openings = BTreeMap<String, u32>;
+pub type Openings = BTreeMap<String, u32>;
 
 /// What follows from a Plan for stored addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// for the log, before anything else
-    pub(crate) batch: Batch,
+    pub batch: Batch,
     /// for each worker
-    pub(crate) shelvings: Vec<Vec<Shelving>>,
+    pub shelvings: Vec<Vec<Shelving>>,
     /// partitions of each stream, for [`Shelves::settle`]
-    pub(crate) streams: Vec<(AddressKey, u32)>,
+    pub streams: Vec<(AddressKey, u32)>,
     /// what is not there if the log does not take `batch`
-    pub(crate) openings: Openings,
+    pub openings: Openings,
 }
 
 /// A durable subscription that clients have made, as the log knows it.
@@ -56,21 +55,21 @@ impl Kept<'_> {
 
 impl Shelves {
     /// What a log knew.
-    pub(crate) fn new(recovered: Recovered) -> Self {
+    pub fn new(recovered: Recovered) -> Self {
         let numbers = QueueNumbers::new(recovered.next_queue.max(1));
         let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
         Self { known: known.collect(), numbers, streams: HashMap::new() }
     }
 
     /// Where the numbers of queues come from.
-    pub(crate) fn numbers(&self) -> QueueNumbers {
+    pub fn numbers(&self) -> QueueNumbers {
         self.numbers.clone()
     }
 
     /// Stored addresses that are new or have changed get their homes: those of one space one shard, so that what goes
     /// from one to the other crosses nothing (`docs/decisions/0018-stored-home.md`).
     /// Changes nothing here but the next number: [`Shelves::settle`] does, once the log has the batch.
-    pub(crate) fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
+    pub fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
         let shelvings = (0..workers).map(|_| Vec::new()).collect();
         let mut changes = Changes { shelvings, ..Changes::default() };
         let mut asked_for = HashSet::new();
@@ -124,7 +123,7 @@ impl Shelves {
     }
 
     /// The log has what follows from a Plan: what it knew at the start has found its home, or is gone.
-    pub(crate) fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
+    pub fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
         self.known.clear();
         self.streams.extend(streams);
     }
@@ -211,7 +210,7 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
     let told: HashSet<AddressKey> = diff.changed.iter().map(|entry| entry.key).collect();
-    let stored = (!added.is_empty()).then(|| declared(next)).into_iter().flatten();
+    let stored = (!added.is_empty()).then(|| next.spaces().flat_map(Space::addresses)).into_iter().flatten();
     stored.filter(move |entry| {
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
