@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,10 +69,12 @@ class Platform:
         return done.stdout
 
 
-def up_command(data: Path, *arguments: str) -> list[str | Path]:
+def up_command(
+    data: Path, *arguments: str, program: Sequence[str | Path] = (ENMASSE,)
+) -> list[str | Path]:
     """The command that starts the platform on free ports; of two equal options the last holds."""
     ports = [part for name in LISTENERS for part in (f"--{name}-port", "0")]
-    return [ENMASSE, "up", "--data", data, "--output", "json", *ports, *arguments]
+    return [*program, "up", "--data", data, "--output", "json", *ports, *arguments]
 
 
 @contextmanager
@@ -81,17 +83,28 @@ def running(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     ends: Collection[int | None] = (None, 0, -signal.SIGKILL),
+    log: Path | None = None,
+    program: Sequence[str | Path] = (ENMASSE,),
 ) -> Iterator[Platform]:
     """Start `enmasse up` on free ports and wait until it says that it is ready.
 
     `environment` is added to that of the test; `ends` is how it may have ended (None: not yet).
+    `program` is another `enmasse` than that of this environment.
+    Its log goes to the file `log`, by default to the test's stderr. Only the file is fit to be read
+    while the process runs: pytest truncates what it captures after it has read it, and with that
+    drops each line written in between.
     """
-    with subprocess.Popen(
-        up_command(data, *arguments),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | dict(environment or {}),
-    ) as process:
+    with ExitStack() as stack:
+        stderr = stack.enter_context(log.open("ab")) if log else None
+        process = stack.enter_context(
+            subprocess.Popen(
+                up_command(data, *arguments, program=program),
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=os.environ | dict(environment or {}),
+            )
+        )
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
