@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|dev|interop
 #   run      Python environment and build tools: enough for `make run`
-#   dev      run + linters, pytest and its clients, Node.js, Java and Spark: enough for `make test` and `make check`
+#   dev      run + linters, pytest and its clients, Node.js, Java, Spark, systemd-analyze: enough for `make test` and `make check`
 #   interop  dev + JDK, Maven, Go, xfsprogs and strace: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
 set -euo pipefail
@@ -43,6 +43,8 @@ system() {
     need npm npm
     # Spark runs on it
     need java default-jre-headless
+    # judges the unit of deploy/systemd
+    need systemd-analyze systemd
     [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
     [ -e /usr/include/sasl/sasl.h ] || packages+=(libsasl2-dev)
     ls /usr/lib/*/sasl2/libscram.so >/dev/null 2>&1 || packages+=(libsasl2-modules)
@@ -83,6 +85,18 @@ environment() {
   # Spark gives a Python worker 10 s to start: the first one is not to compile what it imports
   [ "$level" = run ] || what=(-r pyproject.toml --extra dev --compile-bytecode)
   $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
+  [ "$level" = run ] || proton_with_sasl
+}
+
+# Proton compiles without an error where the headers of Cyrus SASL are missing, and then knows neither SCRAM nor
+# PLAIN. The package cache keeps such a build, so it survives a new environment: rebuild it past the cache.
+proton_with_sasl() {
+  local extended='import proton, sys; sys.exit(not proton.SASL.extended())'
+  .venv/bin/python -c "$extended" && return
+  echo "setup: the cached qpid-proton was built without SASL; building it again"
+  $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock --no-cache \
+    --no-binary python-qpid-proton --reinstall-package python-qpid-proton python-qpid-proton
+  .venv/bin/python -c "$extended" || stop "qpid-proton has no SASL though libsasl2-dev is installed"
 }
 
 case $level in run | dev | interop) ;; *) stop "unknown level '$level': run, dev or interop" ;; esac

@@ -37,3 +37,38 @@ def test_a_toolchain_that_is_no_use_is_one_line(
     (line,) = (done.stdout + done.stderr).splitlines()
     assert line.startswith("setup: ")
     assert said in line
+
+
+PROTON = """#!/bin/sh
+case "$*" in *extended*) test -e built ;; esac
+"""
+UV = """#!/bin/sh
+echo "$*" >> asked
+case "$*" in *"--reinstall-package python-qpid-proton"*) {rebuilds} ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "rebuilds", "code"),
+    [(True, "exit 1", 0), (False, "touch built", 0), (False, "exit 0", 1)],
+    ids=["has SASL", "cached without", "without again"],
+)
+def test_a_proton_without_sasl_is_built_again_without_the_cache(
+    tmp_path: Path, before: bool, rebuilds: str, code: int
+) -> None:
+    """`environment` of the script alone: the programs of the environment are stand-ins."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, does in (("python", PROTON), ("uv", UV.format(rebuilds=rebuilds))):
+        (programs / name).write_text(does)
+        (programs / name).chmod(0o755)
+    if before:
+        (tmp_path / "built").touch()
+    functions = SETUP.read_text().partition("\ncase $level in")[0]
+    script = tmp_path / "scripts" / "setup.sh"
+    script.parent.mkdir()
+    script.write_text(f"{functions}\nenvironment\n")
+    done = subprocess.run(["bash", script, "dev"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    asked = (tmp_path / "asked").read_text()
+    assert ("--no-cache" in asked) is not before
