@@ -95,6 +95,18 @@ def test_whoever_has_a_token_sees_what_can_be_chosen_from() -> None:
     assert not caller("service-admin", SHOP).may(Attributes("get", path="/metrics"))
 
 
+def test_the_role_metrics_reads_metrics_and_nothing_else() -> None:
+    scraper = caller("metrics", ALL)
+    page = Attributes("get", path="/metrics")
+    assert scraper.may(page)
+    assert able(page) == ["service-admin", "metrics"]
+    assert not scraper.may(Attributes("create", path="/metrics"))
+    for group, resource in TENANT:
+        for namespace in ("shop", ""):
+            assert not scraper.may(Attributes("get", group, resource, namespace=namespace))
+    assert not scraper.may(asked("list enmasse.io:logs -"))
+
+
 def test_roles_in_several_namespaces_are_kept_apart() -> None:
     both = Caller("ci", {"tenant-edit": frozenset({"a"}), "tenant-view": frozenset({"b"})})
     assert both.may(asked("create enmasse.io:addresses a"))

@@ -27,6 +27,8 @@ def forbidden(caller: Caller, asked: Attributes) -> Denied:
     """Return the refusal of what a caller may not do, with the resource as its context."""
     if not asked.resource:
         said = f'forbidden: User "{caller.name}" cannot {asked.verb} path "{asked.path}"'
+        if roles := able(asked):
+            said += f"; it needs the role {' or '.join(roles)} in all namespaces"
         return Denied(Code.ACCESS_DENIED, said)
     plural = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     named = f'{plural} "{asked.name}"' if asked.name else plural

@@ -3,6 +3,7 @@
     service-admin  plans, infra configs, authentication services; sees what tenants have declared
     tenant-edit    everything that tenants declare, and their messages
     tenant-view    sees what tenants have declared, but no Secret and no message
+    metrics        reads /metrics, and nothing else
     schema         what can be chosen from, and what the API is; every caller has it
 
 A role is given in namespaces. What lies in none of them (the log, the audit trail, connections) and
@@ -101,6 +102,7 @@ RULES: Mapping[Role, tuple[Rule, ...]] = {
         *_SEEN,
     ),
     "tenant-view": _SEEN,
+    "metrics": (),
 }
 
 SCHEMA = (
@@ -115,8 +117,9 @@ SCHEMA = (
 SCHEMA_PATHS = ("/version", "/api", "/apis", "/openapi", "/livez", "/healthz", "/readyz")
 """Paths that are no resources and that every caller may get, with all below them."""
 
-ADMIN_PATHS = ("/metrics",)
-"""Those of a service administrator of all namespaces."""
+METRICS_PATHS = ("/metrics",)
+METRICS_ROLES: tuple[Role, ...] = ("service-admin", "metrics")
+"""Roles that may get them, if they are given in all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,8 @@ class Caller:
 
     def paths(self) -> tuple[str, ...]:
         """Return what it may get that is no resource, each with all below it."""
-        is_admin = EVERYWHERE in self.roles.get("service-admin", ())
-        return SCHEMA_PATHS + (ADMIN_PATHS if is_admin else ())
+        reads_metrics = any(EVERYWHERE in self.roles.get(role, ()) for role in METRICS_ROLES)
+        return SCHEMA_PATHS + (METRICS_PATHS if reads_metrics else ())
 
     def may(self, asked: Attributes) -> bool:
         """Whether it may do that."""
@@ -173,7 +176,9 @@ OWNER_CALLER = Caller(OWNER)
 
 def able(asked: Attributes) -> list[Role]:
     """Return the roles that allow something where they are given."""
-    if not asked.resource or asked.namespace == TOKENS_NAMESPACE:
+    if not asked.resource:
+        return [role for role in ROLES if Caller("", {role: frozenset({EVERYWHERE})}).may(asked)]
+    if asked.namespace == TOKENS_NAMESPACE:
         return []
     where = frozenset({asked.namespace or EVERYWHERE})
     return [role for role in ROLES if Caller("", {role: where}).may(asked)]

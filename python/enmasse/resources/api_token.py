@@ -24,10 +24,13 @@ DIGEST = "sha256"
 EXPIRES = "expires"
 EVERYWHERE = "*"
 
-Role = Literal["service-admin", "tenant-edit", "tenant-view"]
+Role = Literal["service-admin", "tenant-edit", "tenant-view", "metrics"]
 """What a token can be given in namespaces. The role `schema` has whoever has any token."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
+
+UNDIVIDED: tuple[Role, ...] = ("metrics",)
+"""Roles whose object belongs to no namespace: they are given in `*` or not at all."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -50,7 +53,8 @@ def token_faults(namespace: str, texts: Mapping[str, str]) -> list[Fault]:
             if name == EXPIRES:
                 expiry(text)
             elif name in ROLES:
-                namespaces(text)
+                if namespaces(text) != {EVERYWHERE} and name in UNDIVIDED:
+                    raise ValueError("must be *: it is about the whole platform")
             else:
                 known = ", ".join((DIGEST, EXPIRES, *ROLES))
                 raise ValueError(f"is unknown; known are {known}")

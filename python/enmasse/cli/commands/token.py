@@ -13,8 +13,9 @@ Grants = Annotated[
     typer.Option(
         "--grant",
         metavar="ROLE=NS[,NS...]",
-        help="service-admin, tenant-edit or tenant-view in these namespaces, `*` is all;"
-        " repeatable. Without any it may see what can be chosen from.",
+        help="service-admin, tenant-edit, tenant-view or metrics in these namespaces, `*` is all;"
+        " metrics is given in `*` only. Repeatable. Without any the token shows what can be chosen"
+        " from.",
     ),
 ]
 
@@ -37,6 +38,8 @@ def create(
       enmasse token create ci --grant tenant-edit=shop --days 90 > ci.token
 
       enmasse token create auditor --grant 'tenant-view=*'
+
+      enmasse token create prometheus --grant 'metrics=*' > metrics.token
     """
     import hashlib
     from datetime import timedelta
