@@ -18,7 +18,7 @@ ARGS ?=
 AGAINST ?=
 SPARK ?= 4.3.0
 
-.PHONY: help setup build run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-journal docs
+.PHONY: help setup build wheel run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-journal docs
 .PHONY: setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
@@ -37,6 +37,11 @@ $(STAMPS)/%: $(SETUP_INPUTS)
 build: $(STAMPS)/run ## compile the native core (release profile, the one of the tests) into .venv
 	@ls python/enmasse/_native*.so >/dev/null 2>&1 || echo "build: compiling the native core; the first time takes minutes"
 	@$(BIN)/maturin develop --release --locked --uv --quiet
+
+wheel: $(STAMPS)/run ## the wheel (abi3) and the source distribution, into build/wheels
+	@rm -rf build/wheels
+	@$(BIN)/maturin build --release --locked --quiet --interpreter $(BIN)/python --out build/wheels
+	@$(BIN)/maturin sdist --out build/wheels
 
 run: setup ## start the platform on loopback and pass a first message through it
 	@$(BIN)/python scripts/run.py $(ARGS)

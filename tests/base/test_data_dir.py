@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from enmasse.base import data_format
 from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 
@@ -53,12 +54,72 @@ def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
         pass  # the lock is free again
 
 
+def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """All that is in a folder, itself included: mode, time of the last change, content."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mode,
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
 @pytest.mark.parametrize("text", ["2", "1000", "old"])
-def test_a_newer_format_is_refused_and_the_lock_given_back(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_a_newer_format_is_refused_and_nothing_in_it_changes(
+    tmp_path: Path, text: str, upgrade: bool
+) -> None:
     (tmp_path / "format").write_text(text)
+    tmp_path.chmod(0o755)
+    before = tree(tmp_path)
     for _ in range(2):
-        with pytest.raises(Invalid, match=f"has format {text}, this version reads up to 1"):
-            DataDir(tmp_path).__enter__()
+        with pytest.raises(Invalid, match=f"has format {text}, this version reads up to 1") as no:
+            DataDir(tmp_path, upgrade=upgrade).__enter__()
+        assert no.value.code == Code.DATA_TOO_NEW
+    assert tree(tmp_path) == before
+
+
+def mark(folder: Path) -> None:
+    (folder / "marks").write_text((folder / "format").read_text())
+
+
+def test_an_older_format_is_converted_only_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DataDir(tmp_path):
+        pass
+    before = tree(tmp_path)
+    monkeypatch.setattr(data_format, "FORMAT", 3)
+    monkeypatch.setattr(data_format, "UPGRADES", {1: mark, 2: mark})
+    with pytest.raises(Invalid, match="start once with --upgrade-data") as refusal:
+        DataDir(tmp_path).__enter__()
+    assert refusal.value.code == Code.DATA_TOO_OLD
+    assert tree(tmp_path) == before
+    with DataDir(tmp_path, upgrade=True):
+        assert (tmp_path / "marks").read_text() == "2\n", "each step once, in order"
+        assert (tmp_path / "format").read_text() == "3\n"
+    with DataDir(tmp_path):
+        pass  # from now on it is a folder like any other
+
+
+def test_a_conversion_that_was_cut_off_goes_on_with_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with DataDir(tmp_path):
+        pass
+    monkeypatch.setattr(data_format, "FORMAT", 3)
+    monkeypatch.setattr(data_format, "UPGRADES", {1: mark, 2: fail})
+    with pytest.raises(Unavailable, match="No space left"):
+        DataDir(tmp_path, upgrade=True).__enter__()
+    assert (tmp_path / "format").read_text() == "2\n"
+    monkeypatch.setattr(data_format, "UPGRADES", {2: mark})
+    with DataDir(tmp_path, upgrade=True):
+        assert (tmp_path / "format").read_text() == "3\n"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

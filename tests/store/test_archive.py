@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import doubles
+from enmasse.base import data_format
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
 from enmasse.resources import Resource
@@ -175,6 +176,19 @@ def test_a_newer_form_is_refused(
         newer.setattr(archive, "FORMAT", 2)
         backup = written(tmp_path / "b", contents(journal))
     with pytest.raises(Invalid, match="of form 2, this version reads 1"):
+        backup.check()
+
+
+@pytest.mark.parametrize("found", [1, 3])
+def test_a_backup_of_another_data_format_is_refused(
+    tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch, found: int
+) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(data_format, "FORMAT", found)
+        backup = written(tmp_path / "b", contents(journal))
+        assert backup.check().about == {"made": "now"}
+    monkeypatch.setattr(data_format, "FORMAT", 2)
+    with pytest.raises(Invalid, match=f"data format {found}, this version uses 2"):
         backup.check()
 
 

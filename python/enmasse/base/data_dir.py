@@ -27,10 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
-
-FORMAT = 1
-"""The layout this version writes. It reads this one and older ones."""
+from enmasse.base import data_format
+from enmasse.base.errors import Code, Conflict, Unavailable
 
 
 def default_data_dir() -> Path:
@@ -42,9 +40,11 @@ def default_data_dir() -> Path:
 class DataDir:
     """A data folder, as paths; entered as a context it is this process's alone."""
 
-    def __init__(self, path: Path, *, to_restore: bool = False) -> None:
-        """Name what is in `path`; `to_restore`: a restore that has not ended is no hindrance."""
+    def __init__(self, path: Path, *, to_restore: bool = False, upgrade: bool = False) -> None:
+        """Name what is in `path`. `to_restore`: a restore that has not ended is no hindrance;
+        `upgrade`: an older format is converted to this version's."""
         self.path = path
+        self._upgrade = upgrade
         self._to_restore = to_restore
         self.restoring = path / "restoring"
         self.resources_db = path / "resources.db"
@@ -63,10 +63,11 @@ class DataDir:
     def __enter__(self) -> Self:
         """Make the folder if it is not there and take it.
 
-        Raises: Conflict if another process has it; Invalid if a newer version wrote it;
-            Unavailable if it cannot be used, or has a part of a backup.
+        Raises: Conflict if another process has it; Invalid if it has another format, in which case
+            nothing in it has changed; Unavailable if it cannot be used, or has a part of a backup.
         """
         try:
+            data_format.check(self.path, upgrade=self._upgrade)
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._tighten()
             for folder in (self.journal, self.tls):
@@ -74,8 +75,8 @@ class DataDir:
                 folder.chmod(0o700)
             self._take_lock()
             try:
-                self._check_format()
                 self._check_restored()
+                self._bring_to_format()
             except BaseException:
                 self._release_lock()
                 raise
@@ -129,18 +130,15 @@ class DataDir:
             os.close(self._lock)
             self._lock = None
 
-    def _check_format(self) -> None:
+    def _bring_to_format(self) -> None:
+        """Give a new folder its format, and convert an older one step by step."""
+        data_format.check(self.path, upgrade=self._upgrade)  # again, now that nobody else can
         file = self.path / "format"
-        text = file.read_text().strip() if file.exists() else ""
-        if not text:
-            write_private(file, f"{FORMAT}\n")
-            return
-        if not text.isdecimal() or int(text) > FORMAT:
-            raise Invalid(
-                Code.DATA_TOO_NEW,
-                f"data folder {self.path} has format {text}, this version reads up to {FORMAT};"
-                " use the newer version or another folder with --data",
-            )
+        if data_format.format_of(self.path) is None:
+            write_private(file, f"{data_format.FORMAT}\n")
+        for reached, step in data_format.steps(self.path):
+            step(self.path)
+            write_private(file, f"{reached}\n")
 
     def _check_restored(self) -> None:
         if self.restoring.exists() and not self._to_restore:

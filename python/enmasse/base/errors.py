@@ -44,6 +44,7 @@ class Code(StrEnum):
     SETTING_INVALID = "E1006", "a setting is unknown or has a value that is not allowed"
     SPACE_EXPOSED = "E1007", "a space without authentication would be open to the network"
     DATA_TOO_NEW = "E1008", "the data folder was written by a newer version"
+    DATA_TOO_OLD = "E1009", "the data folder has an older format and must be upgraded"
     URL_INVALID = "E1010", "the URL does not name an AMQP server"
     PATCH_UNSUPPORTED = "E1011", "the patch is of a kind this server does not apply"
     REFERENCE_INVALID = "E1012", "an address it refers to does not exist or is of another type"

@@ -9,8 +9,9 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from enmasse.base.data_dir import DataDir, write_private
 from enmasse.base.errors import Code, EnMasseError, Invalid
 from enmasse.base.hosts import is_loopback
 from enmasse.base.rotated import RotatedFile
+from enmasse.base.service_manager import ServiceManager
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.files import load_files
 from enmasse.cli.hints import Meeting, meeting
@@ -63,34 +65,31 @@ class Ready:
 
 
 async def serve(
-    settings: Settings, files: Sequence[str], announce: Callable[[Ready], None]
+    settings: Settings,
+    files: Sequence[str],
+    announce: Callable[[Ready], None],
+    *,
+    upgrade_data: bool = False,
 ) -> None:
     """Run the platform until SIGTERM or SIGINT; call `announce` once everything listens.
 
+    With `upgrade_data` a data folder of an older format is converted.
     Raises: EnMasseError with one line that names what and the mend, if it cannot start.
     """
     stopping = _stop_on_signals()
+    service_manager = ServiceManager.of(os.environ)
     clock = SystemClock()
     raise_open_files_limit()
     check_host(settings.host)
     async with AsyncExitStack() as stack:
-        data = stack.enter_context(DataDir(settings.data))
+        data = stack.enter_context(DataDir(settings.data, upgrade=upgrade_data))
         store = await open_store(settings, data, clock)
         stack.push_async_callback(store.close)
-        admission = guard(store, settings)
-        await admission.ship(shipped())
-        await declare(admission, store, files)
-        await admission.check()
-        await admission.ensure_namespaces()
+        admission = await prepare(store, settings, files)
         certificates = Certificates(data.tls, names_of(settings.host), clock)
         engine, computed = Standby(), await open_computed(settings, clock)
         stack.push_async_callback(computed.close)
-        trail, logins = (
-            RotatedFile(file, file_bytes_max=FILE_BYTES_MAX, files=FILES)
-            for file in (data.audit, data.logins)
-        )
-        stack.callback(trail.close)
-        stack.callback(logins.close)
+        trail, logins = open_trails(stack, data)
         login_trail = LoginTrail(logins, clock)
         leader = Leader(settings, data, (store, computed), certificates, login_trail, admission)
         stack.callback(leader.stop)
@@ -99,7 +98,7 @@ async def serve(
         if leads:
             started, endpoints = await leader.start()
             engine.give_way(started)
-        process = _Process((store, computed), leader, certificates, stopping)
+        process = _Process((store, computed), leader, certificates, stopping, service_manager)
         platform = Platform(
             store,
             computed,
@@ -119,12 +118,9 @@ async def serve(
             logins=logins,
             exposed=is_exposed(settings),
         )
-        for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
-            if port is not None:
-                listener = stack.enter_context(bind(settings.host, port))
-                endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
-                secured = tls if kind == "https" else None
-                process.servers.append(Server(app, listener, tls=secured))
+        for kind, listener in listening(stack, settings):
+            endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
+            process.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
         write_kubeconfig(data, endpoints.get("https"), tls, token)
         ready = Ready(os.getpid(), endpoints, meeting(store.list(), exposed=is_exposed(settings)))
         data.write_endpoint(ready.document())
@@ -134,8 +130,35 @@ async def serve(
             engine.give_way(started)
             both = Ready(os.getpid(), places | endpoints)
             data.write_endpoint(both.document())
+            service_manager.status(status_of(both, leads=True))
 
-        await process.run(lambda: announce(ready), None if leads else take_over)
+        def tell_ready() -> None:
+            announce(ready)
+            service_manager.ready(status_of(ready, leads=leads))
+
+        await process.run(tell_ready, None if leads else take_over)
+
+
+def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, RotatedFile]:
+    """Open the trails of requests and of logins; they are closed with `stack`."""
+    requests, logins = (
+        stack.enter_context(closing(RotatedFile(file, file_bytes_max=FILE_BYTES_MAX, files=FILES)))
+        for file in (data.audit, data.logins)
+    )
+    return requests, logins
+
+
+def listening(stack: AsyncExitStack, settings: Settings) -> Iterator[tuple[str, socket.socket]]:
+    """Open the listeners of the API that are on; they are closed with `stack`."""
+    for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
+        if port is not None:
+            yield kind, stack.enter_context(bind(settings.host, port))
+
+
+def status_of(ready: Ready, *, leads: bool) -> str:
+    """Return the role of a process and where it listens, in one line."""
+    role = "leader" if leads else "stand-by: another process of this store leads"
+    return f"{role}; {', '.join(f'{name} {at.port}' for name, at in ready.endpoints.items())}"
 
 
 async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
@@ -154,6 +177,16 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
             " pip install 'enmasse[postgresql]'",
         ) from None
     return await PostgresStore.open(settings.store, clock)
+
+
+async def prepare(store: Store, settings: Settings, files: Sequence[str]) -> Admission:
+    """Declare what is shipped and what `files` say; return the only way into the store."""
+    admission = guard(store, settings)
+    await admission.ship(shipped())
+    await declare(admission, store, files)
+    await admission.check()
+    await admission.ensure_namespaces()
+    return admission
 
 
 def guard(store: Store, settings: Settings) -> Admission:
@@ -237,12 +270,14 @@ class _Process:
         leader: Leader,
         certificates: Certificates,
         stopping: asyncio.Event,
+        service_manager: ServiceManager,
     ) -> None:
         self.servers: list[Server] = []
         self._store, self._computed = stores
         self._leader = leader
         self._certificates = certificates
         self._stopping = stopping
+        self._service_manager = service_manager
         self._failure: EnMasseError | None = None
 
     def is_ready(self) -> bool:
@@ -263,6 +298,7 @@ class _Process:
                 tasks.create_task(self._computed.follow(), name="computed"),
                 tasks.create_task(self._lead(take_over), name="control"),
                 tasks.create_task(self._certificates.keep_valid(), name="certificates"),
+                tasks.create_task(self._service_manager.keep_alive(SystemClock()), name="watchdog"),
             ]
             for server in self.servers:
                 tasks.create_task(server.run_until_stopped(), name="http")
@@ -270,6 +306,7 @@ class _Process:
             log.info("ready")
             await self._stopping.wait()
             log.info("stopping")
+            self._service_manager.stopping()
             for server in self.servers:
                 server.stop()
             await self._leader.close()

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from enmasse.base import data_format
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
 from enmasse.resources import Resource
@@ -128,7 +129,8 @@ class _Pack:
 
     def end(self, about: Document) -> Iterator[bytes]:
         """Add the manifest and finish."""
-        manifest = {"format": FORMAT} | about | {"entries": self.entries}
+        formats = {"format": FORMAT, "dataFormat": data_format.FORMAT}
+        manifest = formats | about | {"entries": self.entries}
         text = json.dumps(manifest, indent=1).encode()
         yield from self.add(MANIFEST, len(text), [text])
         yield self._zip.compress(bytes(2 * _BLOCK)) + self._zip.flush()
@@ -301,12 +303,24 @@ class Archive:
             about = json.loads(text)
             entries = about.pop("entries")
             form = about.pop("format")
+            data_form = about.pop("dataFormat", 1)
             names = [name for name in entries if name != RESOURCES]
             if form == FORMAT and RESOURCES in entries and all(map(_NAME.fullmatch, names)):
+                self._check_data_format(data_form)
                 return Manifest(about, entries)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unreadable("it has no manifest") from None
         raise self._unreadable(f"it is of form {form}, this version reads {FORMAT}")
+
+    def _check_data_format(self, found: object) -> None:
+        """See that the messages are in the format of this version: a restore converts nothing."""
+        if found != data_format.FORMAT:
+            raise Invalid(
+                Code.BACKUP_UNREADABLE,
+                f"{self._path} is of data format {found}, this version uses {data_format.FORMAT};"
+                " restore it with the version that made it, then start this one with"
+                " --upgrade-data",
+            )
 
     def _unreadable(self, why: str) -> Invalid:
         return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is no whole backup: {why}")

@@ -118,6 +118,13 @@ LeaderGrace = Annotated[
         show_default="300",
     ),
 ]
+UpgradeData = Annotated[
+    bool,
+    typer.Option(
+        "--upgrade-data",
+        help="Convert a data folder of an older version. Only a backup leads back.",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
@@ -144,6 +151,7 @@ def up(
     namespace_plans: NamespacePlans = None,
     leader_grace_s: LeaderGrace = None,
     log_level: LogLevel = None,
+    upgrade_data: UpgradeData = False,
 ) -> None:
     """Run the platform in this process until Ctrl-C.
 
@@ -175,10 +183,17 @@ def up(
         "leader_grace_s": leader_grace_s,
         "log_level": log_level,
     }
-    _run(options, file or [], config, output)
+    _run(options, file or [], config, output, upgrade_data=upgrade_data)
 
 
-def _run(options: dict[str, object], files: list[str], config: Path | None, output: Output) -> None:
+def _run(
+    options: dict[str, object],
+    files: list[str],
+    config: Path | None,
+    output: Output,
+    *,
+    upgrade_data: bool,
+) -> None:
     import asyncio
     import gc
 
@@ -202,7 +217,7 @@ def _run(options: dict[str, object], files: list[str], config: Path | None, outp
     try:
         settings, _ = load(options, os.environ, config)
         log.configure(settings.log_level)
-        asyncio.run(serve(settings, files, announce))
+        asyncio.run(serve(settings, files, announce, upgrade_data=upgrade_data))
     except EnMasseError as error:
         errors.say(error)
         _end(errors.FAILED)
