@@ -126,7 +126,7 @@ pub enum Event<'a> {
         /// the transaction
         txn_id: Vec<u8>,
     },
-    /// A link is over, whoever began it (already answered). Call `take_unsettled`; then the id is gone.
+    /// A link is over (already answered). Call `take_unsettled`; then the id is gone.
     Detach {
         /// the link
         link: LinkId,
@@ -134,6 +134,11 @@ pub enum Event<'a> {
         closed: bool,
         /// why, by the peer or by this machine
         error: Option<Error>,
+        /// who ended it
+        by: ClosedBy,
+        /// the session that ended and took the link with it: every link in `session_links` is over already, and each
+        /// has an event of its own
+        ended: Option<SessionId>,
     },
     /// A session is over (already answered); `Detach` came before for each of its links.
     End {
@@ -151,12 +156,12 @@ pub enum Event<'a> {
     },
 }
 
-/// Who ended a connection.
+/// Who ended a connection, a session or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// the peer's `close`, protocol header or SASL outcome
+    /// the peer's `close`, `end` or `detach`, protocol header or SASL outcome; or the peer attached the link anew
     Peer,
-    /// our `close`, or a violation that this machine answered with one
+    /// our `close`, `end` or `detach`, or a violation that this machine answered with one
     Local,
     /// the peer was silent, or too slow to shake hands
     Timeout,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::fault::Fault;
 use super::receive::Received;
-use super::{AttachReply, Connection, Event, LinkId, SessionId, UseError};
+use super::{AttachReply, ClosedBy, Connection, Event, LinkId, SessionId, UseError};
 use crate::link::Link;
 use crate::link::state::{State, Step};
+use crate::session::Session;
 use crate::types::{Attach, Error, Outcome, Role, Source, condition};
 
 /// Bytes of a link's name; one that is longer is refused.
@@ -34,7 +35,7 @@ impl Connection {
         if self.links.get(place as usize).is_some_and(|link| link.state == State::Attached) {
             let error = Error::new(condition::LINK_STOLEN, "a link of this name was attached anew");
             self.write_detach(place, false, Some(error.clone()));
-            self.tell_detached(place, false, Some(error));
+            self.tell_detached(place, false, Some(error), ClosedBy::Peer);
         }
     }
 
@@ -212,11 +213,16 @@ impl Connection {
     }
 
     /// Tells the driver that a link is over, unless it knows.
-    pub(super) fn tell_detached(&mut self, place: u32, closed: bool, error: Option<Error>) {
+    pub(super) fn tell_detached(&mut self, place: u32, closed: bool, error: Option<Error>, by: ClosedBy) {
+        self.tell_over(Event::Detach { link: LinkId(place), closed, error, by, ended: None }, place);
+    }
+
+    /// As `tell_detached`, with the event to tell.
+    pub(super) fn tell_over(&mut self, event: Event<'static>, place: u32) {
         match self.links.get_mut(place as usize) {
             Some(link) if !link.told => {
                 link.told = true;
-                self.tell(Event::Detach { link: LinkId(place), closed, error });
+                self.tell(event);
             }
             _ => self.forget_link(place),
         }
@@ -275,6 +281,12 @@ impl Connection {
     #[must_use]
     pub fn link_session(&self, link: LinkId) -> Option<SessionId> {
         self.links.get(link.0 as usize).map(|link| SessionId(link.session))
+    }
+
+    /// The links of a session, while the session is known: until the call of `poll_event` that follows its `End`.
+    pub fn session_links(&self, session: SessionId) -> impl Iterator<Item = LinkId> {
+        let session = self.sessions.get(session.0 as usize);
+        session.into_iter().flat_map(Session::places).map(LinkId)
     }
 
     /// Receiving link: whether a delivery has begun on it and not ended.

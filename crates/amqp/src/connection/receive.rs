@@ -235,11 +235,13 @@ impl Connection {
         };
         let Some(link) = self.links.get_mut(place as usize) else { return Ok(None) };
         link.state = link.state.after(LinkStep::ReceivedDetach).unwrap_or(link.state);
+        let mut by = ClosedBy::Local;
         if link.state == LinkState::DetachReceived {
+            by = ClosedBy::Peer;
             self.write_detach(place, detach.closed, None);
         }
         self.unmap_link(place);
-        self.tell_detached(place, detach.closed, detach.error);
+        self.tell_detached(place, detach.closed, detach.error, by);
         Ok(None)
     }
 
@@ -250,11 +252,13 @@ impl Connection {
             return Err(Fault::connection(condition::ILLEGAL_STATE, description));
         };
         session.state = session.state.after(SessionStep::ReceivedEnd).unwrap_or(session.state);
+        let mut by = ClosedBy::Local;
         if session.state == SessionState::EndReceived {
+            by = ClosedBy::Peer;
             self.write_end(index, None, SessionStep::SentEnd);
         }
         self.channels.remove(u32::from(channel));
-        self.tell_ended(index, error);
+        self.tell_ended(index, error, by);
         Ok(None)
     }
 
@@ -264,11 +268,11 @@ impl Connection {
         match fault {
             Fault::Link(place, error) => {
                 self.write_detach(place, true, Some(error.clone()));
-                self.tell_detached(place, true, Some(error));
+                self.tell_detached(place, true, Some(error), ClosedBy::Local);
             }
             Fault::Session(index, error) => {
                 self.write_end(index, Some(&error), SessionStep::Failed);
-                self.tell_ended(index, Some(error));
+                self.tell_ended(index, Some(error), ClosedBy::Local);
             }
             Fault::Connection(error) => self.abandon(error, ClosedBy::Local),
         }

@@ -1,7 +1,7 @@
 //! Sessions as the driver sees them: begun, ended, told of (2.5).
 
 use super::fault::Fault;
-use super::{Connection, Event, SessionId, UseError};
+use super::{ClosedBy, Connection, Event, LinkId, SessionId, UseError};
 use crate::codec::encode_begin;
 use crate::link::state::State as LinkState;
 use crate::session::Session;
@@ -65,14 +65,15 @@ impl Connection {
     }
 
     /// Tells the driver that a session is over, after each of its links.
-    pub(super) fn tell_ended(&mut self, index: u32, error: Option<Error>) {
+    pub(super) fn tell_ended(&mut self, index: u32, error: Option<Error>, by: ClosedBy) {
         let places: Vec<u32> =
             self.sessions.get(index as usize).map(|session| session.places().collect()).unwrap_or_default();
         for place in places {
             if let Some(link) = self.links.get_mut(place as usize) {
                 link.state = LinkState::Detached;
             }
-            self.tell_detached(place, false, None);
+            let (link, ended) = (LinkId(place), Some(SessionId(index)));
+            self.tell_over(Event::Detach { link, closed: false, error: None, by, ended }, place);
         }
         match self.sessions.get_mut(index as usize) {
             Some(session) if !session.told => {

@@ -1,6 +1,6 @@
 //! Links: attached, refused, detached, stolen (2.6.1 to 2.6.6).
 
-use enmasse_amqp::connection::{AttachReply, Config, Event, LinkId, SessionId, UseError};
+use enmasse_amqp::connection::{AttachReply, ClosedBy, Config, Event, LinkId, SessionId, UseError};
 use enmasse_amqp::types::{
     Error, Performative, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Value, condition,
 };
@@ -94,8 +94,10 @@ fn section_2_6_3_a_client_sees_the_refusal() {
     pair.client.take();
     pair.run();
     let seen = pair.client.take();
-    let [Seen::Event(Event::Attached { attach, .. }), Seen::Event(Event::Detach { link: gone, closed, error: why })] =
-        &seen[..]
+    let [
+        Seen::Event(Event::Attached { attach, .. }),
+        Seen::Event(Event::Detach { link: gone, closed, error: why, .. }),
+    ] = &seen[..]
     else {
         panic!("{seen:?}")
     };
@@ -112,16 +114,18 @@ fn section_2_6_5_detach_from_either_side() {
         let error = Some(Error::new(condition::DETACH_FORCED, "enough"));
         pair.server.machine.detach(theirs, closed, error.clone());
         pair.run();
-        assert_eq!(pair.client.only(), Event::Detach { link, closed, error });
-        assert_eq!(pair.server.only(), Event::Detach { link: theirs, closed, error: None });
+        let (ended, by) = (None, ClosedBy::Peer);
+        assert_eq!(pair.client.only(), Event::Detach { link, closed, error, by, ended });
+        let by = ClosedBy::Local;
+        assert_eq!(pair.server.only(), Event::Detach { link: theirs, closed, error: None, by, ended });
         assert_eq!(pair.wire.len(), 2, "a detach each");
 
         let (mut pair, _, link, theirs) = linked(Role::Receiver);
         pair.client.machine.detach(link, closed, None);
         pair.server.machine.detach(theirs, closed, None);
         pair.run();
-        assert_eq!(pair.client.only(), Event::Detach { link, closed, error: None });
-        assert_eq!(pair.server.only(), Event::Detach { link: theirs, closed, error: None });
+        assert_eq!(pair.client.only(), Event::Detach { link, closed, error: None, by, ended });
+        assert_eq!(pair.server.only(), Event::Detach { link: theirs, closed, error: None, by, ended });
     }
 }
 
@@ -167,8 +171,10 @@ fn section_2_6_1_a_name_attached_anew_steals_the_link() {
         raw.side.take();
         raw.send(session, link("link", handle, Role::Sender));
         let seen = raw.side.take();
-        let [Seen::Event(Event::Detach { link: gone, closed: false, error: Some(error) }), Seen::Event(new)] =
-            &seen[..]
+        let [
+            Seen::Event(Event::Detach { link: gone, closed: false, error: Some(error), by: ClosedBy::Peer, .. }),
+            Seen::Event(new),
+        ] = &seen[..]
         else {
             panic!("{seen:?}")
         };

@@ -64,7 +64,7 @@ impl Seen {
                 Event::Declared { session, first, last, settled, txn_id }
             }
             Event::SenderSettled { session, first, last } => Event::SenderSettled { session, first, last },
-            Event::Detach { link, closed, error } => Event::Detach { link, closed, error },
+            Event::Detach { link, closed, error, by, ended } => Event::Detach { link, closed, error, by, ended },
             Event::End { session, error } => Event::End { session, error },
             Event::Closed { error, by } => Event::Closed { error, by },
         })

@@ -1,6 +1,7 @@
 //! Sessions: begun, ended, windows (2.5).
 
-use enmasse_amqp::connection::{Config, Event, Outgoing, SendError, SessionId, UseError};
+use enmasse_amqp::connection::{ClosedBy, Config, Event, Outgoing, SendError, SessionId, UseError};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{End, Error, Flow, Performative, Role, condition};
 
 use crate::pair::{Pair, Seen, attach, piece};
@@ -52,13 +53,16 @@ fn section_2_5_2_an_end_takes_its_links_along() {
     pair.run();
     let seen = pair.client.take();
     let expected = [
-        Seen::Event(Event::Detach { link, closed: false, error: None }),
+        Seen::Event(Event::Detach { link, closed: false, error: None, by: ClosedBy::Peer, ended: Some(session) }),
         Seen::Event(Event::End { session, error: Some(error) }),
     ];
     assert_eq!(seen, expected);
     let told = pair.server.take();
     assert!(
-        matches!(told[..], [Seen::Event(Event::Detach { .. }), Seen::Event(Event::End { error: None, .. })]),
+        matches!(
+            told[..],
+            [Seen::Event(Event::Detach { by: ClosedBy::Local, .. }), Seen::Event(Event::End { error: None, .. })]
+        ),
         "{told:?}"
     );
     assert_eq!(pair.client.machine.attach(session, attach("late", Role::Sender)), Err(UseError::NotOpen));
@@ -81,6 +85,30 @@ fn section_2_5_2_unsettled_deliveries_are_there_until_the_driver_has_been_told()
     assert_eq!(tokens, [11]);
     assert!(matches!(machine.poll_event(raw.now, &mut input), Some(Event::End { .. })));
     assert!(machine.poll_event(raw.now, &mut input).is_none());
+}
+
+#[test]
+fn section_2_5_2_all_links_of_a_session_are_over_before_the_driver_hears_of_the_first() {
+    let mut pair = pair();
+    let session = pair.client.machine.begin().unwrap();
+    let names = ["one", "two", "three"];
+    let links = names.map(|name| pair.client.machine.attach(session, attach(name, Role::Sender)).unwrap());
+    pair.run();
+    pair.server.take();
+    pair.client.machine.end(session, None);
+    let mut bytes = std::mem::take(pair.client.machine.output());
+    pair.client.machine.flush(Time::ZERO);
+    bytes.append(pair.client.machine.output());
+    let server = &mut pair.server.machine;
+    let mut input = &bytes[..];
+    let mut told = Vec::new();
+    while let Some(event) = server.poll_event(Time::ZERO, &mut input) {
+        let Event::Detach { link, by, ended: Some(session), .. } = event else { continue };
+        assert_eq!((by, server.session_links(session).count()), (ClosedBy::Peer, names.len()));
+        assert!(server.session_links(session).any(|other| other == link));
+        told.push(link);
+    }
+    assert_eq!(told.len(), links.len());
 }
 
 #[test]
