@@ -323,7 +323,7 @@ fn a_link_that_is_detached_is_over_and_its_messages_go_elsewhere() {
     let mut events = vec![peer.next(), peer.next()];
     events.retain(|event| !matches!(event, Event::Credit { .. }));
     assert!(events.contains(&Event::Detached { link: first, reason: None }), "{events:?}");
-    let gone = Outcome::Modified { delivery_failed: true, undeliverable_here: false };
+    let gone = Outcome::Released;
     let settled = Event::Settled { link: sender, first: 0, last: 0, outcome: gone };
     assert!(events.contains(&settled) || peer.next() == settled, "{events:?}");
     peer.client.detach(sender);

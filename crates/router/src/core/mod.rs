@@ -8,6 +8,7 @@
 mod address;
 mod anycast;
 mod arena;
+mod attempts;
 mod describe;
 mod flow;
 mod laggards;
@@ -36,6 +37,7 @@ use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transact
 use stream::Waiting;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
+pub use attempts::{Ending, Verdict};
 pub use describe::AddressDescription;
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};

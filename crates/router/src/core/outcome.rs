@@ -1,10 +1,10 @@
 //! Outcomes: from the consumers, by token, back to the producers.
 
-use enmasse_amqp::types::{Modified, Outcome};
+use enmasse_amqp::types::Outcome;
 
 use super::arena::Key;
 use super::message::Owed;
-use super::{Links, PortId, Router, home_of_token};
+use super::{AddressKind, Ending, Links, PortId, Router, Verdict, home_of_token};
 
 /// An unsettled copy that a consumer holds. Its key is the token.
 #[derive(Debug)]
@@ -22,8 +22,13 @@ pub(super) enum Retiring {
     No,
     /// its consumer holds it again after a rollback
     Held,
-    /// its consumer has let go of it: after a rollback its delivery has failed
-    LetGo,
+    /// its consumer has let go of it, and this holds after a rollback
+    LetGo(Verdict),
+}
+
+impl Retiring {
+    /// Its consumer has settled it within the transaction. Only stored addresses take part in any.
+    pub(super) const SETTLED: Self = Self::LetGo(Ending::RolledBack.verdict(AddressKind::Stored, false));
 }
 
 /// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
@@ -58,11 +63,6 @@ const fn weight(outcome: &Outcome) -> u8 {
     }
 }
 
-/// What becomes of a delivery whose consumer went, or whose rest cannot follow.
-pub(super) fn delivery_failed() -> Outcome {
-    Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }))
-}
-
 /// What stands for an unsettled copy of a shard's.
 #[inline]
 pub(super) const fn token_of(shard: u16, pending: Key) -> u64 {
@@ -81,6 +81,29 @@ impl Router {
         }
     }
 
+    /// The link of a consumer ends, and with it go deliveries of which it said nothing: `tokens`, in the order in which
+    /// they were handed out. `oldest`: the first of them is the oldest that its link holds. All links that end together
+    /// are stalled before the first of them gives anything back ([`Router::stall`]).
+    pub fn relinquish(&mut self, tokens: &[u64], ending: Ending, oldest: bool, links: &mut impl Links) {
+        for (place, token) in tokens.iter().enumerate() {
+            self.relinquish_one(*token, ending, oldest && place == 0, links);
+        }
+    }
+
+    pub(super) fn relinquish_one(&mut self, token: u64, ending: Ending, oldest: bool, links: &mut impl Links) {
+        if home_of_token(token) != self.shard {
+            return;
+        }
+        let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
+        let verdict = ending.verdict(self.addresses[pending.address].declared.kind, oldest);
+        if pending.retiring != Retiring::No {
+            // Its transaction decides first.
+            pending.retiring = Retiring::LetGo(verdict);
+            return;
+        }
+        self.outcome(token, &verdict.outcome(), links);
+    }
+
     /// Ends the life of a token; `None` if it has ended, or a transaction has it.
     #[inline]
     pub(super) fn close_token(&mut self, token: u64) -> Option<Pending> {
@@ -90,7 +113,7 @@ impl Router {
         let key = Key::unpack(token);
         let retiring = &mut self.pending.get_mut(key)?.retiring;
         if *retiring != Retiring::No {
-            *retiring = Retiring::LetGo;
+            *retiring = Retiring::SETTLED;
             return None;
         }
         let pending = self.pending.remove(key)?;

@@ -6,10 +6,10 @@ use enmasse_journal::queue::Refused;
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
 use super::message::Owed;
-use super::outcome::{Retiring, delivery_failed, token_of};
+use super::outcome::{Retiring, token_of};
 use super::port::Tenant;
 use super::stored::{Looking, refusal};
-use super::{AddressKey, AddressKind, Consuming, Declared, Filter, Links, PortId, PortRole, Resume, Router};
+use super::{AddressKey, AddressKind, Consuming, Declared, Ending, Filter, Links, PortId, PortRole, Resume, Router};
 
 impl Router {
     /// A link takes its place at an address, which is made on first use: [`Links::attached`] tells when it has. Who had
@@ -157,9 +157,15 @@ impl Router {
         }
     }
 
-    /// A link goes. A producer's delivery in progress is aborted; what it sent and waits is still delivered, and its
-    /// outcome goes nowhere. For a consumer report `modified(delivery-failed)` for each unsettled token first.
+    /// As [`Router::depart`], of a link that holds nothing or is ended by the node.
     pub fn detach(&mut self, port: PortId, links: &mut impl Links) {
+        self.depart(port, Ending::ByNode, links);
+    }
+
+    /// A link goes. A producer's delivery in progress is aborted; what it sent and waits is still delivered, and its
+    /// outcome goes nowhere. A consumer's unsettled deliveries are given back first ([`Router::relinquish`]), but for those
+    /// of a link that can be resumed, which are kept for it.
+    pub fn depart(&mut self, port: PortId, ending: Ending, links: &mut impl Links) {
         match self.ports.get(port) {
             Tenant::Producer(key) => {
                 self.leave_sender(key, false);
@@ -167,7 +173,7 @@ impl Router {
             }
             Tenant::Consumer(key) => {
                 let at = self.consumers[key].address;
-                self.suspend(key, links);
+                self.suspend(key, ending, links);
                 self.detach_consumer(key, links);
                 self.end_with_links(at, false, links);
             }
@@ -175,8 +181,8 @@ impl Router {
         }
     }
 
-    /// As [`Router::detach`], of a link that will not come back: the durable subscription it was at ends with it, unless
-    /// others are there.
+    /// As [`Router::depart`], of a link that will not come back, since its client closed it: what is kept for it is given
+    /// back, and the durable subscription it was at ends with it, unless others are there.
     pub fn unsubscribe(&mut self, port: PortId, links: &mut impl Links) {
         let at = self.ports.consumer(port).map(|key| self.consumers[key].address);
         match self.ports.get(port) {
@@ -184,7 +190,7 @@ impl Router {
             Tenant::Consumer(key) => self.forsake(key, links),
             Tenant::Nobody | Tenant::Left(_) => {}
         }
-        self.detach(port, links);
+        self.depart(port, Ending::ByClient, links);
         if let Some(at) = at {
             self.end_with_links(at, true, links);
         }
@@ -262,8 +268,8 @@ impl Router {
         self.unref(message, links);
     }
 
-    /// The address is deleted: what waits is released, what consumers hold becomes `modified(delivery-failed)`, all
-    /// its ports are detached and told to close with `error`. A producer's delivery that comes later is released.
+    /// The address is deleted: what waits and what consumers hold is released, all its ports are detached and told to
+    /// close with `error`. A producer's delivery that comes later is released.
     pub fn retire(&mut self, key: AddressKey, error: &Error, links: &mut impl Links) {
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.end_subscriptions(at, error, links);
@@ -279,7 +285,7 @@ impl Router {
             // Nothing new is handed out while the rest is answered.
             self.consumers[*key].blocked = true;
         }
-        self.fail_unsettled(at, links);
+        self.release_unsettled(at, links);
         for port in consumers.iter().chain(&producers) {
             self.detach(*port, links);
             links.close(*port, error);
@@ -311,19 +317,18 @@ impl Router {
         }
     }
 
-    fn fail_unsettled(&mut self, at: Key, links: &mut impl Links) {
+    fn release_unsettled(&mut self, at: Key, links: &mut impl Links) {
         if self.addresses[at].unsettled == 0 {
             return;
         }
         let mine = self.pending.iter().filter(|(_, pending)| pending.address == at);
         let tokens: Vec<u64> = mine.map(|(key, _)| token_of(self.shard, key)).collect();
-        let failed = delivery_failed();
         for token in tokens {
             // There is nothing left that a transaction could decide about.
             if let Some(pending) = self.pending.get_mut(Key::unpack(token)) {
                 pending.retiring = Retiring::No;
             }
-            self.outcome(token, &failed, links);
+            self.relinquish_one(token, Ending::ByNode, false, links);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::conn::{Anonymous, Beginning, Conn, Link, Route};
 use super::links::{full_name, not_found};
 use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
-use crate::core::{PortId, PortRole};
+use crate::core::{Ending, PortId, PortRole};
 use crate::plan::Operation;
 
 /// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are given up.
@@ -217,16 +217,17 @@ impl Shard {
                 self.fabric.last_word(port);
             } else {
                 state.parting = true;
-                self.fabric.outboxes[home as usize].push(Entry::Detach { port, closed: false });
+                let entry = Entry::Detach { port, ending: Ending::ByNode, closed: false };
+                self.fabric.outboxes[home as usize].push(entry);
             }
         }
     }
 
     /// The link has gone. Another may have its place soon: what is said to its ports from now on is for nobody.
-    pub(super) fn release_anonymous(&mut self, anonymous: &Anonymous) {
+    pub(super) fn release_anonymous(&mut self, anonymous: &Anonymous, ending: Ending) {
         let routes = anonymous.routes.values().map(|route| route.port);
         for port in routes.chain(anonymous.past.iter().copied()) {
-            self.detach_port(port, false);
+            self.detach_port(port, ending, false);
         }
     }
 }

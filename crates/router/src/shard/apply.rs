@@ -7,6 +7,7 @@ use enmasse_amqp::types::{Error, condition};
 
 use super::batch::Entry;
 use super::conn::{Link, Wildcard};
+use super::departing::Departing;
 use super::subscribing::filter;
 use super::{ConnId, Shard};
 use crate::core::{AddressKey, PortRole};
@@ -27,10 +28,8 @@ impl Shard {
             self.router.retire(*key, &deleted(), &mut self.fabric);
         }
         self.retire_elsewhere(removed);
-        let keys: Vec<usize> = self.fabric.conns.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.apply_to(self.id(key as u32));
-        }
+        let conns: Vec<ConnId> = self.fabric.conns.iter().map(|(key, _)| self.id(key as u32)).collect();
+        self.apply_to(&conns);
     }
 
     /// A home that has retired an address may have heard since of a link here that did not know it yet: then it is
@@ -46,29 +45,44 @@ impl Shard {
         }
     }
 
-    pub(super) fn apply_to(&mut self, id: ConnId) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let Some((space, _)) = conn.home else { return };
-        match self.table.space(space) {
-            Some(found) => {
-                if let Err(why) = found.welcomes(&conn.guest) {
-                    return self.close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why));
-                }
-                let rights = found.rights(&conn.guest);
-                if conn.pacing.follow(found) {
-                    self.fabric.stop_waiting(id.key);
-                    self.fabric.mark(id.key);
-                }
-                let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-                let before = conn.home.replace((space, rights.clone()));
-                if before.is_some_and(|(_, before)| before != rights) {
-                    self.revoke(id);
-                }
-                self.widen(id);
-                self.reroute(id);
-            }
-            None => self.close(id, Error::new(condition::CONNECTION_FORCED, "the address space was deleted")),
+    /// Connections follow the table in force. Those that end, and links that lose their right, end together: what one of
+    /// them gives back is handed to none of the others.
+    pub(super) fn apply_to(&mut self, conns: &[ConnId]) {
+        let mut departing = Vec::new();
+        let (stay, go): (Vec<ConnId>, Vec<ConnId>) =
+            conns.iter().partition(|id| self.follow_table(**id, &mut departing));
+        self.finish_departures(departing);
+        go.into_iter().for_each(|id| self.finish_all(id));
+        for id in stay {
+            self.widen(id);
+            self.reroute(id);
         }
+    }
+
+    /// Whether the table in force lets a connection stay; what does not begins to go.
+    fn follow_table(&mut self, id: ConnId, departing: &mut Vec<Departing>) -> bool {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return false };
+        let Some((space, _)) = conn.home else { return true };
+        let Some(found) = self.table.space(space) else {
+            let deleted = Error::new(condition::CONNECTION_FORCED, "the address space was deleted");
+            self.begin_close(id, deleted, departing);
+            return false;
+        };
+        if let Err(why) = found.welcomes(&conn.guest) {
+            self.begin_close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why), departing);
+            return false;
+        }
+        let rights = found.rights(&conn.guest);
+        if conn.pacing.follow(found) {
+            self.fabric.stop_waiting(id.key);
+            self.fabric.mark(id.key);
+        }
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return false };
+        let before = conn.home.replace((space, rights.clone()));
+        if before.is_some_and(|(_, before)| before != rights) {
+            self.begin_revocation(id, departing);
+        }
+        true
     }
 
     /// Receivers with wildcards listen to the addresses that are new, too.

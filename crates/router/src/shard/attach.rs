@@ -15,7 +15,7 @@ use super::terminus::{Terminus, asks_for_topic, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
-use crate::core::{AddressKey, AddressKind, Consuming, Declared, Filter, PortId, PortRole};
+use crate::core::{AddressKey, AddressKind, Consuming, Declared, Ending, Filter, PortId, PortRole};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, Space, SpaceKey};
@@ -52,7 +52,7 @@ impl Shard {
             let refused = conn.attaching.take_if(|it| it.refusal.is_some() && it.waits_for == 0);
             let Some(Attaching { link, name, refusal: Some(error), .. }) = refused.map(|it| *it) else { continue };
             if let Link::Consumer { ports, .. } = conn.take_link(link) {
-                ports.iter().for_each(|port| self.detach_port(*port, false));
+                ports.iter().for_each(|port| self.detach_port(*port, Ending::ByNode, false));
             }
             self.refuse_attach(self.id(key), link, name.into(), error);
             self.fabric.mark(key);

@@ -10,8 +10,8 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::management::QuestionId;
 use crate::core::{
-    AddressDescription, AddressKey, Arrival, Delivery, Origin, PortId, PortRole, SubscriptionName, TransactionId,
-    Unsettled,
+    AddressDescription, AddressKey, Arrival, Delivery, Ending, Origin, PortId, PortRole, SubscriptionName,
+    TransactionId, Unsettled,
 };
 use crate::table::AddressEntry;
 
@@ -66,8 +66,15 @@ pub(super) enum Entry {
     },
     Detach {
         port: PortId,
-        /// it will not come back
+        ending: Ending,
+        /// its client has closed it: it will not come back
         closed: bool,
+    },
+    /// deliveries of one link that ends, as of `Router::relinquish`
+    GiveBack {
+        tokens: Vec<u64>,
+        ending: Ending,
+        oldest: bool,
     },
     Credit {
         port: PortId,

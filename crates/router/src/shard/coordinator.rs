@@ -18,10 +18,11 @@ use enmasse_amqp::types::{
 use super::attach::not_open;
 use super::batch::Entry;
 use super::conn::{Conn, Link};
+use super::departing::Farewell;
 use super::terminus::{Terminus, reply};
 use super::window::Window;
 use super::{ConnId, Request, Shard};
-use crate::core::{Arrival, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token};
+use crate::core::{Arrival, Ending, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token};
 
 /// Controls that may wait for their answers on one link.
 const CONTROLS_MAX: u32 = 100;
@@ -218,13 +219,18 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// A link is detached with an error; what it has is let go first.
+    /// A link whose client breaks the rules is detached with an error; what it has is let go first.
     fn expel(&mut self, id: ConnId, link: LinkId, error: Error) {
-        self.release(id, link, true);
-        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            conn.machine.detach(link, true, Some(error));
-            self.fabric.mark(id.key);
-        }
+        self.release(id, &[link], &Farewell::with(Ending::Lost, error));
+    }
+
+    /// As `expel`, of all links of a session, which ends.
+    fn expel_session(&mut self, id: ConnId, session: SessionId, error: Error) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let links: Vec<LinkId> = conn.machine.session_links(session).collect();
+        conn.machine.end(session, Some(error));
+        self.release(id, &links, &Farewell::silent(Ending::Lost, false));
+        self.fabric.mark(id.key);
     }
 
     /// A transaction ends: its home is told, if it has one.
@@ -379,9 +385,8 @@ impl Shard {
     ) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if number_of(txn_id).is_none_or(|number| !conn.transactions.contains_key(&number)) {
-            // There is no link to blame: a disposition is the session's. What it holds counts as failed.
-            conn.machine.end(session, Some(unknown()));
-            return self.fabric.mark(id.key);
+            // There is no link to blame: a disposition is the session's.
+            return self.expel_session(id, session, unknown());
         }
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, u64)>) = (Vec::new(), Vec::new());
@@ -436,8 +441,6 @@ impl Shard {
     /// The peer has answered deliveries of ours as only a coordinator can (4.5.5): its session ends.
     pub(super) fn declared_by_receiver(&mut self, id: ConnId, session: SessionId) {
         let what = "disposition.state: declared is for messages to a coordinator";
-        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            conn.machine.end(session, Some(Error::new(condition::NOT_ALLOWED, what)));
-        }
+        self.expel_session(id, session, Error::new(condition::NOT_ALLOWED, what));
     }
 }

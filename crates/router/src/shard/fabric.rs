@@ -16,7 +16,7 @@ use super::coordinator::within;
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use super::subscribing::Description;
-use crate::core::{Delivery, Links, PortId, TransactionId, Unsettled};
+use crate::core::{Delivery, Ending, Links, PortId, TransactionId, Unsettled};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
@@ -226,6 +226,7 @@ impl Fabric {
     #[inline]
     pub(super) fn write(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
         let Some(port) = self.ports.get_mut(consumer) else { return false };
+        debug_assert!(!(port.leaving && delivery.first), "a link that ends is handed nothing more");
         if !delivery.first && !port.sending {
             // The rest of one that was given up.
             return true;
@@ -510,7 +511,8 @@ impl Links for Fabric {
         } else if let Some(state) = self.ports.get_mut(port)
             && !std::mem::replace(&mut state.parting, true)
         {
-            self.outboxes[gone.home as usize].push(Entry::Detach { port, closed: false });
+            let entry = Entry::Detach { port, ending: Ending::ByNode, closed: false };
+            self.outboxes[gone.home as usize].push(entry);
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);

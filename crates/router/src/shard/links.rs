@@ -1,4 +1,4 @@
-//! Links in use: deliveries, credit and outcomes between the protocol machine and the router, and links that go.
+//! Links in use: deliveries, credit and outcomes between the protocol machine and the router.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
 use super::batch::Entry;
-use super::conn::{DynamicNode, Link};
+use super::conn::Link;
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, Arrival, Delivery, Links, Origin, PortId, PortRole, home_of_token};
 use crate::table::AddressEntry;
@@ -184,7 +184,7 @@ impl Shard {
         let waits = self.fabric.late.has(port) && !self.offer_late(port);
         let Some(state) = self.fabric.ports.get_mut(port) else { return };
         state.drain |= drain;
-        if waits || state.refusing {
+        if waits || state.refusing || state.leaving {
             return;
         }
         let drain = std::mem::take(&mut state.drain);
@@ -293,102 +293,6 @@ impl Shard {
     /// Stands for a connection on all shards, and never for another.
     pub(super) fn connection_number(&self, id: ConnId) -> u128 {
         u128::from(self.fabric.index) << 64 | u128::from(id.key) << 32 | u128::from(id.serial)
-    }
-
-    fn stall_port(&mut self, port: PortId) {
-        let Some(home) = self.fabric.ports.get(port).map(|port| port.home) else { return };
-        if home == self.fabric.index {
-            self.router.stall(port);
-        } else {
-            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
-        }
-    }
-
-    /// Takes a port from its home; `closed`: its link will not come back.
-    pub(super) fn detach_port(&mut self, port: PortId, closed: bool) {
-        let Some(gone) = self.fabric.ports.get(port).copied() else { return };
-        if gone.held {
-            self.fabric.link_held(gone.conn, gone.link, false);
-        }
-        let home = gone.home;
-        self.fabric.late.forget(port);
-        if home == self.fabric.index {
-            if closed {
-                self.router.unsubscribe(port, &mut self.fabric);
-            } else {
-                self.router.detach(port, &mut self.fabric);
-            }
-            self.fabric.ports.remove(port);
-        } else {
-            if !gone.parting {
-                self.fabric.outboxes[home as usize].push(Entry::Detach { port, closed });
-            }
-            self.fabric.ports.leave(port);
-        }
-    }
-
-    /// A link has gone. What it was sent and did not settle counts as a failed delivery (`contracts.md` 7).
-    pub(super) fn release(&mut self, id: ConnId, link: LinkId, closed: bool) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.give_up_place(link);
-        // What a link holds that may come back stays held for it.
-        let stays = !closed && conn.is_resumable(link);
-        conn.set_resumable(link, false);
-        match conn.take_link(link) {
-            Link::Vacant => {}
-            Link::Producer { port, .. } => self.detach_port(port, closed),
-            Link::Anonymous(anonymous) => {
-                conn.questions.retain(|question| question.link != link);
-                self.release_anonymous(&anonymous);
-            }
-            Link::Coordinator(_) => self.release_coordinator(id, link),
-            Link::Consumer { ports, .. } => {
-                // Else what becomes of one delivery would have the next handed out to a link that is gone.
-                ports.iter().for_each(|port| self.stall_port(*port));
-                let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-                let mut tokens = std::mem::take(&mut self.settled);
-                conn.machine.take_unsettled(link, |token| tokens.push(token));
-                let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
-                for token in tokens.drain(..).filter(|_| !stays) {
-                    self.report_outcome(token, &failed);
-                }
-                self.settled = tokens;
-                for port in ports {
-                    self.detach_port(port, closed);
-                }
-                self.feed_starved(id);
-            }
-        }
-        if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.holds > 0) {
-            self.fabric.weigh_holds(id.key);
-        }
-        self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
-    }
-
-    /// All links of a connection have gone, and the nodes that were made for them.
-    pub(super) fn release_all(&mut self, id: ConnId) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.attaching = None;
-        for link in 0..conn.links.len() as u32 {
-            self.release(id, LinkId(link), false);
-        }
-        self.delete_dynamic(id, |_| true);
-        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            (conn.place, conn.expires, conn.renewal) = (None, None, None);
-        }
-    }
-
-    /// Deletes those of the dynamic nodes made for links that are to go.
-    fn delete_dynamic(&mut self, id: ConnId, goes: impl FnMut(&DynamicNode) -> bool) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else { return };
-        let (gone, kept) = std::mem::take(&mut conn.dynamic).into_iter().partition::<Vec<_>, _>(goes);
-        conn.dynamic = kept;
-        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node went with the link that made it");
-        for DynamicNode { entry, .. } in gone {
-            self.shared.dynamic.remove(space, &entry.name);
-            self.router.retire(entry.key, &error, &mut self.fabric);
-        }
     }
 }
 

@@ -14,6 +14,7 @@ mod attach;
 mod batch;
 mod conn;
 mod coordinator;
+mod departing;
 mod dynamic;
 mod event;
 mod fabric;
@@ -49,10 +50,11 @@ pub use placement::Load;
 pub use shelves::{Changes, Openings, Shelves};
 pub use stored::Shelving;
 
-use crate::core::{AddressKey, AddressStats, Links, QueueNumbers, Router};
+use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, Router};
 use crate::table::{Carried, SpaceKey, Table};
 use batch::Entry;
 use conn::Conn;
+use departing::{Departing, ending_by};
 use fabric::Fabric;
 
 /// Output of one connection past which consumers on it count as having no credit, in bytes.
@@ -234,11 +236,11 @@ impl Shard {
             Event::Declared { session, .. } => self.declared_by_receiver(id, session),
             Event::Credit { link, credit, drain } => self.granted(id, link, credit, drain),
             Event::Attach { link, attach, .. } => self.attach(id, link, attach),
-            Event::Detach { link, closed, .. } => self.release(id, link, closed),
+            Event::Detach { link, closed, by, ended, .. } => self.link_over(id, link, closed, by, ended),
             Event::SaslInit(init) => self.sasl_init(id, &init),
             Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),
-            Event::Closed { error, .. } => self.finished(id, error),
+            Event::Closed { error, by } => self.finished(id, error, ending_by(by)),
             Event::SenderSettled { session, first, last } => self.sender_settled(id, session, first, last),
             Event::Begin(_)
             | Event::End { .. }
@@ -250,8 +252,8 @@ impl Shard {
         }
     }
 
-    fn finished(&mut self, id: ConnId, error: Option<Error>) {
-        self.release_all(id);
+    fn finished(&mut self, id: ConnId, error: Option<Error>, ending: Ending) {
+        self.release_all(id, ending);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.finished = true;
         let fact = Fact::Closed {
@@ -296,7 +298,7 @@ impl Shard {
         if !self.knows(id) {
             return;
         }
-        self.release_all(id);
+        self.release_all(id, Ending::Lost);
         self.settle_last(id);
         let conn = self.fabric.conns.remove(id.key());
         if !conn.finished {
@@ -372,11 +374,12 @@ impl Shard {
             Entry::Unsettled { port, unsettled } => fabric.unsettled(*port, unsettled.clone()),
             Entry::Name { port, number, again } => fabric.name(*port, *number, *again),
             Entry::Settled { port, token } => fabric.confirm(*port, *token),
-            Entry::Detach { port, closed } => {
+            Entry::GiveBack { tokens, ending, oldest } => router.relinquish(tokens, *ending, *oldest, fabric),
+            Entry::Detach { port, ending, closed } => {
                 if *closed {
                     router.unsubscribe(*port, fabric);
                 } else {
-                    router.detach(*port, fabric);
+                    router.depart(*port, *ending, fabric);
                 }
                 fabric.outboxes[port.shard as usize].push(Entry::Left { port: *port });
             }
@@ -476,7 +479,7 @@ impl Shard {
         let waiting = conn.moving.take();
         let id = self.insert(conn);
         // A table may have come into force here while it was under way.
-        self.apply_to(id);
+        self.apply_to(&[id]);
         if let Some((link, attach)) = waiting {
             self.attach(id, link, attach);
         }
@@ -485,22 +488,34 @@ impl Shard {
 
     /// Closes a connection with an error; `dirty` names it until its output is written.
     pub fn close(&mut self, id: ConnId, error: Error) {
-        if !self.knows(id) {
-            return;
+        if self.knows(id) {
+            self.close_together(vec![(id, error)]);
         }
-        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            conn.machine.close(Some(error));
-        }
-        self.release_all(id);
-        self.fabric.mark(id.key);
     }
 
     /// Closes every connection: the node is going down.
     pub fn close_all(&mut self, error: &Error) {
-        let keys: Vec<u32> = self.fabric.conns.iter().map(|(key, _)| key as u32).collect();
-        for key in keys {
-            self.close(self.id(key), error.clone());
+        let conns = self.fabric.conns.iter().map(|(key, _)| (self.id(key as u32), error.clone()));
+        self.close_together(conns.collect());
+    }
+
+    /// Closes connections: what one of them gives back is handed to none of the others.
+    fn close_together(&mut self, conns: Vec<(ConnId, Error)>) {
+        let mut departing = Vec::new();
+        let ids: Vec<ConnId> = conns.iter().map(|(id, _)| *id).collect();
+        for (id, error) in conns {
+            self.begin_close(id, error, &mut departing);
         }
+        self.finish_departures(departing);
+        ids.into_iter().for_each(|id| self.finish_all(id));
+    }
+
+    /// The first phase of closing a connection (`departing`); `finish_all` follows the second.
+    fn begin_close(&mut self, id: ConnId, error: Error, departing: &mut Vec<Departing>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.machine.close(Some(error));
+        self.fabric.mark(id.key);
+        self.begin_all(id, Ending::ByNode, departing);
     }
 
     /// Connections that live here.

@@ -39,6 +39,8 @@ pub(super) struct Port {
     pub(super) short: bool,
     /// its home was told that nothing more comes from this producer port, and has yet to say its last word
     pub(super) parting: bool,
+    /// its link ends: this consumer port is stalled for good
+    pub(super) leaving: bool,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,7 @@ impl Ports {
             attached: false,
             short: false,
             parting: false,
+            leaving: false,
         });
         PortId { shard: self.shard, generation: slot.generation, index }
     }

@@ -55,7 +55,7 @@ impl Shard {
                 let service = renewal.question.service.as_str().into();
                 let proof = Proof::Granted(Arc::new(Granted { service, rights, until }));
                 conn.guest = Guest { proof, ..std::mem::take(&mut conn.guest) };
-                return self.apply_to(id);
+                return self.apply_to(&[id]);
             }
             Judged::Right { user, .. } => format!("what was shown at the login is that of {user:?} by now"),
             Judged::Wrong(why) => why,

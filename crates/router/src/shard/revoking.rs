@@ -4,15 +4,17 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Error, condition};
 
 use super::conn::Link;
+use super::departing::{Departing, Farewell};
 use super::{ConnId, Shard};
+use crate::core::Ending;
 use crate::plan::Operation;
 use crate::shard::attach::check_right;
 
 impl Shard {
     /// Other rights are in force for a connection: its links that these would not be given for end with
-    /// `amqp:unauthorized-access`. What a receiver holds goes back as after any link that broke off, a durable
-    /// subscription keeps what it has, and what a sender sent before is treated as it would have been.
-    pub(super) fn revoke(&mut self, id: ConnId) {
+    /// `amqp:unauthorized-access`. What a receiver holds is released, a durable subscription keeps what it has, and what a
+    /// sender sent before is treated as it would have been. The first phase of that (`departing`).
+    pub(super) fn begin_revocation(&mut self, id: ConnId, departing: &mut Vec<Departing>) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let refused = |(link, claimed): (usize, &Option<Box<str>>)| {
             let operation = match conn.links.get(link)? {
@@ -26,23 +28,16 @@ impl Shard {
         };
         let gone: Vec<(LinkId, Error)> = conn.claimed.iter().enumerate().filter_map(refused).collect();
         for (link, error) in gone {
-            self.revoke_link(id, link, error);
+            let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+            if let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link) {
+                // It is not up yet: the homes of its addresses are still to answer, and then it is refused.
+                attaching.refusal.get_or_insert(error);
+                continue;
+            }
+            conn.set_resumable(link, false);
+            let farewell = Farewell { ending: Ending::ByNode, closed: false, error: Some(error) };
+            self.begin_departure(id, link, farewell, departing);
         }
-    }
-
-    fn revoke_link(&mut self, id: ConnId, link: LinkId, error: Error) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        if let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link) {
-            // It is not up yet: the homes of its addresses are still to answer, and then it is refused.
-            attaching.refusal.get_or_insert(error);
-            return;
-        }
-        conn.set_resumable(link, false);
-        self.release(id, link, false);
-        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            conn.machine.detach(link, true, Some(error));
-        }
-        self.fabric.mark(id.key);
     }
 
     /// The time for which a connection was let in is over.

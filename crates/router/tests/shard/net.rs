@@ -8,7 +8,7 @@ use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, Sess
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, Open, Outcome, Properties, ReceiverSettleMode, Role, SaslInit,
-    SenderSettleMode, Source, Symbol, Target,
+    SenderSettleMode, Source, Symbol, Target, condition,
 };
 use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
@@ -265,6 +265,25 @@ impl Net {
 
     pub(crate) fn detach(&mut self, client: usize, link: LinkId) {
         self.clients[client].machine.detach(link, true, None);
+        self.run();
+    }
+
+    /// A client sends bytes that its machine knows nothing of.
+    pub(crate) fn say(&mut self, client: usize, bytes: &[u8]) {
+        self.clients[client].to_server.extend_from_slice(bytes);
+        self.run();
+    }
+
+    /// A client closes its connection.
+    pub(crate) fn close(&mut self, client: usize) {
+        self.clients[client].machine.close(None);
+        self.run();
+    }
+
+    /// The node shuts down.
+    pub(crate) fn shut_down(&mut self) {
+        let error = Error::new(condition::CONNECTION_FORCED, "the node is going down");
+        self.shards.iter_mut().for_each(|shard| shard.close_all(&error));
         self.run();
     }
 

@@ -12,7 +12,7 @@ use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::outcome::{Retiring, delivery_failed};
+use super::super::outcome::Retiring;
 use super::super::stream::{KeptBlock, PartitionPlace};
 use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::refused;
@@ -373,14 +373,14 @@ impl Router {
         }
     }
 
-    /// Deliveries are with their consumers as before; of those that were let go the delivery has failed.
+    /// Deliveries are with their consumers as before; those that were let go are given back.
     fn hand_back(&mut self, retirements: &[Retirement], links: &mut impl Links) {
         for Retirement { token, .. } in retirements {
             let Some(pending) = self.pending.get_mut(Key::unpack(*token)) else { continue };
             let (at, owed) = (pending.address, pending.owed);
             match std::mem::replace(&mut pending.retiring, Retiring::No) {
                 Retiring::No => {}
-                Retiring::LetGo => self.outcome(*token, &delivery_failed(), links),
+                Retiring::LetGo(verdict) => self.outcome(*token, &verdict.outcome(), links),
                 Retiring::Held => {
                     let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
                     if let (Owed::Queue(seq), Some(stored)) = (owed, stored) {

@@ -9,13 +9,14 @@ use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{self, Item, Queue, Seq, State};
 
 use super::super::arena::Key;
-use super::super::outcome::delivery_failed;
 use super::super::port::Tenant;
-use super::super::{Links, PortId, Router};
+use super::super::{AddressKind, Ending, Links, PortId, Router, Verdict};
 use super::fence::Notice;
 use super::state::{HELD, state_key};
 use super::tags::Senders;
 
+/// Queues and declared subscriptions keep links, and nothing else does.
+const KIND: AddressKind = AddressKind::Stored;
 /// Links of each role that an address keeps something of.
 pub(super) const LINKS_MAX: usize = 1000;
 
@@ -72,10 +73,19 @@ struct Receiver {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     seq: u64,
+    /// counts the messages that the address has handed to links like this; 0: before the last restart
+    order: u64,
     /// of the delivery, once it was handed over
     token: Option<u64>,
     /// the peer knows it from an earlier attachment
     known: bool,
+}
+
+impl Receiver {
+    /// Of the messages it holds the one that was handed out first.
+    fn oldest(&self) -> Option<u64> {
+        self.held.iter().min_by_key(|(id, held)| (held.order, **id)).map(|(id, _)| *id)
+    }
 }
 
 /// A consumer whose link can be resumed.
@@ -104,7 +114,7 @@ impl Resuming {
             }
             let receiver = resuming.receivers.entry(link).or_default();
             receiver.keep_s = keep_s;
-            receiver.held.insert(id, Held { seq: id, token: None, known: false });
+            receiver.held.insert(id, Held { seq: id, order: 0, token: None, known: false });
             resuming.held.insert(id, (link, id));
         }
         (resuming, stale)
@@ -186,6 +196,7 @@ impl Router {
         let receiver = receivers.entry(resume.link).or_default();
         (receiver.consumer, receiver.keep_s, receiver.until_ms) = (Some(key), resume.keep_s, None);
         let said = resume.states();
+        let oldest = receiver.oldest();
         let (mut again, mut outcomes) = (VecDeque::new(), Vec::new());
         for (number, held) in &mut receiver.held {
             match said.get(&number.to_be_bytes()[..]) {
@@ -201,7 +212,8 @@ impl Router {
                 None if resume.incomplete => {}
                 // It never came.
                 None if resume.unsettled.is_some() => outcomes.push((held.seq, Outcome::Released)),
-                None => outcomes.push((held.seq, delivery_failed())),
+                // The peer has lost what it knew.
+                None => outcomes.push((held.seq, Ending::Lost.verdict(KIND, oldest == Some(*number)).outcome())),
             }
         }
         for seq in again.iter().chain(outcomes.iter().map(|(seq, _)| seq)) {
@@ -264,9 +276,10 @@ impl Router {
             return 0;
         }
         let Some(receiver) = resuming.receivers.get_mut(&link) else { return 0 };
-        receiver.held.insert(item.id.0, Held { seq: item.seq.0, token: None, known: false });
-        resuming.held.insert(item.seq.0, (link, item.id.0));
         resuming.holds += 1;
+        let held = Held { seq: item.seq.0, order: resuming.holds, token: None, known: false };
+        receiver.held.insert(item.id.0, held);
+        resuming.held.insert(item.seq.0, (link, item.id.0));
         let mut value = [0; 12];
         value[..8].copy_from_slice(&link.to_le_bytes());
         value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
@@ -352,7 +365,7 @@ impl Router {
     }
 
     /// The link of a consumer has gone and may come back: what it holds stays held. What a transaction has is none of that.
-    pub(in crate::core) fn suspend(&mut self, key: Key, links: &mut impl Links) {
+    pub(in crate::core) fn suspend(&mut self, key: Key, ending: Ending, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
@@ -362,6 +375,7 @@ impl Router {
         let Some(receiver) = stored.resuming.receivers.get_mut(&link) else { return };
         let until_ms = end(now_ms, receiver.keep_s);
         (receiver.consumer, receiver.until_ms) = (None, Some(until_ms));
+        let oldest = receiver.oldest().and_then(|id| receiver.held.get(&id)).map(|held| held.seq);
         let mut held = Vec::new();
         for one in receiver.held.values_mut() {
             let state = stored.shelf.queue.get(Seq(one.seq)).map(|item| item.state);
@@ -375,14 +389,14 @@ impl Router {
         for (token, retiring, seq) in held {
             if retiring {
                 self.unhold(at, Seq(seq));
-                self.outcome(token, &delivery_failed(), links);
+                self.relinquish_one(token, ending, oldest == Some(seq), links);
             } else {
                 self.close_token(token);
             }
         }
     }
 
-    /// The link of a consumer has gone for good: what it held and did not answer for failed.
+    /// The client has closed the link of a consumer: what is kept for it is given back.
     pub(in crate::core) fn forsake(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
@@ -391,7 +405,7 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
             receiver.consumer = None;
-            self.fail_held(at, link, links);
+            self.give_held_back(at, link, Ending::ByClient, links);
         }
     }
 
@@ -425,9 +439,11 @@ impl Router {
         }
     }
 
-    fn fail_held(&mut self, at: Key, link: u64, links: &mut impl Links) {
+    /// What is kept for a link is not any more.
+    fn give_held_back(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let Some(receiver) = stored.resuming.receivers.remove(&link) else { return };
+        let oldest = receiver.oldest();
         for (id, held) in receiver.held {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             stored.resuming.held.remove(&held.seq);
@@ -435,12 +451,15 @@ impl Router {
                 self.journal.erase(log, &state_key(HELD, id));
             }
             match held.token {
-                Some(token) => self.outcome(token, &delivery_failed(), links),
+                Some(token) => self.relinquish_one(token, ending, oldest == Some(id), links),
                 None => {
                     let now_ms = self.now_ms;
-                    let failed = queue::Outcome::Modified { failed: true, undeliverable_here: false };
+                    let outcome = match ending.verdict(KIND, oldest == Some(id)) {
+                        Verdict::Released => queue::Outcome::Released,
+                        Verdict::Failed => queue::Outcome::Modified { failed: true, undeliverable_here: false },
+                    };
                     let effects = &mut self.effects;
-                    stored.shelf.queue.settle(now_ms, Seq(held.seq), failed, &mut |effect| effects.push(effect));
+                    stored.shelf.queue.settle(now_ms, Seq(held.seq), outcome, &mut |effect| effects.push(effect));
                 }
             }
         }
@@ -467,7 +486,7 @@ impl Router {
             }
         }
         for link in gone {
-            self.fail_held(at, link, links);
+            self.give_held_back(at, link, Ending::NotResumed, links);
         }
         if let Some(stored) = self.addresses[at].stored.as_mut() {
             stored.resuming.look_ahead();

@@ -14,9 +14,9 @@ use enmasse_journal::queue::{Head, Place, Refusal};
 
 use super::super::arena::Key;
 use super::super::message::Owed;
-use super::super::outcome::{Retiring, delivery_failed};
+use super::super::outcome::Retiring;
 use super::super::stream::PartitionPlace;
-use super::super::{AddressKey, Links, Origin, Router, home_of_token};
+use super::super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
 use super::discharge::Committing;
 use super::incoming::{Arriving, refused};
 
@@ -260,7 +260,7 @@ impl Router {
         let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
         let (Owed::Queue(_) | Owed::Browsed(_), Some(transaction)) = (pending.owed, transaction) else {
             return if settled {
-                self.outcome(token, &delivery_failed(), links)
+                self.relinquish_one(token, Ending::RolledBack, false, links)
             };
         };
         transaction.used_ms = now_ms;
@@ -268,7 +268,7 @@ impl Router {
         if let Some(error) = transaction.refusal_to_settle(held, held_bytes) {
             self.spoil(Some(id), &error);
             return if settled {
-                self.outcome(token, &delivery_failed(), links)
+                self.relinquish_one(token, Ending::RolledBack, false, links)
             };
         }
         let retires = || match pending.owed {
@@ -283,7 +283,7 @@ impl Router {
             self.transactions.bytes += held;
         }
         if settled && pending.retiring == Retiring::Held {
-            pending.retiring = Retiring::LetGo;
+            pending.retiring = Retiring::SETTLED;
         }
     }
 

@@ -7,7 +7,8 @@ use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Value
 use enmasse_journal::log::simulated::{Call, SimulatedDisk};
 use enmasse_journal::queue::{Duplicates, Full, Limits, Redelivery, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, PortId, PortRole, Shelf, TRANSACTION_MESSAGES, TransactionId,
+    AddressKey, AddressKind, Arrival, Consuming, Declared, Ending, PortId, PortRole, Shelf, TRANSACTION_MESSAGES,
+    TransactionId,
 };
 
 use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
@@ -232,6 +233,39 @@ fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
     assert_eq!((again.len(), again[0].text()), (1, "b".to_owned()));
     assert_eq!(again[0].message.header.as_ref().map(|header| header.delivery_count), Some(1));
     assert_eq!(house.restarted().seen(QUEUE), ["b"]);
+}
+
+#[test]
+fn what_a_transaction_holds_is_given_back_as_its_link_ended() {
+    let cases =
+        [(Ending::ByClient, true, 0), (Ending::ByNode, true, 0), (Ending::Lost, true, 1), (Ending::Lost, false, 0)];
+    for (ending, oldest, failures) in cases {
+        for commits in [false, true] {
+            let mut house = house(Settings::default());
+            house.send("a");
+            let consumer = house.consumer(QUEUE, 1);
+            house.pump();
+            let got = house.got();
+            let id = house.declare(1);
+            house.retire(id, &got[0], &Outcome::Accepted, false);
+            house.router.stall(consumer);
+            house.router.relinquish(&[got[0].token], ending, oldest, &mut house.told);
+            house.router.depart(consumer, ending, &mut house.told);
+            house.consumer(QUEUE, 1);
+            house.pump();
+            assert!(house.got().is_empty(), "the transaction has it still");
+            if commits {
+                assert_eq!(house.commit(id), Ok(()));
+                assert!(house.got().is_empty());
+                continue;
+            }
+            house.roll_back(id);
+            let got = house.got();
+            let counts: Vec<u32> =
+                got.iter().map(|got| got.message.header.as_ref().map_or(0, |header| header.delivery_count)).collect();
+            assert_eq!(counts, [failures], "{ending:?}, oldest: {oldest}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! Links that end, one of them or many together, for whatever reason.
+//!
+//! It takes two phases for all links that end together. First each is taken from its connection, and its consumers are
+//! stalled at the homes of their addresses. Only then deliveries are given back and places at addresses left: else what
+//! one link gives back would be handed to the next link of the same dying connection, again and again. A batch keeps its
+//! order, so on another shard too all stalls come before the first delivery that is given back.
+//!
+//! What becomes of deliveries that nobody answered for is decided at the homes, by `core::Ending`.
+
+use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
+use enmasse_amqp::types::{Error, condition};
+
+use super::batch::Entry;
+use super::conn::{DynamicNode, Link};
+use super::{ConnId, Shard};
+use crate::core::{Ending, PortId, home_of_token};
+
+/// How a link ends.
+#[derive(Clone, Debug)]
+pub(super) struct Farewell {
+    pub(super) ending: Ending,
+    /// its terminus goes, too
+    pub(super) closed: bool,
+    /// what a detach tells the peer, unless the peer knows
+    pub(super) error: Option<Error>,
+}
+
+impl Farewell {
+    /// Of a link that its client, its session or its connection has ended already.
+    pub(super) const fn silent(ending: Ending, closed: bool) -> Self {
+        Self { ending, closed, error: None }
+    }
+
+    /// Of a link that ends now, with an error.
+    pub(super) const fn with(ending: Ending, error: Error) -> Self {
+        Self { ending, closed: true, error: Some(error) }
+    }
+}
+
+/// A link between the two phases.
+pub(super) struct Departing {
+    conn: ConnId,
+    link: LinkId,
+    state: Link,
+    farewell: Farewell,
+    /// it may come back: what it holds stays held for it
+    resumable: bool,
+}
+
+/// Why links end that a peer or a violation of its has ended.
+pub(super) const fn ending_by(by: ClosedBy) -> Ending {
+    match by {
+        ClosedBy::Peer => Ending::ByClient,
+        ClosedBy::Local | ClosedBy::Timeout => Ending::Lost,
+    }
+}
+
+impl Shard {
+    /// The machine has told that a link is over; `ended`: its session is, with all links.
+    pub(super) fn link_over(&mut self, id: ConnId, link: LinkId, closed: bool, by: ClosedBy, ended: Option<SessionId>) {
+        let Some(conn) = self.fabric.conns.get(id.key()) else { return };
+        let known = conn.links.get(link.0 as usize).is_some_and(|link| !matches!(link, Link::Vacant));
+        let links = match ended {
+            Some(session) if known => conn.machine.session_links(session).collect(),
+            _ => vec![link],
+        };
+        self.release(id, &links, &Farewell::silent(ending_by(by), closed));
+    }
+
+    /// Links of a connection end together.
+    pub(super) fn release(&mut self, id: ConnId, links: &[LinkId], farewell: &Farewell) {
+        let mut departing = Vec::with_capacity(links.len());
+        for link in links {
+            self.begin_departure(id, *link, farewell.clone(), &mut departing);
+        }
+        self.finish_departures(departing);
+    }
+
+    /// All links of a connection end, and with them the nodes that were made for them.
+    pub(super) fn release_all(&mut self, id: ConnId, ending: Ending) {
+        let mut departing = Vec::new();
+        self.begin_all(id, ending, &mut departing);
+        self.finish_departures(departing);
+        self.finish_all(id);
+    }
+
+    /// The first phase, for all links of a connection; `finish_all` follows the second.
+    pub(super) fn begin_all(&mut self, id: ConnId, ending: Ending, departing: &mut Vec<Departing>) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.attaching = None;
+        for link in 0..conn.links.len() as u32 {
+            self.begin_departure(id, LinkId(link), Farewell::silent(ending, false), departing);
+        }
+    }
+
+    pub(super) fn finish_all(&mut self, id: ConnId) {
+        self.delete_dynamic(id, |_| true);
+        if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+            (conn.place, conn.expires, conn.renewal) = (None, None, None);
+        }
+    }
+
+    /// The first phase: the link is none of its connection's any more, and is handed nothing more.
+    pub(super) fn begin_departure(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        farewell: Farewell,
+        departing: &mut Vec<Departing>,
+    ) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        conn.give_up_place(link);
+        let resumable = !farewell.closed && conn.is_resumable(link);
+        conn.set_resumable(link, false);
+        let state = conn.take_link(link);
+        if let Link::Consumer { ports, .. } = &state {
+            ports.iter().for_each(|port| self.stall_for_good(*port));
+        }
+        departing.push(Departing { conn: id, link, state, farewell, resumable });
+    }
+
+    /// The second phase, when all links that end together have been through the first.
+    pub(super) fn finish_departures(&mut self, departing: Vec<Departing>) {
+        for Departing { conn, link, state, farewell, resumable } in &departing {
+            if matches!(state, Link::Consumer { .. }) {
+                self.give_back(*conn, *link, farewell.ending, *resumable);
+            }
+        }
+        let mut conns: Vec<ConnId> = departing.iter().map(|departing| departing.conn).collect();
+        conns.dedup();
+        departing.into_iter().for_each(|departing| self.leave(departing));
+        for id in conns {
+            self.feed_starved(id);
+            if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.holds > 0) {
+                self.fabric.weigh_holds(id.key);
+            }
+        }
+    }
+
+    /// Gives back the deliveries of a consumer that it did not answer for; `kept`: they stay held for it.
+    fn give_back(&mut self, id: ConnId, link: LinkId, ending: Ending, kept: bool) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let mut tokens = std::mem::take(&mut self.settled);
+        conn.machine.take_unsettled(link, |token| tokens.push(token));
+        if kept {
+            tokens.clear();
+        }
+        let mut oldest = true;
+        for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
+            let home = tokens.first().map_or(self.fabric.index, |token| home_of_token(*token));
+            if home == self.fabric.index {
+                self.router.relinquish(tokens, ending, oldest, &mut self.fabric);
+            } else {
+                let entry = Entry::GiveBack { tokens: tokens.to_vec(), ending, oldest };
+                self.fabric.outboxes[home as usize].push(entry);
+            }
+            oldest = false;
+        }
+        tokens.clear();
+        self.settled = tokens;
+    }
+
+    /// A link leaves its addresses.
+    fn leave(&mut self, Departing { conn: id, link, state, farewell, .. }: Departing) {
+        let Farewell { ending, closed, error } = farewell;
+        match state {
+            Link::Vacant => {}
+            Link::Producer { port, .. } => self.detach_port(port, ending, closed),
+            Link::Anonymous(anonymous) => {
+                if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
+                    conn.questions.retain(|question| question.link != link);
+                }
+                self.release_anonymous(&anonymous, ending);
+            }
+            Link::Coordinator(_) => self.release_coordinator(id, link),
+            Link::Consumer { ports, .. } => {
+                ports.into_iter().for_each(|port| self.detach_port(port, ending, closed));
+            }
+        }
+        self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
+        if let (Some(error), Some(conn)) = (error, self.fabric.conns.get_mut(id.key())) {
+            conn.machine.detach(link, true, Some(error));
+            self.fabric.mark(id.key);
+        }
+    }
+
+    /// The home of a consumer hands it nothing more, and no word about credit changes that.
+    fn stall_for_good(&mut self, port: PortId) {
+        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+        state.leaving = true;
+        let home = state.home;
+        if home == self.fabric.index {
+            self.router.stall(port);
+        } else {
+            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+        }
+    }
+
+    /// Takes a port from its home; `closed`: its link will not come back.
+    pub(super) fn detach_port(&mut self, port: PortId, ending: Ending, closed: bool) {
+        let Some(gone) = self.fabric.ports.get(port).copied() else { return };
+        if gone.held {
+            self.fabric.link_held(gone.conn, gone.link, false);
+        }
+        let home = gone.home;
+        // A violation closes a link too, but no subscription: only its client does.
+        let closed = closed && ending == Ending::ByClient;
+        self.fabric.late.forget(port);
+        if home == self.fabric.index {
+            if closed {
+                self.router.unsubscribe(port, &mut self.fabric);
+            } else {
+                self.router.depart(port, ending, &mut self.fabric);
+            }
+            self.fabric.ports.remove(port);
+        } else {
+            if !gone.parting {
+                self.fabric.outboxes[home as usize].push(Entry::Detach { port, ending, closed });
+            }
+            self.fabric.ports.leave(port);
+        }
+    }
+
+    /// Deletes those of the dynamic nodes made for links that are to go.
+    fn delete_dynamic(&mut self, id: ConnId, goes: impl FnMut(&DynamicNode) -> bool) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else { return };
+        let (gone, kept) = std::mem::take(&mut conn.dynamic).into_iter().partition::<Vec<_>, _>(goes);
+        conn.dynamic = kept;
+        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node went with the link that made it");
+        for DynamicNode { entry, .. } in gone {
+            self.shared.dynamic.remove(space, &entry.name);
+            self.router.retire(entry.key, &error, &mut self.fabric);
+        }
+    }
+}
