@@ -329,6 +329,13 @@ impl Queue {
         Some(item)
     }
 
+    /// The number that a message has which was scheduled under `id` and came due, if it is still here. Looks through all
+    /// such messages.
+    #[must_use]
+    pub fn renamed(&self, id: Seq) -> Option<Seq> {
+        self.names.iter().find(|(_, first)| **first == id.0).map(|(at, _)| Seq(*at))
+    }
+
     /// A scheduled message is due: it goes to the end, under a new number; the log goes on calling it by the old one.
     fn move_to_end(&mut self, at: u64) -> u64 {
         if at + 1 == self.next {

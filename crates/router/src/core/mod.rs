@@ -138,6 +138,8 @@ pub struct Router {
     diverting: Vec<Diverting>,
     /// those whose bodies are yet to be asked for
     to_divert: VecDeque<Diverting>,
+    /// those that wait for the end of a compaction
+    postponed: Vec<Diverting>,
     /// messages that the disk has lost, to be told
     damaged: Vec<Damaged>,
     /// bytes of messages for queues of which more parts are to come
@@ -192,6 +194,7 @@ impl Router {
             awaiting: Vec::new(),
             diverting: Vec::new(),
             to_divert: VecDeque::new(),
+            postponed: Vec::new(),
             damaged: Vec::new(),
             assembling_bytes: 0,
             turns: 1,

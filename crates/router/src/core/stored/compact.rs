@@ -7,15 +7,27 @@ use enmasse_journal::queue::{Place, Seq, State};
 
 use smallvec::SmallVec;
 
-use super::super::Router;
 use super::super::arena::Key;
 use super::super::stream::CopiedBlock;
+use super::super::{Links, Router};
 
 /// Messages written again in one batch.
 const SHARE: usize = 256;
 
-/// Messages by where they lie, with all their queues: the queue's number in the log, its address, and its message.
-type Share = HashMap<Place, SmallVec<[(u32, Key, Seq, Seq); 1]>>;
+/// A message to be copied, as one queue knows it.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    /// its queue, as the log knows it
+    log: u32,
+    at: Key,
+    seq: Seq,
+    id: Seq,
+    /// it is scheduled, and gets another `seq` when it comes due
+    renames: bool,
+}
+
+/// Messages by where they lie, with all their queues.
+type Share = HashMap<Place, SmallVec<[Planned; 1]>>;
 
 /// What was written again: messages of queues, or blocks of streams.
 #[derive(Debug)]
@@ -24,22 +36,22 @@ pub(super) enum Copied {
     Blocks(Vec<CopiedBlock>),
 }
 
-/// A message that was written again, as one queue knows it.
+/// A message that is written again, for one of its queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopiedMessage {
     /// its number among the copies of the batch
     number: usize,
-    /// its queue, as the log knows it
-    log: u32,
-    at: Key,
-    seq: Seq,
-    id: Seq,
+    planned: Planned,
     from: Place,
 }
 
 impl Router {
-    /// Writes a share of the messages that lie in `segment` again, each once for all its queues; to be said until none is
-    /// left there.
+    /// Plans copies of a share of the messages that lie in `segment`, one for all queues that have a message. The log's
+    /// owner repeats the call until nothing is left there.
+    ///
+    /// Between this call and [`Router::moved`] nothing else writes a removal of these messages: commits, dead letters
+    /// and moves are postponed, and removals are held back while the copies are with the log. Otherwise a removal could
+    /// name the old segment alone, and would be given up while the copy can still be read.
     pub fn compact(&mut self, segment: u32) {
         if self.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
             return;
@@ -50,12 +62,14 @@ impl Router {
             let Some(log) = stored.shelf.log else { continue };
             let queue = &stored.shelf.queue;
             let here = queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
-            // What is on its way to another address goes from here with the removal that is written for it.
+            // A message on its way to another address is removed by the record that stores it there.
             let here = here.filter(|item| item.state != State::Leaving);
             for item in here {
                 // A full share takes no more messages, and all the queues of those it has.
                 if share.len() < SHARE || share.contains_key(&item.place) {
-                    share.entry(item.place).or_default().push((log, key, item.seq, item.id));
+                    let renames = item.state == State::Scheduled;
+                    let planned = Planned { log, at: key, seq: item.seq, id: item.id, renames };
+                    share.entry(item.place).or_default().push(planned);
                 } else if stored.subscription.is_none() {
                     break;
                 }
@@ -69,26 +83,47 @@ impl Router {
                 false => self.journal.copy(batch, Copied::Blocks(blocks)),
             };
         }
-        let (mut batch, mut copied) = (self.bodies.recent.spare(), Vec::new());
         let mut share: Vec<_> = share.into_iter().collect();
         share.sort_unstable_by_key(|(place, _)| *place);
-        for (from, queues) in share {
-            let targets = queues.iter().map(|(log, _, _, id)| Target { queue: *log, seq: id.0, head: &[] });
-            let number = batch.copy(from, &targets.collect::<SmallVec<[_; 1]>>());
-            copied.extend(queues.into_iter().map(|(log, at, seq, id)| CopiedMessage {
-                number,
-                log,
-                at,
-                seq,
-                id,
-                from,
-            }));
-        }
-        self.journal.copy(batch, Copied::Messages(copied));
+        let copied = share.into_iter().flat_map(|(from, planned)| {
+            planned.into_iter().map(move |planned| CopiedMessage { number: 0, planned, from })
+        });
+        let copied = Copied::Messages(copied.collect());
+        self.journal.copy(self.bodies.recent.spare(), copied);
     }
 
-    /// Messages lie elsewhere now, unless there is no batch: what was removed in the meantime is removed there too.
-    pub(super) fn moved(&mut self, batch: Option<&Batch>, copied: Copied) {
+    /// The batch of the planned copies. Messages that have gone since they were planned are left out: their removals
+    /// may be on disk already, and a copy behind a removal would bring the message back after a crash.
+    pub(super) fn take_copies(&mut self) -> Option<Batch> {
+        let (mut batch, copied) = self.journal.take_planned()?;
+        let copied = match copied {
+            Copied::Messages(mut messages) => {
+                messages.retain(|copy| self.stays_at(copy));
+                for same in messages.chunk_by_mut(|one, other| one.from == other.from) {
+                    let target =
+                        |copy: &CopiedMessage| Target { queue: copy.planned.log, seq: copy.planned.id.0, head: &[] };
+                    let targets: SmallVec<[_; 1]> = same.iter().map(target).collect();
+                    let number = batch.copy(same[0].from, &targets);
+                    same.iter_mut().for_each(|copy| copy.number = number);
+                }
+                Copied::Messages(messages)
+            }
+            blocks @ Copied::Blocks(_) => blocks,
+        };
+        self.journal.hand_copies(copied);
+        Some(batch)
+    }
+
+    /// A queue still has a message where it lay when its copy was planned.
+    fn stays_at(&self, copy: &CopiedMessage) -> bool {
+        let queue = self.addresses.get(copy.planned.at).and_then(|address| address.stored.as_ref());
+        let item = queue.and_then(|stored| stored.shelf.queue.get(copy.planned.seq));
+        item.is_some_and(|item| item.place == copy.from && item.state != State::Leaving)
+    }
+
+    /// The copies are on disk, or were refused if there is no batch. Messages that were removed meanwhile are removed
+    /// from their new place by the record that removes them from the old one.
+    pub(super) fn moved(&mut self, batch: Option<&Batch>, copied: Copied, links: &mut impl Links) {
         let mut freed = Freed::default();
         let copied = match copied {
             Copied::Messages(messages) => messages,
@@ -97,23 +132,25 @@ impl Router {
                 Vec::new()
             }
         };
-        for copy in copied {
-            let Some(place) = batch.and_then(|batch| batch.copied(copy.number, copy.log)) else { continue };
-            let stored = self.addresses.get_mut(copy.at).and_then(|address| address.stored.as_mut());
+        for CopiedMessage { number, planned, from } in copied {
+            let Some(place) = batch.and_then(|batch| batch.copied(number, planned.log)) else { continue };
+            let stored = self.addresses.get_mut(planned.at).and_then(|address| address.stored.as_mut());
             let Some(stored) = stored else {
-                // Its queue was deleted, which has freed where it lay.
+                // The record that drops its queue covers both places, and has freed the old one.
                 freed.add(place);
                 continue;
             };
-            // What has begun to leave since then goes from where it lay: that is what its removal names.
-            if stored.shelf.queue.get(copy.seq).is_some_and(|item| item.state == State::Leaving) {
-                freed.add(place);
-            } else if stored.shelf.queue.moved(copy.seq, place) {
-                freed.add(copy.from);
+            let queue = &mut stored.shelf.queue;
+            let renamed = || queue.renamed(planned.id).filter(|_| planned.renames);
+            let seq = if queue.get(planned.seq).is_some() { Some(planned.seq) } else { renamed() };
+            if seq.is_some_and(|seq| queue.moved(seq, place)) {
+                freed.add(from);
             } else {
-                self.journal.remove_at(copy.log, copy.id.0, place);
+                self.journal.remove_at(planned.log, planned.id.0, place);
             }
         }
-        self.journal.free(&freed);
+        self.journal.end_copies(&freed);
+        self.divert_postponed(links);
+        self.begin_waiting_commits(links);
     }
 }

@@ -125,9 +125,12 @@ pub(in crate::core) struct Journal {
     /// some are with the log: what is newer waits for them
     forgetting: bool,
     has_room: bool,
-    /// messages to be written again
+    /// copies that are planned
     copying: Option<(Batch, Copied)>,
+    /// copies are planned, or with the log
     compacting: bool,
+    /// copies are with the log
+    copies_under_way: bool,
     /// what the batches that are with the log are about
     under_way: VecDeque<Errand>,
     spare_commits: Vec<Vec<Commit>>,
@@ -436,8 +439,9 @@ impl Journal {
     }
 
     fn take_shrinking(&mut self, spare: Batch) -> Option<Batch> {
-        // One at a time: what is newer may be about the same, and must not be there before.
-        if self.forgetting {
+        // One at a time: what is newer may be about the same, and must not be there before. While copies are with the
+        // log, a removal does not know every place of its message.
+        if self.forgetting || self.copies_under_way {
             return None;
         }
         if self.again.is_some() {
@@ -480,7 +484,7 @@ impl Journal {
         }
     }
 
-    /// Messages are written again, unless others are.
+    /// Copies are planned; only one such batch is on its way at a time.
     pub(super) fn copy(&mut self, batch: Batch, copied: Copied) {
         self.compacting = true;
         self.copying = Some((batch, copied));
@@ -490,16 +494,22 @@ impl Journal {
         self.compacting
     }
 
-    /// What lay at places has been taken over by copies.
-    pub(super) fn free(&mut self, freed: &Freed) {
+    /// The log has answered for the copies, which take the place of what lay in `freed`.
+    pub(super) fn end_copies(&mut self, freed: &Freed) {
         self.compacting = false;
+        self.copies_under_way = false;
         self.shrinking.free(freed);
     }
 
-    fn take_copying(&mut self) -> Option<Batch> {
-        let (batch, copied) = self.copying.take()?;
+    /// Copies that are planned and not handed over.
+    pub(super) fn take_planned(&mut self) -> Option<(Batch, Copied)> {
+        self.copying.take()
+    }
+
+    /// The batch of these copies goes to the log.
+    pub(super) fn hand_copies(&mut self, copied: Copied) {
+        self.copies_under_way = true;
         self.under_way.push_back(Errand::Copy(copied));
-        Some(batch)
     }
 }
 
@@ -552,7 +562,8 @@ impl Router {
             return Some(batch);
         }
         let spare = self.bodies.recent.spare();
-        self.journal.take_shrinking(spare).or_else(|| self.journal.take_copying())
+        let shrinking = self.journal.take_shrinking(spare);
+        shrinking.or_else(|| self.take_copies())
     }
 
     /// A batch is back from the log, in the order they were handed over: messages that are on disk can be had, and
@@ -581,9 +592,8 @@ impl Router {
                 return self.begin_waiting_commits(links);
             }
             Some(Errand::Copy(copied)) => {
-                self.moved(result.is_ok().then_some(&batch), copied);
-                self.bodies.recent.lay_aside(batch);
-                return self.begin_waiting_commits(links);
+                self.moved(result.is_ok().then_some(&batch), copied, links);
+                return self.bodies.recent.lay_aside(batch);
             }
             None => return,
         };

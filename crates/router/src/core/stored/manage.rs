@@ -117,8 +117,8 @@ pub(in crate::core) struct Operations {
 
 impl Operations {
     /// One of them has something to do in the next turn.
-    pub(super) fn is_due(&self) -> bool {
-        self.running.iter().any(Running::is_due)
+    pub(super) fn is_due(&self, compacting: bool) -> bool {
+        self.running.iter().any(|running| running.is_due(compacting))
     }
 }
 
@@ -142,8 +142,10 @@ struct Running {
 }
 
 impl Running {
-    fn is_due(&self) -> bool {
-        if self.over { self.open == 0 } else { !self.reading && self.open < COMMITS }
+    /// Nothing is moved while messages are compacted: the record that stores one elsewhere removes it where it lay.
+    fn is_due(&self, compacting: bool) -> bool {
+        let waits = compacting && self.operation.removes_elsewhere();
+        if self.over { self.open == 0 } else { !self.reading && !waits && self.open < COMMITS }
     }
 
     fn fail(&mut self, failed: Failed) {
@@ -177,6 +179,11 @@ impl Running {
 impl Operation {
     const fn stores(&self) -> bool {
         matches!(self.work, Work::Move(_) | Work::Copy(_) | Work::Redrive(_))
+    }
+
+    /// It removes messages by the records that store them elsewhere.
+    const fn removes_elsewhere(&self) -> bool {
+        matches!(self.work, Work::Move(_) | Work::Redrive(_)) && !self.dry_run
     }
 
     fn needs_body(&self, item: &Item) -> bool {
@@ -249,11 +256,12 @@ impl Router {
         if self.operations.running.is_empty() {
             return;
         }
+        let compacting = self.journal.is_compacting();
         for mut running in std::mem::take(&mut self.operations.running) {
             if self.addresses.get(running.at).is_none_or(|address| address.stored.is_none()) {
                 running.fail(Failed::Missing);
                 running.open = 0;
-            } else if !running.over && running.is_due() {
+            } else if !running.over && running.is_due(compacting) {
                 self.go_on(&mut running, links);
             }
             if self.now_ms > running.end_ms && !running.over {

@@ -276,7 +276,7 @@ impl Router {
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let starving = !self.starving.is_empty() && !self.bodies.is_full();
-        if !self.later.is_empty() || self.operations.is_due() || starving {
+        if !self.later.is_empty() || self.operations.is_due(self.journal.is_compacting()) || starving {
             return Some(self.now_ms);
         }
         let timer = self.timers.keys().next().map(|(at, _)| *at);

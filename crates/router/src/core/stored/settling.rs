@@ -91,11 +91,24 @@ impl Router {
         let Some(target) = target.filter(|target| self.addresses[*target].stored.is_some()) else {
             return self.drop_diverted(at, item);
         };
+        // The record that stores it there removes it here, and has to name the place where it lies.
+        if on_disk && self.journal.is_compacting() {
+            return self.postponed.push(Diverting { at, item, to, cause });
+        }
         if self.bodies.get(item.place, on_disk).is_none() {
             self.to_divert.push_back(Diverting { at, item, to, cause });
             return self.fetch_diverting();
         }
         self.store_diverted(at, item, target, cause, links);
+    }
+
+    /// Compaction has ended: what waited for it goes on.
+    pub(super) fn divert_postponed(&mut self, links: &mut impl Links) {
+        for Diverting { at, item, to, cause } in std::mem::take(&mut self.postponed) {
+            if self.addresses.get(at).is_some() {
+                self.divert(at, item, to, cause, links);
+            }
+        }
     }
 
     /// Asks for bodies of messages for other addresses: as many as may be, and one in any case.
@@ -109,7 +122,7 @@ impl Router {
 
     /// Messages of an address that are to leave for another and have not been written there.
     pub(super) fn waiting_to_leave(&self, at: Key) -> HashSet<Seq> {
-        let waiting = self.to_divert.iter().chain(&self.diverting);
+        let waiting = self.to_divert.iter().chain(&self.diverting).chain(&self.postponed);
         waiting.filter(|diverting| diverting.at == at).map(|diverting| diverting.item.seq).collect()
     }
 

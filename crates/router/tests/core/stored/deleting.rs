@@ -5,7 +5,7 @@ use std::sync::Arc;
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, condition};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Duplicates, Settings};
-use enmasse_router::core::{AddressKey, Answer, Arrival, Declared, PortId, PortRole};
+use enmasse_router::core::{AddressKey, Arrival, Declared, PortId, PortRole};
 
 use super::subscriptions::durable;
 use super::{DEAD, House, QUEUE, TOPIC, declared, news};
@@ -23,22 +23,6 @@ fn with_id(text: &str) -> Message {
 }
 
 impl House {
-    /// What the log is given is written; its answers are kept back.
-    fn written(&mut self) -> Vec<Answer> {
-        self.router.turn(&mut self.told);
-        let mut answers = Vec::new();
-        while let Some(mut batch) = self.router.take_journal() {
-            let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
-            answers.push(Answer { batch, result });
-        }
-        answers
-    }
-
-    fn answered(&mut self, answers: Vec<Answer>) {
-        answers.into_iter().for_each(|answer| self.router.journaled(answer, &mut self.told));
-        self.pump();
-    }
-
     fn delete(&mut self, key: AddressKey) {
         self.router.retire(key, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut self.told);
     }

@@ -2,6 +2,7 @@
 //! after a restart.
 
 mod bounds;
+mod compacting;
 mod consuming;
 mod crash;
 mod deleting;
@@ -263,6 +264,22 @@ impl House {
         self.sent += 1;
         self.router.deliver(port, whole(id, &payload), &mut self.told);
         id
+    }
+
+    /// Writes what the log is given, and keeps its answers back for [`House::answered`].
+    fn written(&mut self) -> Vec<Answer> {
+        self.router.turn(&mut self.told);
+        let mut answers = Vec::new();
+        while let Some(mut batch) = self.router.take_journal() {
+            let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
+            answers.push(Answer { batch, result });
+        }
+        answers
+    }
+
+    fn answered(&mut self, answers: Vec<Answer>) {
+        answers.into_iter().for_each(|answer| self.router.journaled(answer, &mut self.told));
+        self.pump();
     }
 
     /// What the log is given is written and answered, what is asked of the disk is read, until nothing is left.
