@@ -55,10 +55,14 @@ class Obeying:
         environment: Mapping[str, str | None] | None = None,
     ) -> Any:
         """Run one command against it, which `environment` can say otherwise."""
+        variables = self.environment if environment is None else environment
+        return CliRunner().invoke(app, list(words), input=stdin, env=variables, prog_name="enmasse")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which the command line finds this platform."""
         url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        own = {"ENMASSE_SERVER": url, "ENMASSE_TOKEN_FILE": str(self.token)}
-        variables = own if environment is None else environment
-        return CliRunner().invoke(app, list(words), input=stdin, env=variables)
+        return {"ENMASSE_SERVER": url, "ENMASSE_TOKEN_FILE": str(self.token)}
 
     async def serve(self) -> None:
         """Run until the server is told to stop."""

@@ -8,6 +8,7 @@ from doubles import address, space
 from enmasse.api.accept import WHOLE, Form, form_of
 from enmasse.api.forms import age
 from enmasse.base.errors import Invalid
+from enmasse.engines import AddressFigures
 from served import ADDRESSES, SPACES, Served
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -79,16 +80,22 @@ async def declared(served: Served) -> None:
 
 async def test_a_table_has_the_columns_of_the_kind(served: Served) -> None:
     await declared(served)
+    (made,) = (await served.http.get(ADDRESSES)).json()["items"]
+    served.engine.figures = [AddressFigures(made["metadata"]["uid"], "s", "orders", 1, 2, stored=5)]
     table = (await served.http.get(ADDRESSES, headers={"Accept": TABLE})).json()
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     shown = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
-    assert shown == ["Name", "Address", "Type", "Plan", "Ready", "Phase", "Status", "Age"]
+    assert shown == [
+        *("Name", "Address", "Type", "Plan", "Ready", "Phase", "Status"),
+        *("Stored", "Senders", "Receivers", "Out/s", "Age"),
+    ]
     (row,) = table["rows"]
     cells = dict(
         zip([one["name"] for one in table["columnDefinitions"]], row["cells"], strict=True)
     )
     assert cells["Name"] == "default.orders"
     assert cells["Ready"] is True
+    assert (cells["Stored"], cells["Receivers"], cells["Out/s"]) == (5, 2, 0.0)
     assert cells["Age"] == "90s"
     assert row["object"]["kind"] == "PartialObjectMetadata"
     assert "spec" not in row["object"]

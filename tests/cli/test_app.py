@@ -67,9 +67,33 @@ def test_wrong_usage_is_exit_code_2(words: list[str]) -> None:
 
 def test_a_refusal_is_one_line_and_its_exit_code(tmp_path: Any) -> None:
     answer = runner.invoke(app, ["get", "addresses", "--data", str(tmp_path)])
-    assert answer.exit_code == 3
+    assert answer.exit_code == 7
     assert answer.stderr.startswith(f"enmasse: no platform runs on data folder {tmp_path}")
     assert len(answer.stderr.splitlines()) == 1
+
+
+GET = "client commands.get names forms tables targets".split()
+
+
+@pytest.mark.parametrize("module", [f"enmasse.cli.{name}" for name in GET])
+def test_get_builds_no_models(module: str) -> None:
+    """They are most of what it cost."""
+    program = f"import sys; import {module}; print('enmasse.resources' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_a_command_builds_no_other() -> None:
+    program = (
+        "import sys; sys.argv = ['enmasse', 'get', '--help']\n"
+        "from enmasse.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "built = [name for name in sys.modules if name.startswith('enmasse.cli.commands.')]\n"
+        "assert built == ['enmasse.cli.commands.get'], built\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.client"])

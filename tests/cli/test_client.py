@@ -120,7 +120,7 @@ def test_waiting_ends_with_what_it_waits_for(server: tuple[type[Answers], str]) 
 
 
 def test_the_platform_is_found_through_its_folder(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="start one with `enmasse up`"):
+    with pytest.raises(Unavailable, match="start one with `enmasse up`"):
         Api.find(tmp_path, None, None)
     (tmp_path / "endpoint.json").write_text('{"endpoints": {"amqp": {}}}')
     with pytest.raises(Missing, match="--http-port off"):

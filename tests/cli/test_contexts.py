@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from enmasse.base.errors import Denied, Invalid, Missing
+from enmasse.base.errors import Denied, Invalid, Missing, Unavailable
 from enmasse.cli import app, contexts
 from enmasse.cli.client import Api
 from enmasse.cli.connect import Server
@@ -173,12 +173,12 @@ def test_commands_are_about_the_context(shop: Obeying, tmp_path: Path) -> None:
     enmasse("context", "set", "shop", "--server", server, "--token-file", str(shop.token))
     enmasse("context", "set", "other", "--data", str(tmp_path / "nothing"))
     assert "orders" in enmasse("get", "addresses")
-    assert runner.invoke(app, ["--context", "other", "get", "addresses"]).exit_code == 3
+    assert runner.invoke(app, ["--context", "other", "get", "addresses"]).exit_code == 7
     answer = runner.invoke(app, ["get", "addresses"], env={"ENMASSE_CONTEXT": "other"})
-    assert answer.exit_code == 3
+    assert answer.exit_code == 7
     # What is said outright holds before what a context says.
     answer = runner.invoke(app, ["get", "addresses", "--data", str(tmp_path)])
-    assert answer.exit_code == 3
+    assert answer.exit_code == 7
     shop.token.chmod(0o644)
     refused = runner.invoke(app, ["get", "addresses"])
     assert (refused.exit_code, "chmod 600" in refused.stderr) == (4, True)
@@ -200,7 +200,7 @@ def test_messages_go_where_the_context_says(token_file: Path) -> None:
     assert Server(None, None, None, None).found_url() == "amqp://mq.example.com:5672"
     assert Server(None, None, None, None).pids() == []
     assert Server("amqp://own", None, None, None).found_url() == "amqp://own"
-    with pytest.raises(Missing, match="no platform runs"):
+    with pytest.raises(Unavailable, match="no platform runs"):
         Server(None, token_file.parent, None, None).found_url()
 
 

@@ -11,6 +11,33 @@ def test_every_kind_has_an_exit_code() -> None:
     assert not {0, 2, 130} & set(errors.EXIT_CODES.values())
 
 
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ('no address "a/b" in this address space: declare it', "create address a/b --type TYPE"),
+        ("addresses.enmasse.io 'a b' not found in", "create address 'a b' --type TYPE"),
+        ("to: there is no address 'a' in address space", "create address a --type TYPE"),
+        ("there is no address space 'shop' in namespace", "create addressspace shop"),
+        ("addressspaces.enmasse.io 'shop' not found", "create addressspace shop"),
+        ("messagingusers.enmasse.io 'bob' not found", "user create bob"),
+        ("references a topic address 't' that does not exist", "create address t --type topic"),
+        (
+            "references a dead letter address 'd' that does not exist",
+            "create address d --type deadletter",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_with_the_command_that_declares_it(
+    message: str, command: str
+) -> None:
+    assert errors.remedy(message) == f"enmasse {command}"
+
+
+def test_what_is_not_missing_or_misspelt_needs_no_command() -> None:
+    assert errors.remedy("addresses.enmasse.io 'ordrs' not found; did you mean 'orders'?") is None
+    assert errors.remedy("spec.type: is required") is None
+
+
 def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     errors.say(Invalid(Code.FIELD_INVALID, "spec.type:\n is required"))
     said = capsys.readouterr()

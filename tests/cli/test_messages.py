@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from enmasse.cli.messages import Template
-from enmasse.messaging import Data, Header, Value
+from enmasse.messaging import Data, Header, Properties, Value
 
 
 def test_one_text_is_one_message() -> None:
@@ -65,3 +65,44 @@ def test_what_is_no_assignment_is_wrong_usage(assignment: str) -> None:
 def test_a_text_and_a_size_do_not_go_together() -> None:
     with pytest.raises(typer.BadParameter, match="not both"):
         Template().messages("x", 1, 1)
+
+
+def test_header_properties_and_annotations_are_on_every_message() -> None:
+    template = Template.of(
+        None,
+        False,
+        priority=7,
+        ttl="1m30s",
+        delay="250ms",
+        annotations=["x-opt-partition=2", "x-opt-team=north"],
+        standard=Properties(subject="s", reply_to="r", group_id="g"),
+    )
+    for message in template.messages("x", None, 2):
+        assert message.header == Header(priority=7, ttl_ms=90_000)
+        assert message.properties == Properties(subject="s", reply_to="r", group_id="g")
+        assert dict(message.annotations) == {
+            "x-opt-partition": 2,
+            "x-opt-team": "north",
+            "x-opt-delivery-delay": 250,
+        }
+
+
+def test_a_content_type_is_that_of_bytes() -> None:
+    template = Template.of(None, False, standard=Properties(content_type="application/json"))
+    (message,) = template.messages('{"a": 1}', None, None)
+    assert message.body == Data((b'{"a": 1}',))
+    assert message.properties.content_type == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("ttl", "soon", "invalid duration"),
+        ("delay", "-1s", "invalid duration"),
+        ("ttl", "2000h", "at most 49 days"),
+    ],
+)
+def test_what_is_no_time_is_wrong_usage(option: str, text: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter, match=said) as refusal:
+        Template.of(None, False, **{option: text})  # type: ignore[arg-type]
+    assert refusal.value.param_hint == f"--{option}"

@@ -5,12 +5,14 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from doubles import address_plan, infra, queue, space_plan
+from enmasse.cli import completing
 from enmasse.engines import AddressFigures, Connection
 from obeying import Obeying
 
@@ -118,6 +120,41 @@ def test_describe_tells_conditions_and_events(shop: Obeying) -> None:
     assert "Uid" not in text and "Managed" not in text
     both = said(shop, "describe", "address", "orders", "dead")
     assert both.count("Kind: ") == 2
+
+
+def test_describe_tells_depth_consumers_and_rates(shop: Obeying) -> None:
+    uid = shop.address("orders").metadata.uid or ""
+    shop.engine.figures = [AddressFigures(uid, "s", "orders", 1, 2, stored=5, stored_bytes=60)]
+    text = said(shop, "describe", "address", "orders")
+    figures = text.partition("Figures:\n")[2].partition("Conditions:")[0]
+    shown = dict(line.strip().split(": ", 1) for line in figures.splitlines())
+    assert shown["Stored Messages"].strip() == "5 (60 bytes)"
+    assert shown["Consumers"].strip() == "2"
+    assert shown["Delivered Per Second"].strip() == "0.0"
+    assert "Messages:            none" not in text, "what it waits for is in its conditions"
+
+
+def completed(shop: Obeying, line: str) -> list[str]:
+    """What a shell is told for the words so far."""
+    shell = {
+        "_ENMASSE_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    found: list[str] = shop.enmasse(environment=shop.environment | shell).output.split()
+    return found
+
+
+def test_a_shell_completes_kinds_and_names(shop: Obeying) -> None:
+    assert "addressplans" in completed(shop, "enmasse get addressp")
+    assert completed(shop, "enmasse get address or") == ["orders"]
+    assert completed(shop, "enmasse describe addressspace/d") == ["addressspace/default"]
+    assert completed(shop, "enmasse get nothing x") == []
+    url = shop.environment["ENMASSE_SERVER"]
+    place = SimpleNamespace(params={"server": url, "token_file": shop.token})
+    assert completing.addresses(place, "de") == ["dead"]
+    place.params["token_file"] = shop.token.with_name("none")
+    assert completing.addresses(place, "de") == [], "what cannot be learnt is no error"
 
 
 def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:

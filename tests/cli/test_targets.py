@@ -11,9 +11,10 @@ import yaml
 
 from doubles import queue, space
 from enmasse.base.errors import Invalid
+from enmasse.base.kinds import KINDS
 from enmasse.cli.client import Api
 from enmasse.cli.targets import named, seconds
-from enmasse.resources import Address, AddressSpace, MessagingUser
+from enmasse.resources import Address
 from obeying import Obeying
 
 
@@ -39,13 +40,16 @@ def two(shop: Obeying) -> Obeying:
 
 def test_words_are_kinds_and_names() -> None:
     assert named([]) == []
-    assert named(["addr"]) == [(Address, ())]
-    assert named(["addresses,as", "x"]) == [(Address, ("x",)), (AddressSpace, ("x",))]
-    assert named(["addresses,addr"]) == [(Address, ())]
-    assert named(["address", "news/europe", "b"]) == [(Address, ("news/europe", "b"))]
+    assert named(["addr"]) == [(KINDS["Address"], ())]
+    assert named(["addresses,as", "x"]) == [
+        (KINDS["Address"], ("x",)),
+        (KINDS["AddressSpace"], ("x",)),
+    ]
+    assert named(["addresses,addr"]) == [(KINDS["Address"], ())]
+    assert named(["address", "news/europe", "b"]) == [(KINDS["Address"], ("news/europe", "b"))]
     assert named(["address/news/europe", "user/alice"]) == [
-        (Address, ("news/europe",)),
-        (MessagingUser, ("alice",)),
+        (KINDS["Address"], ("news/europe",)),
+        (KINDS["MessagingUser"], ("alice",)),
     ]
 
 

@@ -1,7 +1,9 @@
 """The forms of an answer: resources as they are, their metadata alone, or rows of a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from enmasse.api.accept import META_GROUP, WHOLE, Form
@@ -14,17 +16,28 @@ Document = dict[str, Any]
 Shown = Callable[[Resource], Document]
 """How a resource is written where it is written whole."""
 
+Figures = Mapping[str, Document]
+"""Live figures of resources by uid."""
+
 _NAME = Column("Name", "metadata.name")
+NONE: Figures = MappingProxyType({})
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 
 
-def one(kind: Kind, form: Form, resource: Resource, shown: Shown, now: datetime) -> Document:
+def one(
+    kind: Kind,
+    form: Form,
+    resource: Resource,
+    shown: Shown,
+    now: datetime,
+    figures: Figures = NONE,
+) -> Document:
     """Return one resource in a form."""
     if form == WHOLE:
         return shown(resource)
     if form.kind == "Table":
-        version = resource.metadata.resource_version
-        return _table(kind, form, [resource], shown, now, {"resourceVersion": version}, "Metadata")
+        head = {"resourceVersion": resource.metadata.resource_version}
+        return _table(kind, form, [resource], shown, now, head, "Metadata", figures)
     return _metadata_of(resource, shown, form)
 
 
@@ -36,10 +49,11 @@ def several(
     now: datetime,
     metadata: Document,
     include: str = "Metadata",
+    figures: Figures = NONE,
 ) -> Document:
     """Return a list in a form; `include` says what of a resource goes with its row."""
     if form.kind == "Table":
-        return _table(kind, form, resources, shown, now, metadata, include)
+        return _table(kind, form, resources, shown, now, metadata, include, figures)
     if form == WHOLE:
         head = {"kind": f"{kind.name}List", "apiVersion": kind.group_version}
         return head | {"metadata": metadata, "items": [shown(resource) for resource in resources]}
@@ -93,8 +107,11 @@ def _table(
     now: datetime,
     metadata: Document,
     include: str,
+    figures: Figures,
 ) -> Document:
-    columns = (_NAME, *kind.model.columns)
+    *leading, last = kind.model.columns
+    live = kind.model.live_columns
+    columns = (_NAME, *leading, *live, last)
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{form.version}",
@@ -102,7 +119,12 @@ def _table(
         "columnDefinitions": [_definition(column) for column in columns],
         "rows": [
             {
-                "cells": [_cell(resource, column, now) for column in columns],
+                "cells": [
+                    _cell(resource, _NAME, now),
+                    *(_cell(resource, column, now) for column in leading),
+                    *_live_cells(figures.get(resource.metadata.uid or ""), live),
+                    _cell(resource, last, now),
+                ],
                 "object": _beside(resource, shown, form, include),
             }
             for resource in resources
@@ -129,6 +151,16 @@ def _cell(resource: Resource, column: Column, now: datetime) -> Any:
     if value is None:
         return ""
     return value
+
+
+def _live_cells(figures: Document | None, columns: Sequence[Column]) -> list[Any]:
+    """Return the cells of live figures; where there are none, as in a watch, they are empty."""
+    if figures is None:
+        return [""] * len(columns)
+    return [
+        reduce(lambda inner, name: inner[name], column.path.split("."), figures)
+        for column in columns
+    ]
 
 
 def _beside(resource: Resource, shown: Shown, form: Form, include: str) -> Document | None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from enmasse.api import forms
-from enmasse.api.accept import WHOLE, form_of
+from enmasse.api.accept import WHOLE, Form, form_of
 from enmasse.api.access import while_allowed
 from enmasse.api.audit import WHO
 from enmasse.api.kinds import Kind
@@ -54,10 +54,11 @@ class ResourceHandlers:
             metadata["continue"] = page.continue_
             if not any(query.selectors):
                 metadata["remainingItemCount"] = page.remaining
-        shown = _shown(kind, await self._figures(request, kind))
+        figures = await self._figures(request, kind, form)
+        shown = _shown(kind, figures)
         now = self._platform.clock.now()
         return JSONResponse(
-            forms.several(kind, form, page.resources, shown, now, metadata, query.include)
+            forms.several(kind, form, page.resources, shown, now, metadata, query.include, figures)
         )
 
     async def one(self, kind: Kind, request: Request) -> Response:
@@ -71,9 +72,11 @@ class ResourceHandlers:
             return await Write(self._platform, kind, request).replace(key)
         if request.method == "PATCH":
             return await Write(self._platform, kind, request).patch(key)
-        shown = _shown(kind, await self._figures(request, kind))
+        figures = await self._figures(request, kind, form)
+        shown = _shown(kind, figures)
         found = self._get(kind, key)
-        return JSONResponse(forms.one(kind, form, found, shown, self._platform.clock.now()))
+        now = self._platform.clock.now()
+        return JSONResponse(forms.one(kind, form, found, shown, now, figures))
 
     def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
         namespace = request.path_params.get("namespace")
@@ -145,10 +148,11 @@ class ResourceHandlers:
             raise Missing(Code.RESOURCE_MISSING, f'{kind.qualified} "{key.name}" not found')
         return resource
 
-    async def _figures(self, request: Request, kind: Kind) -> dict[str, dict[str, Any]]:
-        """Return live figures by uid if they are asked for: they cost up to half a second."""
-        wanted = request.query_params.get("statistics") in ("true", "1")
-        if not wanted or kind.model.plural != "addresses":
+    async def _figures(self, request: Request, kind: Kind, form: Form) -> dict[str, dict[str, Any]]:
+        """Return live figures by uid for a table, or where they are asked for: they cost up to half
+        a second."""
+        wanted = form.kind == "Table" or request.query_params.get("statistics") in ("true", "1")
+        if not wanted or not kind.model.live_columns:
             return {}
         return await self._platform.statistics.by_uid()
 

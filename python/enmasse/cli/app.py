@@ -8,42 +8,18 @@ from typer.core import TyperGroup
 from enmasse import __version__
 from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
-from enmasse.cli.commands import (
-    apply,
-    audit,
-    backup,
-    bench,
-    connections,
-    context,
-    crds,
-    create,
-    delete,
-    describe,
-    doctor,
-    edit,
-    get,
-    logs,
-    operate,
-    pipeline,
-    plan,
-    receive,
-    request,
-    respond,
-    send,
-    settings,
-    token,
-    top,
-    up,
-    user,
-    wait,
-)
 from enmasse.cli.contexts import choose, chosen
+from enmasse.cli.tree import Commands
 
 INTERRUPTED = 130
 
 
 class Root(TyperGroup):
     """The root command: errors of ours become one line and an exit code."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -96,10 +72,12 @@ def root(
     [bold]enmasse send anycast --body hello[/bold].
     """
     choose(context_)
-    if ctx.invoked_subcommand not in WITHOUT_CONTEXT and (meant := chosen()) is not None:
+    name = ctx.invoked_subcommand or ""
+    if name not in WITHOUT_CONTEXT and (meant := chosen()) is not None:
         said = {"namespace": meant.namespace, "space": meant.space}
         defaults = {name: value for name, value in said.items() if value is not None}
-        ctx.default_map = everywhere(ctx.command, defaults)
+        invoked: Any = ctx.command
+        ctx.default_map = {name: everywhere(invoked.get_command(ctx, name), defaults)}
 
 
 WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
@@ -110,45 +88,6 @@ def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of options for a command and all below it."""
     below = getattr(command, "commands", {})
     return defaults | {name: everywhere(one, defaults) for name, one in below.items()}
-
-
-PLATFORM = "Run and declare"
-PIPELINE = "Turn messages into tables"
-STORED = "Handle stored messages"
-MESSAGES = "Send and receive"
-
-app.command(rich_help_panel=PLATFORM)(up.up)
-app.add_typer(create.app, name="create", rich_help_panel=PLATFORM)
-app.command(rich_help_panel=PLATFORM)(get.get)
-app.command(rich_help_panel=PLATFORM)(delete.delete)
-app.add_typer(user.app, name="user", rich_help_panel=PLATFORM)
-app.add_typer(token.app, name="token", rich_help_panel=PLATFORM)
-app.add_typer(plan.app, name="plan", rich_help_panel=PLATFORM)
-app.command(rich_help_panel=PLATFORM)(apply.apply)
-app.command(rich_help_panel=PLATFORM)(edit.edit)
-app.command(rich_help_panel=PLATFORM)(describe.describe)
-app.command(rich_help_panel=PLATFORM)(wait.wait)
-app.command(rich_help_panel=PLATFORM)(top.top)
-app.command(rich_help_panel=PLATFORM)(doctor.doctor)
-app.command(rich_help_panel=PLATFORM)(logs.logs)
-app.command(rich_help_panel=PLATFORM)(audit.audit)
-app.command(rich_help_panel=PLATFORM)(connections.trace)
-app.add_typer(context.app, name="context", rich_help_panel=PLATFORM)
-app.command(rich_help_panel=PLATFORM)(settings.settings)
-app.command(rich_help_panel=PLATFORM)(crds.crds)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINE)
-app.command(rich_help_panel=STORED)(backup.backup)
-app.command(rich_help_panel=STORED)(backup.restore)
-app.command(rich_help_panel=STORED)(operate.peek)
-app.command(rich_help_panel=STORED)(operate.purge)
-app.command(rich_help_panel=STORED)(operate.move)
-app.command(rich_help_panel=STORED)(operate.copy)
-app.command(rich_help_panel=STORED)(operate.redrive)
-app.command(rich_help_panel=MESSAGES)(send.send)
-app.command(rich_help_panel=MESSAGES)(receive.receive)
-app.command(rich_help_panel=MESSAGES)(request.request)
-app.command(rich_help_panel=MESSAGES)(respond.respond)
-app.command(rich_help_panel=MESSAGES)(bench.bench)
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ import httpx2
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, default_data_dir
 from enmasse.base.errors import (
-    KINDS,
+    KINDS as ERRORS,
+)
+from enmasse.base.errors import (
     Code,
     Conflict,
     EnMasseError,
@@ -23,8 +25,8 @@ from enmasse.base.errors import (
     PeerError,
     Unavailable,
 )
+from enmasse.base.kinds import API_VERSION, KINDS
 from enmasse.cli import contexts, kinds, network
-from enmasse.resources import API_VERSION, Address, Event, Resource
 
 BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
@@ -40,30 +42,39 @@ Document = dict[str, Any]
 class Api:
     """The HTTP API of a running platform, or of a Kubernetes server that holds its kinds."""
 
-    def __init__(self, url: str, token: str, ca: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, ca: str | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.clock: Clock = SystemClock()
         self._http = httpx2.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             trust_env=False,
-            verify=_trusting(ca) if ca else True,
+            # Loading the system's authorities takes as long as a request: only for TLS.
+            verify=_trusting(ca) if ca else not url.startswith("http:"),
         )
 
     @classmethod
-    def find(cls, data: Path | None, server: str | None, token_file: Path | None) -> Self:
+    def find(
+        cls,
+        data: Path | None,
+        server: str | None,
+        token_file: Path | None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Self:
         """Return the API at `server`, else of the platform on this machine that uses `data`, else
         of the context that is meant, else of the default data folder.
 
-        Raises: Missing if there is no such platform or no token; Denied if others can read the
-            token of a context; Invalid if the contexts cannot be read.
+        Raises: Unavailable if no such platform runs; Missing if there is no token; Denied if
+            others can read the token of a context; Invalid if the contexts cannot be read.
         """
         context = None
         if data is None and server is None:
             context = contexts.chosen()
         if context is not None and context.server is not None and context.token_file is not None:
             token = contexts.secret(token_file or Path(context.token_file))
-            return cls(context.server.rstrip("/"), token, context.ca)
+            return cls(context.server.rstrip("/"), token, context.ca, timeout_s)
         if context is not None and context.data is not None:
             data = Path(context.data)
         url = server
@@ -86,7 +97,7 @@ class Api:
             ) from None
         own = folder.tls / "ca.crt"
         secured = url.startswith("https:") and own.exists()
-        return cls(url.rstrip("/"), token, str(own) if secured else None)
+        return cls(url.rstrip("/"), token, str(own) if secured else None, timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -116,13 +127,13 @@ class Api:
             # Who has set which field is for programs; kubectl leaves it out too.
             item["metadata"].pop("managedFields", None)
             # Lists of Kubernetes leave out of their items what all of them have.
-            item.setdefault("kind", model.__name__)
+            item.setdefault("kind", model.name)
             item.setdefault("apiVersion", listed["apiVersion"])
         return listed
 
     def table(
         self,
-        model: type[Resource],
+        model: kinds.Named,
         namespace: str | None,
         selector: str | None = None,
         fields: str | None = None,
@@ -132,7 +143,7 @@ class Api:
         path = _path(model, namespace)
         return self._ask("GET", path, parameters=parameters, headers={"Accept": AS_TABLE})
 
-    def get(self, model: type[Resource], namespace: str, name: str) -> Document:
+    def get(self, model: kinds.Named, namespace: str, name: str) -> Document:
         """Return one resource."""
         return self._ask("GET", _path(model, namespace, name))
 
@@ -167,7 +178,7 @@ class Api:
             return now, "unchanged" if unchanged else "configured"
         raise AssertionError("the last attempt returns or raises")
 
-    def patch(self, model: type[Resource], namespace: str, name: str, patch: Document) -> Document:
+    def patch(self, model: kinds.Named, namespace: str, name: str, patch: Document) -> Document:
         """Change a resource by a JSON merge patch and return it as it is now."""
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._ask("PATCH", _path(model, namespace, name), patch, headers=headers)
@@ -183,7 +194,7 @@ class Api:
         metadata = document["metadata"]
         fields = {"involvedObject.uid": metadata["uid"], "involvedObject.kind": document["kind"]}
         selector = ",".join(f"{name}={value}" for name, value in fields.items())
-        path = _path(Event, metadata.get("namespace"))
+        path = _path(KINDS["Event"], metadata.get("namespace"))
         found = self._ask("GET", path, parameters={"fieldSelector": selector})["items"]
         return sorted(found, key=lambda one: one.get("lastTimestamp") or "")
 
@@ -194,7 +205,7 @@ class Api:
 
         `limit` of the request is for all slices together.
         """
-        path = f"{_path(Address, namespace, name)}/{operation}"
+        path = f"{_path(KINDS['Address'], namespace, name)}/{operation}"
         limit = request.get("limit")
         while True:
             answer = self._ask("POST", path, request)
@@ -314,7 +325,7 @@ class Api:
 
     def watch(
         self,
-        model: type[Resource],
+        model: kinds.Named,
         namespace: str | None,
         selector: str | None,
         fields: str | None,
@@ -482,7 +493,7 @@ def _check(answer: httpx2.Response) -> None:
         code: str = details["code"] if "code" in details else _foreign(answer, status)
         causes = details.get("causes") or []
         faults = [Fault(cause.get("field", ""), cause["message"]) for cause in causes]
-        kind = list(KINDS.values())[int(code[1]) - 1]
+        kind = list(ERRORS.values())[int(code[1]) - 1]
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise PeerError(
             Code.PROTOCOL_BROKEN,
@@ -511,7 +522,7 @@ def _is_ready(document: Document) -> bool:
     )
 
 
-def _path(model: type[Resource], namespace: str | None, name: str | None = None) -> str:
+def _path(model: kinds.Named, namespace: str | None, name: str | None = None) -> str:
     """Return the path of a kind, of all namespaces or of one, or of one resource."""
     version = model.api_versions[0]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"

@@ -1,6 +1,7 @@
 """Where the messaging commands connect to."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,8 @@ class Server:
         """Be connected for as long as the block lasts.
 
         With `timeout_s` connecting takes no longer than that, or 5 s if it is less.
-        Raises: Missing if there is no URL and no platform on this machine; Unavailable if the
-            server does not answer; Denied, with the options that mend it, if it lets nobody in so.
+        Raises: Unavailable if there is no URL and no platform on this machine, or the server does
+            not answer; Denied, with the options that mend it, if it lets nobody in so.
         """
         context = self._context()
         url = self.found_url()
@@ -71,6 +72,29 @@ class Server:
                 space = "" if self.space else "--space NAME.NAMESPACE names the space, "
                 error.message += f"; {space}{login}"
             raise
+        except Missing as error:
+            if hit := re.search(r'no address "([^"]+)" in this address space', error.message):
+                error.message = self._as_subscription(hit[1]) or error.message
+            raise
+
+    def _as_subscription(self, name: str) -> str | None:
+        """Return how clients call a subscription, if the platform tells that it is one."""
+        from enmasse.cli.client import Api
+
+        space = (self.space or "").partition(".")[0]
+        try:
+            with Api.find(self.data, None, None) as api:
+                declared = api.list("addresses", None)["items"]
+        except EnMasseError:
+            return None
+        topics = sorted(
+            one["spec"]["topic"]
+            for one in declared
+            if (one["spec"]["type"], one["spec"]["address"]) == ("subscription", name)
+            and one["metadata"]["name"].startswith(f"{space}." if space else "")
+        )
+        called = " or ".join(f"{topic}::{name}" for topic in topics)
+        return f"{name!r} is a subscription: receive from {called}" if called else None
 
     def found_url(self) -> str:
         """Return the URL given, that of the context, or that of the platform on this machine.

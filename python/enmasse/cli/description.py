@@ -9,7 +9,7 @@ from enmasse.cli.output import columns
 Document = Mapping[str, Any]
 
 _METADATA = ("labels", "annotations", "finalizers", "creationTimestamp", "deletionTimestamp")
-_OWN_NAMES = ("Labels", "Annotations", "Data", "Binary Data")
+_OWN_NAMES = ("Labels", "Annotations", "Data", "Binary Data", "Figures")
 """Below these are names that people have given, and no fields."""
 
 _FIRST = 22
@@ -32,8 +32,14 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
             lines += _fields(0, _title(name), _sizes(value) if hides else value)
     status = dict(document.get("status", {}))
     conditions = status.pop("conditions", [])
+    figures = status.pop("statistics", None)
+    # The conditions say the same, each with its reason.
+    for name in ("messages", "message"):
+        status.pop(name, None)
     if status:
         lines += _fields(0, "Status", status)
+    if figures is not None:
+        lines += _fields(0, "Figures", _figures(figures))
     if conditions:
         lines += ["Conditions:", *_table(_conditions(conditions))]
     if events is None:
@@ -45,6 +51,26 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
 def _sizes(data: Mapping[str, str]) -> dict[str, str]:
     """Return how large the values of a Secret are, which are not for screens."""
     return {name: f"{len(base64.b64decode(value))} bytes" for name, value in data.items()}
+
+
+def _figures(statistics: Document) -> dict[str, Any]:
+    """Return what passes through an address and what waits there, under titles for people."""
+    stored = statistics["stored"]
+    dead = sum(statistics["deadLettered"].values())
+    return {
+        "Stored Messages": f"{stored['messages']:,} ({stored['bytes']:,} bytes)",
+        "In Flight": f"{stored['inFlight']:,}",
+        "Scheduled": f"{stored['scheduled']:,}",
+        "Oldest": f"{stored['oldestAgeSeconds']:.0f} s",
+        "Waiting": f"{statistics['waiting']:,}",
+        "Senders": f"{statistics['senders']:,}",
+        "Consumers": f"{statistics['receivers']:,}",
+        "Stored Per Second": f"{statistics['enqueuedPerSecond']:,.1f}",
+        "Delivered Per Second": f"{statistics['deliveredPerSecond']:,.1f}",
+        "Delivered": f"{statistics['delivered']:,}",
+        "Expired": f"{statistics['expired']:,}",
+        "Dead Lettered": f"{dead:,}",
+    }
 
 
 def _conditions(conditions: Sequence[Document]) -> str:

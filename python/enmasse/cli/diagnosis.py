@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from enmasse.base.kinds import STORED
 from enmasse.cli import usage
 from enmasse.plan import Catalogue, dangling
 from enmasse.resources import Address, AddressSpace, Resource
-from enmasse.resources.address_rules import STORED
 
 Document = Mapping[str, Any]
 

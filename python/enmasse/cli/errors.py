@@ -1,6 +1,8 @@
 """The edge's table: from our errors to one line on stderr and an exit code."""
 
+import re
 import sys
+from shlex import quote
 
 from enmasse.base import errors
 from enmasse.base.errors import EnMasseError
@@ -27,9 +29,38 @@ EXPLAINED = (
 )
 
 
+_REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"""(?:no address |addresses[\w.]* )['"]([^'"]+)['"]"""),
+        "enmasse create address {0} --type TYPE",
+    ),
+    (re.compile(r"no address space '([^']+)'"), "enmasse create addressspace {0}"),
+    (re.compile(r"addressspaces[\w.]* '([^']+)' not"), "enmasse create addressspace {0}"),
+    (re.compile(r"messagingusers[\w.]* '([^']+)' not"), "enmasse user create {0}"),
+    (
+        re.compile(r"topic address '([^']+)' that does not exist"),
+        "enmasse create address {0} --type topic",
+    ),
+    (
+        re.compile(r"dead letter address '([^']+)' that does not exist"),
+        "enmasse create address {0} --type deadletter",
+    ),
+)
+"""What a refusal says is missing, and the command that declares it."""
+
+
 def say(error: EnMasseError) -> None:
-    """Write one line on stderr that tells an error."""
-    tell(error.message)
+    """Write one line on stderr: the error, and the command that declares what is missing."""
+    command = remedy(error.message)
+    tell(f"{error.message} (`{command}` declares it)" if command else error.message)
+
+
+def remedy(message: str) -> str | None:
+    """Return the command that declares what a refusal says is missing, if it says that."""
+    if "did you mean" in message:
+        return None
+    found = ((pattern.search(message), command) for pattern, command in _REMEDIES)
+    return next((command.format(quote(hit[1])) for hit, command in found if hit), None)
 
 
 def tell(text: str) -> None:

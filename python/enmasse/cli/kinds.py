@@ -1,7 +1,10 @@
 """Kinds as people name them: kind, plural, short name, or a word of the field."""
 
+import difflib
+from typing import Protocol
+
 from enmasse.base.errors import Code, Invalid
-from enmasse.resources import KINDS, AddressSpaceSchema, Event, Resource, faults
+from enmasse.base.kinds import KINDS, Kind
 
 _WORDS = {
     "space": "AddressSpace",
@@ -9,45 +12,60 @@ _WORDS = {
     "user": "MessagingUser",
     "users": "MessagingUser",
 }
-_MODELS: dict[str, type[Resource]] = {
-    **KINDS,
-    AddressSpaceSchema.__name__: AddressSpaceSchema,
-    Event.__name__: Event,
-}
 
 
-def _names() -> dict[str, type[Resource]]:
-    names = {word: _MODELS[kind] for word, kind in _WORDS.items()}
-    for kind, model in _MODELS.items():
-        for name in (kind.lower(), model.plural, *model.short_names):
-            names[name] = model
+class Named(Protocol):
+    """What a command knows of a kind: a `Kind`, or the model of its resources."""
+
+    @property
+    def plural(self) -> str:
+        """The kind as it stands in HTTP paths."""
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether it lives in a namespace."""
+
+    @property
+    def unique(self) -> bool:
+        """Whether a name is one thing through all namespaces."""
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """What a document may say, the one that is asked for first."""
+
+
+def _names() -> dict[str, Kind]:
+    names = {word: KINDS[kind] for word, kind in _WORDS.items()}
+    for kind in KINDS.values():
+        for name in (kind.name.lower(), kind.plural, *kind.short_names):
+            names[name] = kind
     return names
 
 
 NAMES = _names()
+PLURALS = tuple(kind.plural for kind in KINDS.values())
 
 
-def find(text: str) -> type[Resource] | None:
+def find(text: str) -> Kind | None:
     """Return the kind that a word stands for, also with its group: `addresses.enmasse.io`."""
     word, _, group = text.lower().partition(".")
-    model = NAMES.get(word)
-    if model is None or (group and all(group != group_of(one) for one in model.api_versions)):
+    kind = NAMES.get(word)
+    if kind is None or (group and all(group != group_of(one) for one in kind.api_versions)):
         return None
-    return model
+    return kind
 
 
-def named(text: str) -> type[Resource]:
+def named(text: str) -> Kind:
     """Return the kind that a word stands for.
 
     Raises: Invalid if it stands for none; the message names the nearest.
     """
-    if (model := find(text)) is None:
-        plurals = sorted({one.plural for one in _MODELS.values()})
-        close = faults.nearest(text.lower(), sorted(NAMES))
-        hint = close if close.startswith("did") else f"there are {', '.join(plurals)}"
+    if (kind := find(text)) is None:
+        close = difflib.get_close_matches(text.lower(), NAMES, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(PLURALS))}"
         message = f"the server doesn't have a resource type {text!r}; {hint}"
         raise Invalid(Code.KIND_UNKNOWN, message)
-    return model
+    return kind
 
 
 def group_of(api_version: str) -> str:
@@ -55,13 +73,13 @@ def group_of(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def plural_of(model: type[Resource]) -> str:
+def plural_of(kind: Named) -> str:
     """Return a kind as a server's errors name it: `addresses.enmasse.io`."""
-    group = group_of(model.api_versions[0])
-    return f"{model.plural}{f'.{group}' if group else ''}"
+    group = group_of(kind.api_versions[0])
+    return f"{kind.plural}{f'.{group}' if group else ''}"
 
 
-def qualified(model: type[Resource], name: str) -> str:
+def qualified(kind: Kind, name: str) -> str:
     """Return a resource as `-o name` writes it: `address.enmasse.io/default.orders`."""
-    group = group_of(model.api_versions[0])
-    return f"{model.__name__.lower()}{f'.{group}' if group else ''}/{name}"
+    group = group_of(kind.api_versions[0])
+    return f"{kind.name.lower()}{f'.{group}' if group else ''}/{name}"

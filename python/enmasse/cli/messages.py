@@ -9,10 +9,17 @@ from typing import Any
 
 import typer
 
-from enmasse.messaging import Body, Data, Header, Message, Value
+from enmasse.cli.targets import seconds
+from enmasse.messaging import Body, Data, Header, Message, Properties, Value
 
 FILLING = b"EnMasse "
 """What a body of a given size is filled with."""
+
+DELAY = "x-opt-delivery-delay"
+"""Annotation with the milliseconds after which a message is delivered."""
+
+PRIORITY = 4
+"""Priority of a message that says none (3.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +28,40 @@ class Template:
 
     durable: bool = False
     properties: tuple[tuple[str, Any], ...] = ()
+    """Application properties."""
+
+    priority: int | None = None
+    ttl_ms: int | None = None
+    annotations: tuple[tuple[str, Any], ...] = ()
+    standard: Properties = Properties()
 
     @classmethod
-    def of(cls, assignments: Sequence[str] | None, durable: bool) -> "Template":
-        """Return the template for `name=value` assignments; numbers, true and false are such.
+    def of(
+        cls,
+        assignments: Sequence[str] | None,
+        durable: bool,
+        *,
+        priority: int | None = None,
+        ttl: str | None = None,
+        delay: str | None = None,
+        annotations: Sequence[str] | None = None,
+        standard: Properties | None = None,
+    ) -> "Template":
+        """Return the template for options: `name=value` assignments, durations as text.
 
-        Raises: BadParameter for what is no assignment.
+        Raises: BadParameter for what is no assignment or no duration.
         """
-        return cls(durable, tuple(_property(one) for one in assignments or ()))
+        annotated = [_assigned(one, "--annotation") for one in annotations or ()]
+        if delay is not None:
+            annotated.append((DELAY, _milliseconds(delay, "--delay")))
+        return cls(
+            durable,
+            tuple(_assigned(one, "--properties") for one in assignments or ()),
+            priority,
+            None if ttl is None else _milliseconds(ttl, "--ttl"),
+            tuple(annotated),
+            standard or Properties(),
+        )
 
     def messages(self, text: str | None, size: int | None, count: int | None) -> Iterator[Message]:
         """Yield messages with a text, with `size` bytes, or for `-` with lines of stdin.
@@ -50,10 +83,18 @@ class Template:
 
     def around(self, body: Body) -> Message:
         """Return a message around a body."""
+        if self.standard.content_type is not None and isinstance(body, Value):
+            # The type is that of bytes: it has no place beside a typed value (3.2.4).
+            body = Data((str(body.value).encode(),))
+        header = Header(
+            self.durable, PRIORITY if self.priority is None else self.priority, self.ttl_ms
+        )
         return Message(
             body=body,
-            header=Header(durable=True) if self.durable else None,
+            properties=self.standard,
+            header=None if header == Header() else header,
             application_properties=dict(self.properties),
+            annotations=dict(self.annotations),
         )
 
 
@@ -61,11 +102,18 @@ def _filled(size: int) -> bytes:
     return (FILLING * (size // len(FILLING) + 1))[:size]
 
 
-def _property(assignment: str) -> tuple[str, Any]:
+def _milliseconds(text: str, option: str) -> int:
+    milliseconds = round(seconds(text, option) * 1000)
+    if milliseconds >= 2**32:
+        raise typer.BadParameter("is at most 49 days", param_hint=option)
+    return milliseconds
+
+
+def _assigned(assignment: str, option: str) -> tuple[str, Any]:
     name, separator, text = assignment.partition("=")
     if not name or not separator:
         raise typer.BadParameter(
-            f"{assignment!r} is no property; write name=value", param_hint="--properties"
+            f"{assignment!r} is no assignment; write name=value", param_hint=option
         )
     try:
         value = json.loads(text)

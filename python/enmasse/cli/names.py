@@ -11,7 +11,6 @@ from enmasse.cli import kinds
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
-    from enmasse.resources import Resource
 
 _PART_MAX = 50
 
@@ -34,7 +33,7 @@ def resource_name(space: str, text: str) -> str:
 
 
 def find(
-    listed: Sequence[dict[str, Any]], model: "type[Resource]", name: str, space: str
+    listed: Sequence[dict[str, Any]], model: kinds.Named, name: str, space: str
 ) -> dict[str, Any]:
     """Return what a name means: what clients call it, or the resource's own name.
 
@@ -62,7 +61,7 @@ def find(
 
 
 def meaning(
-    listed: Sequence[dict[str, Any]], model: "type[Resource]", name: str
+    listed: Sequence[dict[str, Any]], model: kinds.Named, name: str
 ) -> list[dict[str, Any]]:
     """Return everything that a name means, in whatever space and namespace."""
     field = FIELDS.get(model.plural)
@@ -90,7 +89,7 @@ FIELDS = {"addresses": "address", "messagingusers": "username"}
 
 
 def looked_up(
-    api: "Api", model: "type[Resource]", name: str, space: str, namespace: str | None
+    api: "Api", model: kinds.Named, name: str, space: str, namespace: str | None
 ) -> dict[str, Any]:
     """Return the resource that a name means: of what belongs to an address space what clients call
     it, or its own name.
@@ -101,7 +100,9 @@ def looked_up(
     """
     if model.plural in FIELDS or model.plural == "addressspaces":
         where = space if model.plural in FIELDS else ""
-        return find(api.list(model.plural, namespace)["items"], model, name, where)
+        has_figures = model.plural == "addresses"
+        listed = api.list(model.plural, namespace, statistics=has_figures)["items"]
+        return find(listed, model, name, where)
     if model.unique:
         # Of those there is one of a name through all namespaces.
         return find(api.list(model.plural, None)["items"], model, name, "")
@@ -111,7 +112,7 @@ def looked_up(
     return api.get(model, namespace or "", name)
 
 
-def in_its_space(model: "type[Resource]", document: Mapping[str, Any], space: str) -> bool:
+def in_its_space(model: kinds.Named, document: Mapping[str, Any], space: str) -> bool:
     """Whether a resource belongs to an address space, or is of a kind that belongs to none."""
     name = document["metadata"]["name"]
     return model.plural not in FIELDS or name.startswith(f"{space}.")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from enmasse.base.data_dir import DataDir, default_data_dir
-from enmasse.base.errors import Code, Missing, Unavailable
+from enmasse.base.errors import Code, Unavailable
 from enmasse.base.hosts import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -61,14 +61,14 @@ def url(scheme: str, host: str, port: int) -> str:
 def running(data: Path | None) -> dict[str, Any]:
     """Return what the platform of a data folder said when it was ready: pid and endpoints.
 
-    Raises: Missing if no running platform uses the folder.
+    Raises: Unavailable if no running platform uses the folder.
     """
     folder = DataDir(data or default_data_dir())
     try:
         found: dict[str, Any] = json.loads(folder.endpoint.read_text())
     except (OSError, ValueError):
-        raise Missing(
-            Code.SERVER_MISSING,
+        raise Unavailable(
+            Code.SERVER_UNREACHABLE,
             f"no platform runs on data folder {folder.path}; start one with `enmasse up`,"
             " or name its folder with --data",
         ) from None

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from enmasse.cli import completing
+
 
 class Form(StrEnum):
     """How a message is printed."""
@@ -27,6 +29,7 @@ Words = Annotated[
     typer.Argument(
         metavar="KIND[,KIND] [NAME...] | KIND/NAME...",
         help="address, addressspace, user, addressplan, ... by any of their names.",
+        autocompletion=completing.words,
     ),
 ]
 Data = Annotated[
@@ -119,7 +122,10 @@ Wait = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Return when it is ready, or at once.")
 ]
 
-Address = Annotated[str, typer.Argument(help="The address, for example orders.")]
+Address = Annotated[
+    str,
+    typer.Argument(help="The address, for example orders.", autocompletion=completing.addresses),
+]
 Url = Annotated[
     str | None,
     typer.Option(
@@ -204,5 +210,31 @@ ReplyTimeout = Annotated[
 ]
 MessageForm = Annotated[
     Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
+]
+Ttl = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="Time to live: 500ms, 30s, 2h or seconds."),
+]
+Delay = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="Delivered after so long, from a stored address."),
+]
+Priority = Annotated[
+    int | None, typer.Option(metavar="0-9", min=0, max=9, help="Priority; 4 if left out.")
+]
+Group = Annotated[str | None, typer.Option(metavar="ID", help="Group that messages belong to.")]
+ReplyTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where a reply goes.")]
+Subject = Annotated[str | None, typer.Option(metavar="TEXT", help="Subject of messages.")]
+ContentType = Annotated[
+    str | None,
+    typer.Option(metavar="TYPE", help="MIME type of the body, which is sent as bytes then."),
+]
+Annotation = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="Message annotation such as x-opt-partition=1; repeatable. Numbers, true and false"
+        " are such.",
+    ),
 ]
 Durable = Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")]

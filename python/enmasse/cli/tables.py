@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from enmasse.base.kinds import STORED
 from enmasse.cli.names import called
 from enmasse.cli.output import columns
-from enmasse.resources.address_rules import STORED
 
 Document = dict[str, Any]
 

@@ -13,8 +13,8 @@ import typer
 from enmasse.base.errors import Missing
 
 if TYPE_CHECKING:
+    from enmasse.base.kinds import Kind
     from enmasse.cli.client import Api
-    from enmasse.resources import Resource
 
 Document = dict[str, Any]
 
@@ -27,7 +27,7 @@ NOTHING_SAID = (
 class Named(NamedTuple):
     """A kind and the names of some of it; none is all of it."""
 
-    model: "type[Resource]"
+    model: "Kind"
     names: tuple[str, ...]
 
 
@@ -170,7 +170,7 @@ def only(api: "Api", words: Sequence[str], scope: Scope) -> Document:
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, option: str = "--timeout") -> float:
     """Return a duration such as `1m30s`; a number alone is seconds.
 
     Raises: BadParameter if it is none.
@@ -178,7 +178,7 @@ def seconds(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if not parts or "".join(map("".join, parts)) != text:
         raise typer.BadParameter(
-            f"invalid duration {text!r}: write 30s, 1m30s or 30", param_hint="--timeout"
+            f"invalid duration {text!r}: write 30s, 1m30s or 30", param_hint=option
         )
     return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
 

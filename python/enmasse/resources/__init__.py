@@ -5,6 +5,7 @@ A document comes in as text or plain data (`load`, `parse`) and becomes a frozen
 the address taken) is decided in `enmasse.control`, not here.
 """
 
+from enmasse.base.kinds import API_VERSION
 from enmasse.resources.address import Address, AddressSpec
 from enmasse.resources.address_plan import AddressPlan
 from enmasse.resources.address_space import AddressSpace, AddressSpaceSpec
@@ -16,7 +17,6 @@ from enmasse.resources.documents import KINDS, in_order, invalid, load, one_docu
 from enmasse.resources.infra_config import BrokeredInfraConfig, StandardInfraConfig
 from enmasse.resources.messaging_user import MessagingUser, MessagingUserSpec, Verifier
 from enmasse.resources.model import (
-    API_VERSION,
     DEFAULT_NAMESPACE,
     Condition,
     Declared,

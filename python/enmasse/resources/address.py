@@ -275,8 +275,6 @@ class AddressStatus(Status):
 class Address(Declared):
     """A declared address."""
 
-    plural: ClassVar[str] = "addresses"
-    short_names: ClassVar[tuple[str, ...]] = ("addr",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Address", "spec.address"),
         Column("Type", "spec.type"),
@@ -287,6 +285,13 @@ class Address(Declared):
         Column("Topic", "spec.topic", priority=1),
         Column("Dead letter", "spec.deadletter", priority=1),
         AGE,
+    )
+    live_columns: ClassVar[tuple[Column, ...]] = (
+        Column("Stored", "stored.messages", "integer"),
+        Column("Senders", "senders", "integer"),
+        Column("Receivers", "receivers", "integer"),
+        Column("In/s", "enqueuedPerSecond", "number", priority=1),
+        Column("Out/s", "deliveredPerSecond", "number"),
     )
     selectable: ClassVar[tuple[str, ...]] = (
         *("spec.address", "spec.type", "spec.plan", "spec.topic"),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
+from enmasse.base.kinds import PLAN_VERSIONS
 from enmasse.resources.address import (
     TYPES,
     Limits,
@@ -15,14 +16,12 @@ from enmasse.resources.address import (
 )
 from enmasse.resources.address_rules import ALLOWED, refusing_dead_letter
 from enmasse.resources.model import (
-    ADMIN_VERSION,
     AGE,
     Administered,
     Column,
     Model,
 )
 
-PLAN_VERSIONS = ("admin.enmasse.io/v1beta2", ADMIN_VERSION)
 """Both take both forms: fields below `spec`, and the older one without."""
 
 PARTITIONS_MAX = 1000
@@ -83,11 +82,9 @@ class AddressPlanSpec(Display):
 class AddressPlan(Administered):
     """A plan for addresses of one type."""
 
-    plural: ClassVar[str] = "addressplans"
     columns: ClassVar[tuple[Column, ...]] = (Column("Type", "spec.addressType"), *PLAN_COLUMNS)
     selectable: ClassVar[tuple[str, ...]] = ("spec.addressType", "status.phase")
     immutable: ClassVar[tuple[str, ...]] = ("address_type",)
-    api_versions: ClassVar[tuple[str, ...]] = PLAN_VERSIONS
 
     api_version: str = PLAN_VERSIONS[0]
     kind: Literal["AddressPlan"] = Field(default="AddressPlan")

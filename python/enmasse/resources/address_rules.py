@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from enmasse.base.errors import Fault
+from enmasse.base.kinds import STORED
 from enmasse.resources import forwarders
 from enmasse.resources.model import Model, cannot_change
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
 _PRODUCED_TO = ("queue", "topic")
 _DELIVERED_FROM = ("queue", "topic", "subscription")
-STORED = ("queue", "topic", "subscription", "deadletter")
 """The types that keep messages."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -168,8 +168,6 @@ class AddressSpaceStatus(Status):
 class AddressSpace(Declared):
     """A declared address space."""
 
-    plural: ClassVar[str] = "addressspaces"
-    short_names: ClassVar[tuple[str, ...]] = ("as",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
         Column("Plan", "spec.plan"),

@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
+from enmasse.base.kinds import PLAN_VERSIONS
 from enmasse.resources.address_plan import (
     DISPLAYED,
     PLAN_COLUMNS,
-    PLAN_VERSIONS,
     Display,
     below_spec,
 )
@@ -99,11 +99,9 @@ class AddressSpacePlanSpec(Display):
 class AddressSpacePlan(Administered):
     """A plan for address spaces of one type."""
 
-    plural: ClassVar[str] = "addressspaceplans"
     columns: ClassVar[tuple[Column, ...]] = (Column("Type", "spec.addressSpaceType"), *PLAN_COLUMNS)
     selectable: ClassVar[tuple[str, ...]] = ("spec.addressSpaceType", "status.phase")
     immutable: ClassVar[tuple[str, ...]] = ("address_space_type",)
-    api_versions: ClassVar[tuple[str, ...]] = PLAN_VERSIONS
 
     api_version: str = PLAN_VERSIONS[0]
     kind: Literal["AddressSpacePlan"] = Field(default="AddressSpacePlan")

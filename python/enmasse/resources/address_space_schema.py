@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from enmasse.base.kinds import API_VERSION
 from enmasse.resources.address import PlanResources
 from enmasse.resources.address_space_plan import ResourceLimits
-from enmasse.resources.model import AGE, API_VERSION, Column, Metadata, Model, Resource, dotted_name
+from enmasse.resources.model import AGE, Column, Metadata, Model, Resource, dotted_name
 
 
 class AddressSpaceSchemaMetadata(Metadata):
@@ -81,8 +82,6 @@ class AddressSpaceSchemaSpec(Model):
 class AddressSpaceSchema(Resource):
     """What can be chosen for address spaces of one type."""
 
-    plural: ClassVar[str] = "addressspaceschemas"
-    namespaced: ClassVar[bool] = False
     read_only: ClassVar[bool] = True
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)
     columns: ClassVar[tuple[Column, ...]] = (Column("Description", "spec.description"), AGE)

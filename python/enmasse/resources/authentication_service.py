@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.base.hosts import is_loopback
+from enmasse.base.kinds import ADMIN_VERSION
 from enmasse.resources.address_space import BUILT_IN
 from enmasse.resources.model import (
-    ADMIN_VERSION,
     AGE,
     Administered,
     Column,
@@ -229,7 +229,6 @@ class AuthenticationServiceStatus(ToldStatus):
 class AuthenticationService(Administered):
     """A service that checks users."""
 
-    plural: ClassVar[str] = "authenticationservices"
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
         Column("Phase", "status.phase"),
@@ -238,7 +237,6 @@ class AuthenticationService(Administered):
     )
     selectable: ClassVar[tuple[str, ...]] = ("spec.type", "status.phase")
     immutable: ClassVar[tuple[str, ...]] = ("type",)
-    api_versions: ClassVar[tuple[str, ...]] = (ADMIN_VERSION,)
 
     api_version: str = ADMIN_VERSION
     kind: Literal["AuthenticationService"] = Field(default="AuthenticationService")

@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from enmasse.base.errors import Fault
+from enmasse.base.kinds import CORE_VERSION
 from enmasse.resources.api_token import TOKEN_TYPE, token_faults
 from enmasse.resources.model import AGE, Column, Label, Metadata, Model, Resource, dotted_name
-
-CORE_VERSION = "v1"
 
 DATA_BYTES_MAX = 1 << 20
 """Bytes of all values of a ConfigMap or a Secret together, as in Kubernetes."""
@@ -42,11 +41,7 @@ class NamespaceStatus(Model):
 class Namespace(Resource):
     """A part of the resources, with names of its own. It is made with the first resource in it."""
 
-    plural: ClassVar[str] = "namespaces"
-    short_names: ClassVar[tuple[str, ...]] = ("ns",)
-    namespaced: ClassVar[bool] = False
     columns: ClassVar[tuple[Column, ...]] = (Column("Status", "status.phase"), AGE)
-    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
 
     api_version: str = CORE_VERSION
     kind: Literal["Namespace"] = Field(default="Namespace")
@@ -64,10 +59,6 @@ class NamedMetadata(Metadata):
 
 class ConfigMap(Resource):
     """Texts by name."""
-
-    plural: ClassVar[str] = "configmaps"
-    short_names: ClassVar[tuple[str, ...]] = ("cm",)
-    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
 
     api_version: str = CORE_VERSION
     kind: Literal["ConfigMap"] = Field(default="ConfigMap")
@@ -99,8 +90,6 @@ class ConfigMap(Resource):
 class Secret(Resource):
     """Bytes by name that are nobody else's business."""
 
-    plural: ClassVar[str] = "secrets"
-    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
     columns: ClassVar[tuple[Column, ...]] = (Column("Type", "type"), AGE)
     selectable: ClassVar[tuple[str, ...]] = ("type",)
     write_only: ClassVar[tuple[str, ...]] = ("stringData",)
@@ -159,14 +148,11 @@ class Secret(Resource):
 class Service(Resource):
     """A name for where something is, as endpoints are exported. Nothing is routed by it."""
 
-    plural: ClassVar[str] = "services"
-    short_names: ClassVar[tuple[str, ...]] = ("svc",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
         Column("External-Name", "spec.externalName"),
         AGE,
     )
-    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
 
     api_version: str = CORE_VERSION
     kind: Literal["Service"] = Field(default="Service")
@@ -197,10 +183,7 @@ class EventSource(Model):
 class Event(Resource):
     """Something that happened to a resource."""
 
-    plural: ClassVar[str] = "events"
-    short_names: ClassVar[tuple[str, ...]] = ("ev",)
     read_only: ClassVar[bool] = True
-    api_versions: ClassVar[tuple[str, ...]] = (CORE_VERSION,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Last Seen", "lastTimestamp", "date"),
         Column("Type", "type"),

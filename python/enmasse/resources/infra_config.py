@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from enmasse.base.kinds import ADMIN_VERSION
 from enmasse.resources.model import (
-    ADMIN_VERSION,
     AGE,
     Administered,
     Column,
@@ -203,7 +203,6 @@ class InfraConfig(Administered):
         Column("Phase", "status.phase", priority=1),
         AGE,
     )
-    api_versions: ClassVar[tuple[str, ...]] = (ADMIN_VERSION,)
 
     api_version: str = ADMIN_VERSION
 
@@ -227,8 +226,6 @@ class StandardInfraConfigSpec(Model):
 class StandardInfraConfig(InfraConfig):
     """What the messaging below standard spaces is like."""
 
-    plural: ClassVar[str] = "standardinfraconfigs"
-
     kind: Literal["StandardInfraConfig"] = Field(default="StandardInfraConfig")
     spec: StandardInfraConfigSpec
 
@@ -247,8 +244,6 @@ class BrokeredInfraConfigSpec(Model):
 
 class BrokeredInfraConfig(InfraConfig):
     """What the messaging below brokered spaces is like."""
-
-    plural: ClassVar[str] = "brokeredinfraconfigs"
 
     kind: Literal["BrokeredInfraConfig"] = Field(default="BrokeredInfraConfig")
     spec: BrokeredInfraConfigSpec

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from enmasse.base.errors import Fault
 from enmasse.resources.model import (
     AGE,
-    API_VERSION,
     Column,
     Declared,
     Metadata,
@@ -229,8 +228,6 @@ def _without_password(annotations: dict[str, str]) -> dict[str, str]:
 class MessagingUser(Declared):
     """A declared user of one address space."""
 
-    plural: ClassVar[str] = "messagingusers"
-    short_names: ClassVar[tuple[str, ...]] = ("mu",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Username", "spec.username"),
         Column("Type", "spec.authentication.type"),
@@ -242,7 +239,6 @@ class MessagingUser(Declared):
     selectable: ClassVar[tuple[str, ...]] = ("spec.username", "status.phase", "status.isReady")
     write_only: ClassVar[tuple[str, ...]] = ("spec.authentication.password",)
     immutable: ClassVar[tuple[str, ...]] = ("username",)
-    api_versions: ClassVar[tuple[str, ...]] = (API_VERSION, "user.enmasse.io/v1beta1")
 
     kind: Literal["MessagingUser"] = Field(default="MessagingUser")
     metadata: MessagingUserMetadata

@@ -12,9 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from enmasse.base.errors import Fault
+from enmasse.base.kinds import API_VERSION, KINDS
 
-API_VERSION = "enmasse.io/v1beta1"
-ADMIN_VERSION = "admin.enmasse.io/v1beta1"
 DEFAULT_NAMESPACE = "default"
 INFRA_NAMESPACE = "enmasse-infra"
 """Where kinds of the service administrator are, if their documents do not say."""
@@ -275,17 +274,20 @@ class Resource(Model):
     plural: ClassVar[str]
     """The kind as it stands in HTTP paths."""
 
-    short_names: ClassVar[tuple[str, ...]] = ()
+    short_names: ClassVar[tuple[str, ...]]
     """What people may type for it."""
 
     categories: ClassVar[tuple[str, ...]] = ()
     """What people may type for it and for other kinds together."""
 
-    namespaced: ClassVar[bool] = True
+    namespaced: ClassVar[bool]
     """Whether it lives in a namespace."""
 
     columns: ClassVar[tuple[Column, ...]] = (AGE,)
     """How it is shown in a table, after its name."""
+
+    live_columns: ClassVar[tuple[Column, ...]] = ()
+    """Columns of a table for live figures, before its last one; paths begin in the figures."""
 
     selectable: ClassVar[tuple[str, ...]] = ()
     """Paths that a field selector may name, beside the name and the namespace."""
@@ -293,14 +295,25 @@ class Resource(Model):
     read_only: ClassVar[bool] = False
     """Whether the platform alone makes them."""
 
-    unique: ClassVar[bool] = False
+    unique: ClassVar[bool]
     """Whether a name is one thing through all namespaces."""
 
     write_only: ClassVar[tuple[str, ...]] = ()
     """Paths that a request may have and that are never stored or shown."""
 
-    api_versions: ClassVar[tuple[str, ...]] = (API_VERSION,)
+    api_versions: ClassVar[tuple[str, ...]]
     """What a document may say; it is served under each, and the first one is stored."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Take the names of the kind, where the class is that of one."""
+        super().__init_subclass__(**arguments)
+        if (kind := KINDS.get(cls.__name__)) is not None:
+            cls.plural, cls.short_names, cls.api_versions = (
+                kind.plural,
+                kind.short_names,
+                kind.api_versions,
+            )
+            cls.namespaced, cls.unique = kind.namespaced, kind.unique
 
     api_version: str = API_VERSION
     kind: str
@@ -408,8 +421,6 @@ class ToldStatus(Status):
 
 class Administered(Declared):
     """One thing that the service administrator declares."""
-
-    unique: ClassVar[bool] = True
 
     metadata: AdminMetadata
     status: ToldStatus = ToldStatus()

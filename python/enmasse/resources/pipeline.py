@@ -436,8 +436,6 @@ class PipelineSpec(Model):
 class Pipeline(Resource):
     """A declared pipeline: sources, tables, windows, detectors."""
 
-    plural: ClassVar[str] = "pipelines"
-    short_names: ClassVar[tuple[str, ...]] = ("pl",)
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Tables", "spec.tables.path"),

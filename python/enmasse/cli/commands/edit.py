@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from enmasse.cli.options import Data, Namespace, ServerUrl, Space, TokenFile, Wait, Words
 
 if TYPE_CHECKING:
+    from enmasse.base.kinds import Kind
     from enmasse.cli.client import Api
-    from enmasse.resources import Resource
 
 Document = dict[str, Any]
 
@@ -50,7 +50,7 @@ def edit(
     print(f"{after['kind']} {after['metadata']['name']} changed")
 
 
-def _edited(api: "Api", model: "type[Resource]", before: Document) -> Document | None:
+def _edited(api: "Api", model: "Kind", before: Document) -> Document | None:
     """Let somebody edit a resource until it is taken or left; return it as it is now."""
     import yaml
 
@@ -87,9 +87,7 @@ def _document(text: str) -> Document:
     return document
 
 
-def _patched(
-    api: "Api", model: "type[Resource]", before: Document, patch: Document, text: str
-) -> Document:
+def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text: str) -> Document:
     """Send a change, on what others have changed meanwhile too, as long as it is not the same.
 
     Raises: Conflict if it is the same; what was edited is in a file then.

@@ -6,20 +6,28 @@ import typer
 
 from enmasse.cli.options import (
     Address,
+    Annotation,
     Body,
     Ca,
+    ContentType,
     Data,
+    Delay,
     Durable,
+    Group,
     InSpace,
     Mechanism,
     Output,
     OutputForm,
+    Priority,
     Property,
     Rate,
+    ReplyTo,
     SendCount,
     SendTimeout,
     Settled,
     Size,
+    Subject,
+    Ttl,
     Url,
 )
 
@@ -36,6 +44,14 @@ def send(
     timeout: SendTimeout = None,
     properties: Property = None,
     durable: Durable = False,
+    priority: Priority = None,
+    ttl: Ttl = None,
+    delay: Delay = None,
+    group: Group = None,
+    subject: Subject = None,
+    reply_to: ReplyTo = None,
+    content_type: ContentType = None,
+    annotation: Annotation = None,
     settle: Settled = False,
     space: InSpace = None,
     url: Url = None,
@@ -56,6 +72,8 @@ def send(
       enmasse send orders --count 100000 --size 1024 --rate 5000
 
       seq 10 | enmasse send orders --body -
+
+      enmasse send orders --body '{"cups": 1}' --content-type application/json --ttl 2m
     """
     import asyncio
 
@@ -64,8 +82,21 @@ def send(
     from enmasse.cli.connect import Server
     from enmasse.cli.messages import Template
     from enmasse.cli.output import progress, show
+    from enmasse.messaging import Properties
 
-    messages = Template.of(properties, durable).messages(body, size, count)
+    standard = Properties(
+        subject=subject, reply_to=reply_to, content_type=content_type, group_id=group
+    )
+    template = Template.of(
+        properties,
+        durable,
+        priority=priority,
+        ttl=ttl,
+        delay=delay,
+        annotations=annotation,
+        standard=standard,
+    )
+    messages = template.messages(body, size, count)
     expected = count or (None if body == "-" else 1)
 
     async def run() -> "Tally":
