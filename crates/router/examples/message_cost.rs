@@ -42,7 +42,7 @@ impl Links for Sink {
     fn taken(&mut self, _: PortId, _: u32) {}
     fn recalled(&mut self, _: PortId, _: &[u8]) {}
     fn attached(&mut self, _: PortId, _: Result<Fields, Error>) {}
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {}
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {}
     fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
     fn open(&mut self, _: PortId, _: bool) {}
     fn hold(&mut self, _: PortId, _: bool) {}

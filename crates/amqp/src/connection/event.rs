@@ -113,6 +113,13 @@ pub enum Event<'a> {
         /// as of `Disposition`
         outcome: Outcome,
     },
+    /// A delivery that is part of a transaction was lost, because its link or session is over or has just failed (4.4.1).
+    PostingRefused {
+        /// the transaction
+        txn_id: Vec<u8>,
+        /// why the peer's delivery was not taken
+        error: Error,
+    },
     /// A coordinator has begun a transaction (4.5.5): answer with `take_settled` of the same range.
     Declared {
         /// the session of the delivery

@@ -15,6 +15,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// What the peer is told.
+    #[cold]
+    pub(crate) fn error(&self) -> &Error {
+        match self {
+            Self::Link(_, error) | Self::Session(_, error) | Self::Connection(error) => error,
+        }
+    }
+
     #[cold]
     pub(crate) fn link(link: u32, condition: Symbol, description: impl Into<String>) -> Box<Self> {
         Box::new(Self::Link(link, Error::new(condition, description)))

@@ -4,13 +4,13 @@
 use super::fault::Fault;
 use super::state::State;
 use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError, Tag};
-use crate::codec::encode_state;
+use crate::codec::{decode_state, encode_state};
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
 use crate::link::Link;
 use crate::link::state::State as LinkState;
 use crate::session::Session;
 use crate::session::state::State as SessionState;
-use crate::types::{DeliveryState, ReceiverSettleMode, Role, SenderSettleMode, condition};
+use crate::types::{DeliveryState, Error, ReceiverSettleMode, Role, SenderSettleMode, condition};
 
 /// Bytes that the head of a long list has more than that of a short one.
 const WIDE_LIST_BYTES: usize = 6;
@@ -24,7 +24,16 @@ impl Connection {
             Ok(view) => view,
             Err(error) => return Err(error.clone().into()),
         };
-        let Some((place, first)) = self.admit(channel, view)? else { return Ok(None) };
+        let (place, first) = match self.admit(channel, view) {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return Ok(state_of(view).and_then(posting_dropped)),
+            Err(fault) => {
+                if let Some(event) = state_of(view).and_then(|state| posting_lost(state, fault.error())) {
+                    self.tell(event);
+                }
+                return Err(fault);
+            }
+        };
         let Some(link) = self.links.get(place as usize) else { return Ok(None) };
         let delivery = &link.delivery;
         let (delivery_id, message_format) = match view.delivery_id {
@@ -91,6 +100,23 @@ impl Connection {
 #[cold]
 fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
     view.state
+}
+
+/// A transfer that was dropped without a fault, and what its state says: a transaction must not be committed without it.
+#[cold]
+fn posting_dropped(state: &[u8]) -> Option<Event<'static>> {
+    let what = "a message was sent on a link or session that was over";
+    posting_lost(state, &Error::new(condition::PRECONDITION_FAILED, what))
+}
+
+#[cold]
+fn posting_lost(state: &[u8], error: &Error) -> Option<Event<'static>> {
+    match decode_state(state) {
+        Ok(DeliveryState::Transactional(state)) => {
+            Some(Event::PostingRefused { txn_id: state.txn_id, error: error.clone() })
+        }
+        _ => None,
+    }
 }
 
 /// A frame for a link that takes none: dropped while the peer may not know that the link is over.

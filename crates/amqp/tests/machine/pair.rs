@@ -57,6 +57,7 @@ impl Seen {
             Event::Disposition { session, first, last, settled, outcome } => {
                 Event::Disposition { session, first, last, settled, outcome }
             }
+            Event::PostingRefused { txn_id, error } => Event::PostingRefused { txn_id, error },
             Event::Provisional { session, first, last, settled, txn_id, outcome } => {
                 Event::Provisional { session, first, last, settled, txn_id, outcome }
             }

@@ -4,11 +4,11 @@ use enmasse_amqp::codec::decode_state;
 use enmasse_amqp::connection::{Config, Event, LinkId, SendError, SessionId};
 use enmasse_amqp::types::{
     Declared, DeliveryState, Disposition, Error, Flow, Modified, Outcome, Performative, Role, Source, Symbol,
-    TransactionalState, Value, condition,
+    TransactionalState, Transfer, Value, condition,
 };
 
 use crate::pair::{Pair, Piece, Seen, attach, piece};
-use crate::raw::{Raw, disposition, flow};
+use crate::raw::{Raw, disposition, flow, transfer};
 
 const TXN: &[u8] = b"txn";
 
@@ -106,6 +106,36 @@ fn section_4_4_1_a_posting_is_answered_with_a_provisional_outcome() {
     let (txn_id, outcome) = (TXN.to_vec(), Outcome::Accepted);
     let expected = Event::Provisional { session, first: 0, last: 2, settled: true, txn_id, outcome };
     assert_eq!(pair.client.only(), expected);
+}
+
+#[test]
+fn section_4_4_1_the_driver_hears_of_a_posting_on_a_link_that_is_over() {
+    let (mut pair, _, link, theirs) = sending(Config::default());
+    pair.server.machine.detach(theirs, true, None);
+    for token in [Some(1), None] {
+        pair.client.machine.transfer_with(link, piece(token, b"x"), &within(None)).unwrap();
+    }
+    pair.client.send(link, Some(2), b"outside").unwrap();
+    pair.run();
+    let refused = pair.server.take().into_iter().filter_map(|seen| match seen {
+        Seen::Event(Event::PostingRefused { txn_id, error }) => Some((txn_id, error.condition)),
+        _ => None,
+    });
+    let expected = (TXN.to_vec(), condition::PRECONDITION_FAILED);
+    assert_eq!(refused.collect::<Vec<_>>(), [expected.clone(), expected]);
+}
+
+#[test]
+fn section_4_4_1_the_driver_hears_of_a_posting_without_credit_before_the_end_of_its_link() {
+    let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
+    let posting = Transfer { state: Some(within(None)), ..transfer(0, 0) };
+    raw.send_with(0, Performative::Transfer(Box::new(posting)), b"x");
+    let seen = raw.side.take();
+    let [Seen::Event(Event::PostingRefused { txn_id, error }), Seen::Event(Event::Detach { link: over, .. })] = &seen[..]
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!((&txn_id[..], &error.condition, over), (TXN, &condition::TRANSFER_LIMIT_EXCEEDED, &link));
 }
 
 #[test]

@@ -251,7 +251,10 @@ impl Driver {
             Happening::Closed { error, by } => self.closed(error, by),
             // what a server is asked, and what says nothing that an owner waits for
             // It takes part in no transaction.
-            Happening::Provisional { .. } | Happening::Declared { .. } | Happening::SenderSettled { .. } => {}
+            Happening::Provisional { .. }
+            | Happening::Declared { .. }
+            | Happening::PostingRefused { .. }
+            | Happening::SenderSettled { .. } => {}
             Happening::Begin(_) | Happening::Flow { .. } | Happening::SaslInit(_) | Happening::SaslResponse(_) => {}
             Happening::Attach { link, .. } => {
                 let error = AmqpError::new(condition::NOT_ALLOWED, "this client takes no links of the server's");

@@ -37,9 +37,10 @@ pub trait Links {
     /// come before the last part of a delivery; what still arrives of it is thrown away.
     fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome);
 
-    /// An unsettled delivery is held until its transaction is discharged: its provisional outcome is accepted (4.4.1).
-    /// Said in place of [`Links::settle`], after which nothing more is said of the delivery.
-    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId);
+    /// The outcome of an unsettled posting, as a transactional state (4.4.1): accepted if it is held until the discharge;
+    /// anything else if it was refused, and then the transaction can only be rolled back. Said in place of
+    /// [`Links::settle`], after which nothing more is said of the delivery.
+    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId, outcome: &Outcome);
 
     /// Answers [`Router::discharge`](super::Router::discharge), once: what was asked for is done; or the transaction was
     /// rolled back instead of committed, and why (4.5.8).

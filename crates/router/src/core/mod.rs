@@ -212,7 +212,9 @@ impl Router {
     /// A delivery, or a part of one, has come from a producer.
     #[inline]
     pub fn deliver(&mut self, port: PortId, arrival: Arrival<'_>, links: &mut impl Links) {
-        let Some(from) = self.ports.producer(port) else { return self.deliver_late(port, &arrival, links) };
+        let Some(from) = self.ports.producer(port) else {
+            return self.deliver_late(port, &arrival, None, links);
+        };
         if !arrival.first {
             return self.part(from, &arrival, links);
         }
@@ -253,13 +255,23 @@ impl Router {
         self.take_assembly(from);
     }
 
-    /// A delivery that was on its way when its address was deleted.
+    /// A delivery that was on its way when its address was deleted; a posting if it names a transaction.
     #[cold]
-    fn deliver_late(&mut self, port: PortId, arrival: &Arrival<'_>, links: &mut impl Links) {
+    fn deliver_late(
+        &mut self,
+        port: PortId,
+        arrival: &Arrival<'_>,
+        transaction: Option<TransactionId>,
+        links: &mut impl Links,
+    ) {
         if arrival.first && matches!(self.ports.get(port), Tenant::Left(_)) {
             links.taken(port, 1);
-            if !arrival.settled && !arrival.aborted {
-                links.settle(port, arrival.delivery_id, &Outcome::Released);
+            if arrival.settled || arrival.aborted {
+                return;
+            }
+            match transaction.filter(|id| *id != TransactionId::NONE) {
+                Some(id) => links.provisional(port, arrival.delivery_id, id, &Outcome::Released),
+                None => links.settle(port, arrival.delivery_id, &Outcome::Released),
             }
         }
     }

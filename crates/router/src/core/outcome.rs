@@ -160,15 +160,20 @@ impl Router {
     /// A producer that has gone is told nothing; the figures count what it would have been told.
     #[inline]
     fn settle(&mut self, port: PortId, delivery_id: u32, address: Key, outcome: &Outcome, links: &mut impl Links) {
+        self.count_outcome(address, outcome);
+        if self.ports.producer(port).is_some() {
+            links.settle(port, delivery_id, outcome);
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_outcome(&mut self, address: Key, outcome: &Outcome) {
         let stats = &mut self.addresses[address].stats;
         match outcome {
             Outcome::Accepted => stats.accepted += 1,
             Outcome::Rejected(_) => stats.rejected += 1,
             Outcome::Released => stats.released += 1,
             Outcome::Modified(_) => stats.modified += 1,
-        }
-        if self.ports.producer(port).is_some() {
-            links.settle(port, delivery_id, outcome);
         }
     }
 

@@ -200,7 +200,7 @@ impl Router {
         if let Incoming::Message(message) = self.producers[key].incoming {
             self.abort(message, links);
         }
-        self.take_assembly(key);
+        self.drop_assembly(key);
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
         match (address.stored.as_mut(), address.stream.as_mut()) {
@@ -304,7 +304,7 @@ impl Router {
         owed.extend(self.echoes_of(at));
         for from in anonymous {
             if let Some(assembly) = self.take_assembly(from) {
-                owed.push(self.give_assembly_up(&assembly));
+                self.release_assembly(at, &assembly, links);
                 self.taken(from, 1);
             }
         }

@@ -6,7 +6,7 @@
 
 use enmasse_amqp::codec::scan::{self, Broken};
 use enmasse_amqp::connection::{Incoming, LinkId};
-use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_amqp::types::{Error, condition};
 
 use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
@@ -47,8 +47,9 @@ impl Shard {
             anonymous.window.received(now);
             (anonymous.current, anonymous.beginning) = (None, None);
         } else if anonymous.beginning.is_none() {
-            if let Some((port, home)) = anonymous.current {
-                self.deliver(port, home, incoming);
+            match anonymous.current {
+                Some((port, home)) => self.deliver(port, home, incoming),
+                None => self.posting_refused_before(id, incoming),
             }
             return;
         }
@@ -93,8 +94,7 @@ impl Shard {
             Ok(Some(route)) => route,
             Ok(None) => return false,
             Err(error) => {
-                self.refuse_posting(id, incoming, &error);
-                self.answer(id, incoming, Outcome::Rejected(Some(Box::new(error))));
+                self.refuse_incoming(id, incoming, error);
                 return true;
             }
         };
@@ -111,15 +111,6 @@ impl Shard {
 
     fn anonymous(&mut self, id: ConnId, link: LinkId) -> Option<&mut Anonymous> {
         anonymous(self.fabric.conns.get_mut(id.key())?, link)
-    }
-
-    fn answer(&mut self, id: ConnId, incoming: &Incoming<'_>, outcome: Outcome) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        if !incoming.settled {
-            conn.machine.settle(incoming.link, incoming.delivery_id, &outcome);
-        }
-        self.fabric.link_taken(id.key, incoming.link.0, 1);
-        self.fabric.mark(id.key);
     }
 
     /// Where a delivery of which this is the beginning goes; `None`: that is in a frame still to come.
@@ -224,7 +215,11 @@ impl Shard {
     }
 
     /// The link has gone. Another may have its place soon: what is said to its ports from now on is for nobody.
-    pub(super) fn release_anonymous(&mut self, anonymous: &Anonymous, ending: Ending) {
+    pub(super) fn release_anonymous(&mut self, id: ConnId, anonymous: &Anonymous, ending: Ending) {
+        if let Some(state) = anonymous.beginning.as_ref().and_then(|beginning| beginning.state.as_deref()) {
+            let what = "a link ended before the last transfer of a message";
+            self.refuse_posting(id, state, Error::new(condition::PRECONDITION_FAILED, what));
+        }
         let routes = anonymous.routes.values().map(|route| route.port);
         for port in routes.chain(anonymous.past.iter().copied()) {
             self.detach_port(port, ending, false);

@@ -125,6 +125,11 @@ pub(super) enum Entry {
         outcome: Arc<Outcome>,
         settled: bool,
     },
+    /// something that belongs to a transaction was refused where it came from
+    MarkRollbackOnly {
+        transaction: TransactionId,
+        cause: Box<Error>,
+    },
     Discharge {
         transaction: TransactionId,
         fail: bool,
@@ -180,6 +185,7 @@ pub(super) enum Entry {
         port: PortId,
         delivery_id: u32,
         transaction: TransactionId,
+        outcome: Outcome,
     },
     Described {
         question: QuestionId,

@@ -342,11 +342,8 @@ impl Shard {
         let transaction = if kind.stores() {
             self.enlist(conn, &txn_id, home)
         } else {
-            if arrival.settled {
-                let what = "a message was sent to an address that takes no part in transactions";
-                self.spoil(conn, &txn_id, Error::new(condition::NOT_IMPLEMENTED, what));
-            }
-            TransactionId::NONE
+            let what = "a message was sent to an address that takes no part in transactions";
+            self.mark_rollback_only(conn, &txn_id, Error::new(condition::NOT_IMPLEMENTED, what))
         };
         if home == self.fabric.index {
             self.router.post_delivery(port, transaction, arrival, &mut self.fabric);
@@ -356,20 +353,62 @@ impl Shard {
         true
     }
 
-    /// A delivery goes nowhere: if it was sent settled in a transaction, that cannot be committed.
-    pub(super) fn refuse_posting(&mut self, id: ConnId, incoming: &Incoming<'_>, error: &Error) {
-        if let Some(Ok(DeliveryState::Transactional(state))) = incoming.state.map(decode_state)
-            && incoming.settled
-        {
-            self.spoil(id.key, &state.txn_id, error.clone());
+    /// Refuses a delivery that goes nowhere, at the link's own shard. If it is a posting its outcome is a transactional
+    /// state (4.4.1), and its transaction can only be rolled back.
+    pub(super) fn refuse_incoming(&mut self, id: ConnId, incoming: &Incoming<'_>, error: Error) {
+        let transaction = match incoming.state {
+            Some(state) => self.refuse_posting(id, state, error.clone()),
+            None => TransactionId::NONE,
+        };
+        let rejected = Outcome::Rejected(Some(Box::new(error)));
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        match transaction {
+            _ if incoming.settled => {}
+            TransactionId::NONE => conn.machine.settle(incoming.link, incoming.delivery_id, &rejected),
+            TransactionId { number, .. } => {
+                conn.machine.settle_with(incoming.link, incoming.delivery_id, &within(number, rejected), true);
+            }
+        }
+        self.fabric.link_taken(id.key, incoming.link.0, 1);
+        self.fabric.mark(id.key);
+    }
+
+    /// A later transfer of a delivery that was refused may be the first to name its transaction.
+    pub(super) fn posting_refused_before(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        if let Some(state) = incoming.state.filter(|_| !incoming.aborted) {
+            let what = "a message of it was refused before its last transfer";
+            self.refuse_posting(id, state, Error::new(condition::PRECONDITION_FAILED, what));
         }
     }
 
-    fn spoil(&mut self, conn: u32, txn_id: &[u8], reason: Error) {
-        let conn = self.fabric.conns.get_mut(conn as usize).zip(number_of(txn_id));
-        if let Some(known) = conn.and_then(|(conn, number)| conn.transactions.get_mut(&number)) {
-            known.refusal.get_or_insert(reason);
+    /// A delivery with this state is refused: if it is a posting its transaction can only be rolled back.
+    pub(super) fn refuse_posting(&mut self, id: ConnId, state: &[u8], error: Error) -> TransactionId {
+        match decode_state(state) {
+            Ok(DeliveryState::Transactional(state)) => self.mark_rollback_only(id.key, &state.txn_id, error),
+            _ => TransactionId::NONE,
         }
+    }
+
+    /// Something that belongs to a transaction was refused: its commit is answered with a rollback that names the first
+    /// cause. The home keeps the cause if the transaction has one, so that causes are in the order in which they arose.
+    /// Names the transaction, or none if the connection has no such one.
+    pub(super) fn mark_rollback_only(&mut self, conn: u32, txn_id: &[u8], cause: Error) -> TransactionId {
+        let number = number_of(txn_id).unwrap_or_default();
+        let state = self.fabric.conns.get_mut(conn as usize);
+        let Some(known) = state.and_then(|state| state.transactions.get_mut(&number)) else {
+            return TransactionId::NONE;
+        };
+        let transaction = TransactionId { shard: self.fabric.index, conn, number };
+        match known.home {
+            _ if known.refusal.is_some() => {}
+            None => known.refusal = Some(cause),
+            Some(home) if home == self.fabric.index => self.router.mark_rollback_only(Some(transaction), &cause),
+            Some(home) => {
+                let cause = Box::new(cause);
+                self.fabric.outboxes[home as usize].push(Entry::MarkRollbackOnly { transaction, cause });
+            }
+        }
+        transaction
     }
 
     /// The peer has said in a transaction what is to become of deliveries of ours (4.4.2). Those of addresses that store
@@ -399,7 +438,9 @@ impl Shard {
         }
         for link in direct {
             let what = "disposition.state: only deliveries of addresses that store messages take part in transactions";
-            self.expel(id, link, Error::new(condition::NOT_IMPLEMENTED, what));
+            let error = Error::new(condition::NOT_IMPLEMENTED, what);
+            self.mark_rollback_only(id.key, txn_id, error.clone());
+            self.expel(id, link, error);
         }
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if settled {

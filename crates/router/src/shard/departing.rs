@@ -170,7 +170,7 @@ impl Shard {
                 if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
                     conn.questions.retain(|question| question.link != link);
                 }
-                self.release_anonymous(&anonymous, ending);
+                self.release_anonymous(id, &anonymous, ending);
             }
             Link::Coordinator(_) => self.release_coordinator(id, link),
             Link::Consumer { ports, .. } => {

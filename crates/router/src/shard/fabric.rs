@@ -414,16 +414,17 @@ impl Links for Fabric {
     }
 
     #[cold]
-    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId) {
+    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId, outcome: &Outcome) {
         if let Some(batch) = self.remote(producer) {
-            return batch.push(Entry::Provisional { port: producer, delivery_id, transaction });
+            let outcome = outcome.clone();
+            return batch.push(Entry::Provisional { port: producer, delivery_id, transaction, outcome });
         }
         let Some(port) = self.ports.get_mut(producer) else { return };
         port.unanswered = port.unanswered.saturating_sub(1);
         let (conn, link) = (port.conn, port.link);
         if let Some(state) = self.conns.get_mut(conn as usize) {
-            let accepted = within(transaction.number, Outcome::Accepted);
-            state.machine.settle_with(LinkId(link), delivery_id, &accepted, true);
+            let outcome = within(transaction.number, outcome.clone());
+            state.machine.settle_with(LinkId(link), delivery_id, &outcome, true);
             self.mark(conn);
         }
     }

@@ -11,13 +11,13 @@
 
 use std::sync::Arc;
 
-use enmasse_amqp::codec::{decode_message, encode_message, encode_value};
+use enmasse_amqp::codec::{decode_message, decode_state, encode_message, encode_value};
 use enmasse_amqp::connection::{Incoming, LinkId};
-use enmasse_amqp::types::{Attach, Body, Error, Message, MessageId, Outcome, Properties, Target, Value, condition};
+use enmasse_amqp::types::{Attach, Body, DeliveryState, Error, Message, MessageId, Outcome, Properties, Target, Value, condition};
 
 use super::attach::not_open;
 use super::batch::Entry;
-use super::conn::{Anonymous, Conn, DynamicNode, Link};
+use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link};
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
 use super::window::Window;
@@ -272,6 +272,11 @@ impl Shard {
         if incoming.first {
             node.window.received(now);
             bytes.clear();
+            node.beginning = None;
+        }
+        if let Some(state) = incoming.state {
+            let (bytes, look_at, state) = (Vec::new(), 0, Some(state.into()));
+            node.beginning.get_or_insert(Beginning { bytes, look_at, state });
         }
         if incoming.aborted {
             bytes.clear();
@@ -282,6 +287,14 @@ impl Shard {
             return;
         }
         let bytes = std::mem::take(bytes);
+        let beginning = node.beginning.take();
+        if let Some(state) = beginning.as_ref().and_then(|beginning| beginning.state.as_deref())
+            && matches!(decode_state(state), Ok(DeliveryState::Transactional(_)))
+        {
+            let what = "requests to the management node take no part in transactions: send them outside of one";
+            let error = Error::new(condition::NOT_IMPLEMENTED, what);
+            return self.refuse_incoming(id, &Incoming { state: Some(state), ..*incoming }, error);
+        }
         let delivery_id = (!incoming.settled).then_some(incoming.delivery_id);
         let message = match decode_message(&bytes) {
             Ok(message) => message,

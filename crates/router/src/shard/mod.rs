@@ -241,6 +241,9 @@ impl Shard {
             Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),
             Event::Closed { error, by } => self.finished(id, error, ending_by(by)),
+            Event::PostingRefused { txn_id, error } => {
+                self.mark_rollback_only(id.key, &txn_id, error);
+            }
             Event::SenderSettled { session, first, last } => self.sender_settled(id, session, first, last),
             Event::Begin(_)
             | Event::End { .. }
@@ -400,9 +403,10 @@ impl Shard {
             Entry::RetireDelivery { transaction, token, outcome, settled } => {
                 router.retire_delivery(*transaction, *token, outcome, *settled, fabric);
             }
+            Entry::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(*transaction), cause),
             Entry::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
-            Entry::Provisional { port, delivery_id, transaction } => {
-                fabric.provisional(*port, *delivery_id, *transaction);
+            Entry::Provisional { port, delivery_id, transaction, outcome } => {
+                fabric.provisional(*port, *delivery_id, *transaction, outcome);
             }
             Entry::Discharged { transaction, error } => {
                 fabric.discharged(*transaction, error.as_deref().map_or(Ok(()), |error| Err(error.clone())));

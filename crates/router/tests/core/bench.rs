@@ -78,7 +78,7 @@ impl Links for Recorder {
         self.say(producer, &format!(" {delivery_id} {}", name_of(outcome)));
     }
 
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {
         panic!("direct addresses take part in no transaction");
     }
 

@@ -259,7 +259,7 @@ impl Links for World {
         assert!(answer.is_ok() && self.attached.insert(port), "answered once");
     }
 
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId) {
+    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {
         panic!("direct addresses take part in no transaction");
     }
 

@@ -11,12 +11,24 @@ use crate::{OPEN_SPACE, pinned};
 
 /// The open space with a queue for two consumers, which lives on shard 0 in memory.
 pub(crate) fn with_queue(shards: u16) -> Net {
-    let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
-    let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1);
-    let mut net = Net::new(shards, &plan);
+    with_queue_of(shards, u32::MAX)
+}
+
+/// The plan of the open space with a queue for messages of at most `message_bytes`.
+pub(crate) fn plan_of(message_bytes: u32) -> String {
+    let queue = format!(
+        "{{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\", \
+         \"limits\": {{\"messageSize\": {message_bytes}}}}}"
+    );
+    OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},"), 1)
+}
+
+/// The same queue for messages of at most `message_bytes`.
+pub(crate) fn with_queue_of(shards: u16, message_bytes: u32) -> Net {
+    let mut net = Net::new(shards, &plan_of(message_bytes));
     let entry = net.entry("orders");
     assert_eq!(entry.home.claim(0), 0);
-    let limits = Limits { consumers: 2, ..Limits::default() };
+    let limits = Limits { consumers: 2, message_bytes, ..Limits::default() };
     let shelf = Shelf::new("orders".into(), Settings { limits, ..Settings::default() }, None);
     net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
     net

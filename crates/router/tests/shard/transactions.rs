@@ -8,28 +8,28 @@ use enmasse_amqp::types::{
 };
 
 use crate::net::{Heard, Net, blank, message_to};
-use crate::stored::with_queue;
+use crate::stored::{plan_of, with_queue, with_queue_of};
 use crate::{LAYOUTS, accepted, pinned};
 
 /// A client with a link to the coordinator.
 #[derive(Clone, Copy)]
-struct Controller {
+pub(crate) struct Controller {
     client: usize,
     link: LinkId,
 }
 
 impl Controller {
-    fn new(net: &mut Net, client: usize) -> Self {
+    pub(crate) fn new(net: &mut Net, client: usize) -> Self {
         Self { client, link: net.attach(client, coordinator()) }
     }
 
-    fn send(self, net: &mut Net, control: &TransactionControl, settled: bool) {
+    pub(crate) fn send(self, net: &mut Net, control: &TransactionControl, settled: bool) {
         let mut bytes = b"\0\x53\x77".to_vec();
         encode_transaction_control(&mut bytes, control);
         net.send(self.client, self.link, &bytes, settled);
     }
 
-    fn declare(self, net: &mut Net) -> Vec<u8> {
+    pub(crate) fn declare(self, net: &mut Net) -> Vec<u8> {
         self.send(net, &TransactionControl::Declare(Declare::default()), false);
         let mut declared = None;
         net.clients[self.client].heard.retain_mut(|heard| match heard {
@@ -42,7 +42,7 @@ impl Controller {
         declared.expect("a transaction")
     }
 
-    fn discharge(self, net: &mut Net, txn_id: &[u8], fail: bool) -> Outcome {
+    pub(crate) fn discharge(self, net: &mut Net, txn_id: &[u8], fail: bool) -> Outcome {
         self.ask(net, &TransactionControl::Discharge(Discharge { txn_id: txn_id.to_vec(), fail }))
     }
 
@@ -60,7 +60,7 @@ fn coordinator() -> Attach {
     attach
 }
 
-fn within(txn_id: &[u8], outcome: Option<Outcome>) -> DeliveryState {
+pub(crate) fn within(txn_id: &[u8], outcome: Option<Outcome>) -> DeliveryState {
     DeliveryState::Transactional(Box::new(TransactionalState { txn_id: txn_id.to_vec(), outcome }))
 }
 
@@ -73,7 +73,7 @@ fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], text: &str) {
 }
 
 /// Provisional outcomes heard since the last look.
-fn provisional(net: &mut Net, client: usize) -> Vec<(Vec<u8>, Outcome)> {
+pub(crate) fn provisional(net: &mut Net, client: usize) -> Vec<(Vec<u8>, Outcome)> {
     let mut found = Vec::new();
     net.clients[client].heard.retain(|heard| match heard {
         Heard::Provisional { first, last, txn_id, outcome } => {
@@ -93,7 +93,7 @@ fn failure(outcome: Outcome) -> Error {
 }
 
 /// What is stored in the queue; a client of its own takes it.
-fn stored(net: &mut Net) -> usize {
+pub(crate) fn stored(net: &mut Net) -> usize {
     let client = net.simple(0);
     let link = net.receiver(client, "orders", 100);
     let messages = net.messages(client);
@@ -285,36 +285,158 @@ fn transactions_end_with_the_link_that_declared_them() {
     }
 }
 
+/// The only posting of a transaction was refused: its outcome is a transactional state with `cause`, and so the discharge
+/// says.
+fn refuses(net: &mut Net, control: Controller, txn: &[u8], settled: bool, cause: &Symbol) {
+    let client = control.client;
+    let (within, bare) = (provisional(net, client), net.outcomes(client));
+    assert_eq!(bare, [], "an outcome outside of the transaction");
+    if settled {
+        assert_eq!(within, []);
+    } else {
+        let [(txn_id, outcome)] = &within[..] else { panic!("{within:?}") };
+        assert_eq!((&txn_id[..], &failure(outcome.clone()).condition), (txn, cause));
+    }
+    rolls_back(net, control, txn, cause);
+}
+
+pub(crate) fn rolls_back(net: &mut Net, control: Controller, txn: &[u8], cause: &Symbol) {
+    let error = failure(control.discharge(net, txn, false));
+    assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    let text = error.description.unwrap_or_default();
+    assert!(text.contains(cause.as_str()), "{text} does not name {cause:?}");
+}
+
 #[test]
-fn a_direct_address_takes_no_part() {
+fn a_posting_to_a_direct_address_fails_the_commit() {
+    for (shards, producer, consumer) in LAYOUTS {
+        for (name, settled) in [(Some("anycast"), true), (Some("anycast"), false), (None, true), (None, false)] {
+            let mut net = with_queue(shards);
+            let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
+            let control = Controller::new(&mut net, sender);
+            let into = net.receiver(receiver, "anycast", 10);
+            let (out, queue) = (net.sender(sender, name), net.sender(sender, Some("orders")));
+            let txn = control.declare(&mut net);
+            let body = message_to("anycast", None, b"x");
+            net.piece_with(sender, out, (&body, &within(&txn, None)), settled, true, false);
+            assert_eq!(net.messages(receiver), []);
+            refuses(&mut net, control, &txn, settled, &condition::NOT_IMPLEMENTED);
+            let txn = control.declare(&mut net);
+            post(&mut net, sender, queue, &txn, "never");
+            net.piece_with(sender, out, (&body, &within(&txn, None)), settled, true, false);
+            rolls_back(&mut net, control, &txn, &condition::NOT_IMPLEMENTED);
+            net.send(sender, out, &body, false);
+            let (id, _) = net.messages(receiver).pop().expect("a message outside of transactions");
+            net.settle(receiver, into, id, &accepted());
+            assert_eq!(stored(&mut net), 0);
+        }
+    }
+}
+
+#[test]
+fn a_retirement_from_a_direct_address_fails_the_commit() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
-        let (sends, takes) = (Controller::new(&mut net, sender), Controller::new(&mut net, receiver));
+        let control = Controller::new(&mut net, receiver);
         let into = net.receiver(receiver, "anycast", 10);
-        for name in [Some("anycast"), None] {
-            let out = net.sender(sender, name);
-            let (told, untold) = (sends.declare(&mut net), sends.declare(&mut net));
-            let body = message_to("anycast", None, b"x");
-            net.piece_with(sender, out, (&body, &within(&told, None)), false, true, false);
-            let outcome = net.outcomes(sender).pop().expect("an outcome").1;
-            assert_eq!(failure(outcome).condition, condition::NOT_IMPLEMENTED);
-            net.piece_with(sender, out, (&body, &within(&untold, None)), true, true, false);
-            assert_eq!(net.messages(receiver), []);
-            assert_eq!(sends.discharge(&mut net, &told, false), accepted(), "it was told");
-            let outcome = sends.discharge(&mut net, &untold, false);
-            assert_eq!(failure(outcome).condition, condition::TRANSACTION_ROLLBACK);
-            net.send(sender, out, &body, false);
-            let (id, _) = net.messages(receiver).pop().expect("what is sent outside comes");
-            if name.is_some() {
-                net.settle(receiver, into, id, &accepted());
-            } else {
-                let txn = takes.declare(&mut net);
-                net.settle_with(receiver, into, id, &within(&txn, Some(accepted())), true);
-                assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::NOT_IMPLEMENTED));
-                assert_eq!(takes.discharge(&mut net, &txn, false), accepted());
+        let out = net.sender(sender, Some("anycast"));
+        net.send(sender, out, b"x", false);
+        let (id, _) = net.messages(receiver).pop().expect("a message");
+        let txn = control.declare(&mut net);
+        net.settle_with(receiver, into, id, &within(&txn, Some(accepted())), true);
+        assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::NOT_IMPLEMENTED));
+        rolls_back(&mut net, control, &txn, &condition::NOT_IMPLEMENTED);
+    }
+}
+
+#[test]
+fn a_posting_that_goes_nowhere_fails_the_commit_with_the_first_cause() {
+    for (shards, producer, _) in LAYOUTS {
+        for settled in [true, false] {
+            for in_parts in [true, false] {
+                let mut net = with_queue(shards);
+                let sender = pinned(&mut net, producer);
+                let control = Controller::new(&mut net, sender);
+                let (out, queue) = (net.sender(sender, None), net.sender(sender, Some("orders")));
+                let txn = control.declare(&mut net);
+                let body = message_to("nowhere", None, b"x");
+                if in_parts {
+                    let (front, rest) = body.split_at(5);
+                    net.piece_with(sender, out, (front, &within(&txn, None)), settled, true, true);
+                    net.piece(sender, out, rest, settled, false, false);
+                } else {
+                    net.piece_with(sender, out, (&body, &within(&txn, None)), settled, true, false);
+                }
+                refuses(&mut net, control, &txn, settled, &condition::NOT_FOUND);
+                // Whichever part of the node refuses first.
+                let causes = [(&body[..], out, condition::NOT_FOUND), (b"no message", queue, condition::DECODE_ERROR)];
+                for order in [[0, 1], [1, 0]] {
+                    let txn = control.declare(&mut net);
+                    post(&mut net, sender, queue, &txn, "never");
+                    for at in order {
+                        let (body, link, _) = &causes[at];
+                        net.piece_with(sender, *link, (body, &within(&txn, None)), settled, true, false);
+                    }
+                    rolls_back(&mut net, control, &txn, &causes[order[0]].2);
+                }
+                assert_eq!(stored(&mut net), 0);
             }
         }
+    }
+}
+
+#[test]
+fn a_posting_larger_than_its_address_allows_fails_the_commit() {
+    for (shards, producer, _) in LAYOUTS {
+        for settled in [true, false] {
+            let mut net = with_queue_of(shards, 100);
+            let sender = pinned(&mut net, producer);
+            let control = Controller::new(&mut net, sender);
+            let (out, queue) = (net.sender(sender, None), net.sender(sender, Some("orders")));
+            let txn = control.declare(&mut net);
+            post(&mut net, sender, queue, &txn, "never");
+            let large = message(&"x".repeat(1000));
+            net.piece_with(sender, out, (&large, &within(&txn, None)), settled, true, false);
+            rolls_back(&mut net, control, &txn, &condition::MESSAGE_SIZE_EXCEEDED);
+            assert_eq!(stored(&mut net), 0);
+        }
+    }
+}
+
+#[test]
+fn a_posting_on_a_link_that_was_taken_away_fails_the_commit() {
+    for (shards, producer, _) in LAYOUTS {
+        let mut net = with_queue(shards);
+        let sender = pinned(&mut net, producer);
+        let control = Controller::new(&mut net, sender);
+        let (out, direct) = (net.sender(sender, Some("orders")), net.sender(sender, Some("anycast")));
+        net.receiver(sender, "anycast", 10);
+        let txn = control.declare(&mut net);
+        post(&mut net, sender, out, &txn, "never");
+        net.at_once(|net| {
+            net.apply(
+                &plan_of(u32::MAX)
+                    .replace("\"name\": \"anycast\"", "\"name\": \"another\"")
+                    .replace("address-1", "address-9"),
+            );
+            net.piece_with(sender, direct, (b"late", &within(&txn, None)), true, true, false);
+        });
+        let error = failure(control.discharge(&mut net, &txn, false));
+        assert_eq!(error.condition, condition::TRANSACTION_ROLLBACK);
+    }
+}
+
+#[test]
+fn a_request_to_the_management_node_takes_no_part() {
+    for settled in [true, false] {
+        let mut net = with_queue(1);
+        let client = pinned(&mut net, 0);
+        let control = Controller::new(&mut net, client);
+        let out = net.sender(client, Some("$management"));
+        let txn = control.declare(&mut net);
+        net.piece_with(client, out, (&message("READ"), &within(&txn, None)), settled, true, false);
+        refuses(&mut net, control, &txn, settled, &condition::NOT_IMPLEMENTED);
     }
 }
 

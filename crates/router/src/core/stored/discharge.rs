@@ -15,7 +15,7 @@ use super::super::message::Owed;
 use super::super::outcome::Retiring;
 use super::super::stream::{KeptBlock, PartitionPlace};
 use super::super::{AddressKey, Links, Router, TransactionId};
-use super::incoming::refused;
+use super::incoming::{address_deleted, refused};
 use super::journal::{Commit, Duty, Queues, not_stored};
 use super::topic::Posted;
 use super::transactions::{Posting, Retirement, rolled_back, unknown};
@@ -191,7 +191,7 @@ impl Router {
             let address = &self.addresses[*at];
             if posting.place.is_some() { address.stream.is_some() } else { address.takes_messages() }
         });
-        let at = at.ok_or_else(|| Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted"))?;
+        let at = at.ok_or_else(address_deleted)?;
         if let Some(place) = posting.place {
             let place = self.offer_to_stream(at, place)?.then_some(place);
             return Ok(Offered { posting, at, posted: Posted::default(), place });

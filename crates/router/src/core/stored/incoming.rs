@@ -25,6 +25,11 @@ pub(in crate::core) struct Arriving {
 }
 
 impl Arriving {
+    /// The same message outside of any transaction.
+    pub(super) fn without_transaction(&self) -> Self {
+        Self { transaction: None, ..*self }
+    }
+
     /// It is a message of the standard's format and part of no transaction.
     #[inline]
     pub(super) fn is_of_its_own(&self) -> bool {
@@ -47,8 +52,8 @@ pub(in crate::core) struct Echo {
 }
 
 impl Router {
-    /// As [`Router::deliver`], of a delivery that is to be part of a transaction (4.4.1), which any of its parts may say. It
-    /// is held until the discharge. A direct address takes none.
+    /// Like [`Router::deliver`], for a delivery that is part of a transaction (4.4.1); any of its transfers may say so.
+    /// It is held until the discharge. Direct addresses refuse postings. Every refusal leaves the transaction rollback-only.
     pub fn post_delivery(
         &mut self,
         port: PortId,
@@ -56,27 +61,47 @@ impl Router {
         arrival: Arrival<'_>,
         links: &mut impl Links,
     ) {
-        if let Some(from) = self.ports.producer(port) {
-            let producer = &mut self.producers[from];
-            let stores = self.addresses[producer.address].declared.kind.stores();
-            if arrival.first && !arrival.aborted {
-                if !stores {
-                    return self.refuse_direct(from, &arrival, links);
+        let Some(from) = self.ports.producer(port) else { return self.post_late(port, transaction, &arrival, links) };
+        let producer = &mut self.producers[from];
+        let stores = self.addresses[producer.address].declared.kind.stores();
+        if arrival.first && !arrival.aborted {
+            if !stores {
+                return self.refuse_direct(from, transaction, &arrival, links);
+            }
+            producer.transaction = Some(transaction);
+        } else if let Some(assembly) = producer.assembly.as_mut() {
+            assembly.arriving.transaction.get_or_insert(transaction);
+        } else if !arrival.aborted {
+            match producer.incoming {
+                Incoming::Message(message) => return self.call_off(from, message, transaction, &arrival, links),
+                Incoming::Discarded => {
+                    let what = "a message of it was refused before its last transfer";
+                    self.mark_rollback_only(Some(transaction), &Error::new(condition::PRECONDITION_FAILED, what));
                 }
-                producer.transaction = Some(transaction);
-            } else if let Some(assembly) = producer.assembly.as_mut() {
-                assembly.arriving.transaction.get_or_insert(transaction);
-            } else if let Incoming::Message(message) = producer.incoming
-                && !arrival.aborted
-            {
-                return self.call_off(from, message, &arrival, links);
+                Incoming::Nothing | Incoming::Assembly => {}
             }
         }
         self.deliver(port, arrival, links);
     }
 
-    /// A delivery for a direct address, of which consumers have the beginning, turns out to be part of a transaction.
-    fn call_off(&mut self, from: Key, message: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+    /// The address of a posting was deleted while the posting was under way.
+    #[cold]
+    fn post_late(&mut self, port: PortId, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {
+        if !arrival.aborted {
+            self.mark_rollback_only(Some(transaction), &address_deleted());
+        }
+        self.deliver_late(port, arrival, Some(transaction), links);
+    }
+
+    /// A delivery to a direct address, of which consumers have the first transfers, turns out to be a posting.
+    fn call_off(
+        &mut self,
+        from: Key,
+        message: Key,
+        transaction: TransactionId,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
         let owed = match self.messages[message].owed {
             Owed::Join(join) => self.joins.get(join).map_or(Owed::Nobody, Join::owed),
             owed => owed,
@@ -86,15 +111,23 @@ impl Router {
             self.producers[from].incoming = Incoming::Discarded;
         }
         let at = self.producers[from].address;
-        self.answer(owed, at, &Outcome::Rejected(Some(Box::new(takes_no_part()))), links);
+        let rejected = Outcome::Rejected(Some(Box::new(takes_no_part())));
+        self.answer_posting(owed, at, Some(transaction), &rejected, links);
     }
 
-    fn refuse_direct(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+    fn refuse_direct(
+        &mut self,
+        from: Key,
+        transaction: TransactionId,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
         self.break_off(from, links);
         if arrival.more {
             self.producers[from].incoming = Incoming::Discarded;
         }
-        self.refuse(from, &self.arriving(from, arrival), takes_no_part(), links);
+        let arriving = Arriving { transaction: Some(transaction), ..self.arriving(from, arrival) };
+        self.refuse(from, &arriving, takes_no_part(), links);
     }
 
     fn arriving(&self, from: Key, arrival: &Arrival<'_>) -> Arriving {
@@ -159,15 +192,20 @@ impl Router {
         Some(assembly)
     }
 
-    /// The address of a message that has not come as a whole is deleted: who is owed an answer. A transaction that it was
-    /// to be part of, without anybody being told, fails.
-    pub(in crate::core) fn give_assembly_up(&mut self, assembly: &Assembly) -> Owed {
+    /// The address `at` is deleted before the last transfer of a message: the message is released.
+    pub(in crate::core) fn release_assembly(&mut self, at: Key, assembly: &Assembly, links: &mut impl Links) {
         let Arriving { owed, transaction, .. } = assembly.arriving;
-        if owed == Owed::Nobody {
-            let what = "an address it sends to was deleted";
-            self.spoil(transaction, &Error::new(condition::RESOURCE_DELETED, what));
+        self.mark_rollback_only(transaction, &address_deleted());
+        self.answer_posting(owed, at, transaction, &Outcome::Released, links);
+    }
+
+    /// The link of a partial delivery is over. A posting that will never be complete is missing from its transaction.
+    pub(in crate::core) fn drop_assembly(&mut self, from: Key) {
+        if let Some(assembly) = self.take_assembly(from) {
+            let what = "a link ended before the last transfer of a message";
+            let cause = Error::new(condition::PRECONDITION_FAILED, what);
+            self.mark_rollback_only(assembly.arriving.transaction, &cause);
         }
-        owed
     }
 
     /// Who waits at an address for the outcome of a message that is not committed and that theirs repeat.
@@ -180,17 +218,17 @@ impl Router {
         owed
     }
 
-    /// A message is not taken, and none of a numbered producer's after it, until its link is attached anew. A transaction
-    /// that it was to be part of, without anybody being told, fails.
+    /// Refuses a message, and all later ones of a numbered producer until its link attaches anew. If the message is a
+    /// posting its transaction can only be rolled back.
     pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
         let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);
         self.halt_numbered(from);
         if arriving.owed == Owed::Nobody {
             self.addresses[at].stats.dropped += 1;
-            self.spoil(arriving.transaction, &error);
         }
+        self.mark_rollback_only(arriving.transaction, &error);
         let outcome = if was_halted { Outcome::Released } else { Outcome::Rejected(Some(Box::new(error))) };
-        self.answer(arriving.owed, at, &outcome, links);
+        self.answer_posting(arriving.owed, at, arriving.transaction, &outcome, links);
         self.taken(from, 1);
     }
 
@@ -330,6 +368,11 @@ impl Router {
             producer: numbered.map(|(name, number)| (self.digests.long(name.as_bytes()), number)),
         }
     }
+}
+
+/// Why a posting has no address any more.
+pub(super) fn address_deleted() -> Error {
+    Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted")
 }
 
 fn takes_no_part() -> Error {

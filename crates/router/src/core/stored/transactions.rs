@@ -215,11 +215,11 @@ impl Router {
         let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
         let open = self.transactions.open.get_mut(&id);
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else {
-            return self.refuse(from, arriving, unknown(), links);
+            // It is part of no transaction: its outcome is not a transactional state.
+            return self.refuse(from, &arriving.without_transaction(), unknown(), links);
         };
         transaction.used_ms = now_ms;
         if let Some(error) = transaction.refusal_of(body.len(), held_bytes) {
-            self.spoil(Some(id), &error);
             return self.refuse(from, arriving, error, links);
         }
         transaction.partitions.extend(place.map(|(number, _)| (key, number)));
@@ -228,17 +228,39 @@ impl Router {
         transaction.bytes += held;
         self.transactions.bytes += held;
         if let Owed::Producer { port, delivery_id } = arriving.owed {
-            links.provisional(port, delivery_id, id);
+            links.provisional(port, delivery_id, id, &Outcome::Accepted);
         }
         self.taken(from, 1);
     }
 
-    /// Something that was to be part of a transaction is not: it can only be rolled back, and its messages go now.
-    pub(super) fn spoil(&mut self, id: Option<TransactionId>, reason: &Error) {
-        let Some(transaction) = id.and_then(|id| self.transactions.open.get_mut(&id)) else { return };
-        transaction.refusal.get_or_insert_with(|| reason.clone());
+    /// Something that belongs to a transaction was refused: a commit is answered with a rollback that names the first
+    /// cause. What the transaction holds of messages is dropped now.
+    pub fn mark_rollback_only(&mut self, id: Option<TransactionId>, cause: &Error) {
+        let open = id.and_then(|id| self.transactions.open.get_mut(&id));
+        let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else { return };
+        transaction.refusal.get_or_insert_with(|| cause.clone());
         transaction.postings = Vec::new();
         self.transactions.bytes -= std::mem::take(&mut transaction.bytes);
+    }
+
+    /// The outcome of a posting that was refused; a transactional state if it names a transaction (4.4.1).
+    pub(in crate::core) fn answer_posting(
+        &mut self,
+        owed: Owed,
+        at: Key,
+        transaction: Option<TransactionId>,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        match (owed, transaction.filter(|id| *id != TransactionId::NONE)) {
+            (Owed::Producer { port, delivery_id }, Some(id)) => {
+                self.count_outcome(at, outcome);
+                if self.ports.producer(port).is_some() {
+                    links.provisional(port, delivery_id, id, outcome);
+                }
+            }
+            _ => self.answer(owed, at, outcome, links),
+        }
     }
 
     /// A consumer has said in a transaction what is to become of a delivery (4.4.2), and `settled` if it has let go of it.
@@ -266,7 +288,7 @@ impl Router {
         transaction.used_ms = now_ms;
         let held = transaction.more_to_hold(outcome);
         if let Some(error) = transaction.refusal_to_settle(held, held_bytes) {
-            self.spoil(Some(id), &error);
+            self.mark_rollback_only(Some(id), &error);
             return if settled {
                 self.relinquish_one(token, Ending::RolledBack, false, links)
             };

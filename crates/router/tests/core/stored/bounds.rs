@@ -281,7 +281,7 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
         house.router.post_delivery(ANONYMOUS, id, more, &mut house.told);
         let rest = Arrival { first: false, more: false, payload: b"xy", ..part };
         house.router.post_delivery(ANONYMOUS, id, rest, &mut house.told);
-        let told = std::mem::take(&mut house.told.settled);
+        let told = std::mem::take(&mut house.told.refused_postings);
         let [(0, Outcome::Rejected(Some(error)))] = &told[..] else { panic!("{told:?}") };
         assert_eq!(error.condition, condition::NOT_IMPLEMENTED);
         house.router.credit(consumer, 10, false, &mut house.told);

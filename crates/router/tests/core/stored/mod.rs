@@ -46,6 +46,8 @@ struct Told {
     settled: Vec<(u32, Outcome)>,
     /// deliveries with a provisional outcome
     provisional: Vec<u32>,
+    /// outcomes of postings that were refused
+    refused_postings: Vec<(u32, Outcome)>,
     discharged: Vec<(TransactionId, Result<(), Error>)>,
     open: Option<bool>,
     held: Option<bool>,
@@ -125,8 +127,11 @@ impl Links for Told {
         self.settled.push((delivery_id, outcome.clone()));
     }
 
-    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId) {
-        self.provisional.push(delivery_id);
+    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
+        match outcome {
+            Outcome::Accepted => self.provisional.push(delivery_id),
+            refused => self.refused_postings.push((delivery_id, refused.clone())),
+        }
     }
 
     fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {

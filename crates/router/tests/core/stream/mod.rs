@@ -38,6 +38,8 @@ struct Told {
     drained: Vec<PortId>,
     taken: u32,
     provisional: Vec<u32>,
+    /// outcomes of postings that were refused
+    refused_postings: Vec<(u32, Outcome)>,
     discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// ports without room
     full: Vec<PortId>,
@@ -55,8 +57,11 @@ struct Got {
 }
 
 impl Links for Told {
-    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId) {
-        self.provisional.push(delivery_id);
+    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
+        match outcome {
+            Outcome::Accepted => self.provisional.push(delivery_id),
+            refused => self.refused_postings.push((delivery_id, refused.clone())),
+        }
     }
 
     fn discharged(&mut self, transaction: TransactionId, result: Result<(), Error>) {

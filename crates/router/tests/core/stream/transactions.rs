@@ -275,21 +275,21 @@ fn duplicates_take_no_offset_and_are_part_of_the_commit() {
 }
 
 #[test]
-fn what_a_stream_refuses_is_told_when_it_is_sent() {
+fn what_a_stream_refuses_is_told_when_it_is_sent_and_fails_the_commit() {
     let mut site = Site::new(2, Settings::default());
     let id = site.begin(1);
     let refused = site.post(id, PRODUCER, &to(2, "nowhere"));
-    let [(delivery, Outcome::Rejected(Some(error)))] = &site.told.settled[..] else {
-        panic!("{:?}", site.told.settled)
+    let [(delivery, Outcome::Rejected(Some(error)))] = &site.told.refused_postings[..] else {
+        panic!("{:?}", site.told.refused_postings)
     };
     assert_eq!((*delivery, &error.condition), (refused, &condition::INVALID_FIELD));
     site.post(id, PRODUCER, &to(1, "fine"));
-    assert_eq!(site.discharge(id, false), Ok(()), "it is not part of the transaction");
+    rolled_back(site.discharge(id, false), "x-opt-partition");
     let id = site.begin(2);
     site.post(id, PRODUCER, &to(1, "not alone"));
     site.post_as(id, PRODUCER, &to(2, "settled"), true);
     rolled_back(site.discharge(id, false), "x-opt-partition");
-    assert_eq!(site.bounds(1), (0, 1));
+    assert_eq!(site.bounds(1), (0, 0));
 }
 
 #[test]
