@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import servers
+from request_reply import measure as measure_replies
 
 TIMEOUT_S = 180
 REST_S = 1.0
@@ -37,6 +38,12 @@ class Case:
     name: str
     kind: str
     options: dict[str, str]
+    ratio_min: float = RATIO_MIN
+    requesters: int = 0
+    """Request and reply with so many requesters, in place of the load tool."""
+
+    window: int = 1
+    """Requests of one requester under way."""
 
 
 CASES = (
@@ -55,11 +62,17 @@ CASES = (
         "stored",
         {"body": "1024", "senders": "1", "receivers": "1", "durable": "true"},
     ),
+    Case("request and reply, 1x1", "node", {}, 0.90, requesters=1, window=20),
+    Case("request and reply, 1,000 requesters", "node", {}, 0.90, requesters=1000),
 )
 
 
 def rate(server: servers.Server, case: Case, address: str, seconds: float) -> float:
-    """Messages per second of one run; raises `servers.Unavailable` with the tool's error."""
+    """Messages or replies per second; raises `servers.Unavailable` with the error of the tool."""
+    if case.requesters:
+        result = measure_replies(server.url, server.pids, case.requesters, case.window, seconds)
+        print(f"  {result.server_us:.1f} us of the node a request", file=sys.stderr, flush=True)
+        return result.replies_per_s
     options = {**case.options, "url": server.url, "address": address, "duration": str(seconds)}
     command = [str(servers.TARGET / "enmasse-load")]
     for name, value in options.items():
@@ -118,7 +131,8 @@ def main() -> int:
     slower = False
     for name, (ours, theirs) in rates.items():
         this, baseline = statistics.median(ours), statistics.median(theirs)
-        slower = slower or this / baseline < RATIO_MIN
+        least = next(case.ratio_min for case in cases if case.name == name)
+        slower = slower or this / baseline < least
         print(f"| {name} | {this:,.0f} | {baseline:,.0f} | {this / baseline:.3f} |")
     return int(slower)
 

@@ -9,7 +9,7 @@ from proton.reactor import AtMostOnce, Filter
 
 from exchanging import address, connected, document, send
 from running import Platform, Start, running
-from transacting import MESSAGES, Receiving, Sending
+from transacting import MESSAGES, Answering, Receiving, Sending
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -98,14 +98,30 @@ def test_a_commit_that_does_not_fit_says_why_and_stores_nothing(platform: Platfo
     assert drain(platform, "full") == []
 
 
-def test_a_direct_address_takes_no_part(platform: Platform) -> None:
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("direct", "amqp:not-implemented"), ("full", "amqp:resource-limit-exceeded")],
+)
+def test_a_commit_with_a_refused_message_fails_and_names_the_cause(
+    platform: Platform, name: str, cause: str
+) -> None:
     with connected(platform) as connection:
-        receiver = connection.create_receiver("direct", credit=10)
-        sending = Sending(platform, "direct", "commit", count=3)
-        assert sending.run() == "committed"
-        assert [condition.name for condition in sending.rejected] == ["amqp:not-implemented"] * 3
+        receiver = connection.create_receiver(name, credit=10)
+        sending = Sending(platform, name, "commit", count=11)
+        assert sending.run() == "failed"
+        assert sending.failure is not None
+        assert sending.failure.name == "amqp:transaction:rollback"
+        assert cause in str(sending.failure.description)
+        assert sending.outcomes <= {"accepted in a transaction", "rejected in a transaction"}
         with pytest.raises(Timeout):
             receiver.receive(timeout=0.5)
+
+
+def test_a_transacted_service_answers_to_a_temporary_queue(platform: Platform) -> None:
+    answering = Answering(platform, "sent", count=5)
+    assert answering.run() == "committed"
+    assert answering.replies == [f"MESSAGE {number}" for number in range(5)]
+    assert drain(platform, "sent") == []
 
 
 def test_subscribers_of_a_topic_get_what_is_committed(platform: Platform) -> None:

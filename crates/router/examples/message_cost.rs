@@ -45,6 +45,7 @@ impl Links for Sink {
     fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {}
     fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
     fn open(&mut self, _: PortId, _: bool) {}
+    fn room(&mut self, _: PortId, _: u32) {}
     fn hold(&mut self, _: PortId, _: bool) {}
     fn unsettled(&mut self, _: PortId, _: Unsettled) {}
     fn name(&mut self, _: PortId, _: u64, _: bool) {}

@@ -4,8 +4,8 @@
 use super::fault::Fault;
 use super::state::State;
 use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError, Tag};
-use crate::codec::{decode_state, encode_state};
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
+use crate::codec::{decode_state, encode_state};
 use crate::link::Link;
 use crate::link::state::State as LinkState;
 use crate::session::Session;

@@ -131,7 +131,8 @@ fn section_4_4_1_the_driver_hears_of_a_posting_without_credit_before_the_end_of_
     let posting = Transfer { state: Some(within(None)), ..transfer(0, 0) };
     raw.send_with(0, Performative::Transfer(Box::new(posting)), b"x");
     let seen = raw.side.take();
-    let [Seen::Event(Event::PostingRefused { txn_id, error }), Seen::Event(Event::Detach { link: over, .. })] = &seen[..]
+    let [Seen::Event(Event::PostingRefused { txn_id, error }), Seen::Event(Event::Detach { link: over, .. })] =
+        &seen[..]
     else {
         panic!("{seen:?}")
     };

@@ -80,18 +80,25 @@ impl Queue {
     }
 
     fn fullness(&self, head: &Head) -> Option<Refusal> {
-        let limits = &self.settings.limits;
+        let bytes = self.settings.limits.bytes;
+        let is_larger = u64::from(head.size_bytes) > bytes;
         match self.settings.full {
-            Full::Block => return None,
-            _ if u64::from(head.size_bytes) > limits.bytes => return Some(Refusal::LargerThanQueue(limits.bytes)),
-            Full::DropOldest => return None,
-            Full::Reject => {}
+            Full::Block => None,
+            Full::Reject | Full::DropOldest if is_larger => Some(Refusal::LargerThanQueue(bytes)),
+            Full::DropOldest => None,
+            Full::Reject | Full::Strict => self.excess(head.size_bytes),
         }
+    }
+
+    /// The bound that one more message of `size_bytes` would overrun. A message that is alone overruns none.
+    #[inline]
+    pub(super) fn excess(&self, size_bytes: u32) -> Option<Refusal> {
+        let limits = &self.settings.limits;
         if self.len() as u64 >= limits.messages {
             return Some(Refusal::Messages(limits.messages));
         }
-        let bytes = self.bytes.saturating_add(u64::from(head.size_bytes));
-        (bytes > limits.bytes).then_some(Refusal::Bytes(limits.bytes))
+        let bytes = self.bytes.saturating_add(u64::from(size_bytes));
+        (bytes > limits.bytes && !self.is_empty()).then_some(Refusal::Bytes(limits.bytes))
     }
 
     /// The journal, or a transaction, has committed a message that was offered; its body lies at `place`. It can be
@@ -176,7 +183,7 @@ impl Queue {
     #[must_use]
     #[inline]
     pub fn room(&self, granted: u64) -> u64 {
-        if self.settings.full != Full::Block {
+        if !matches!(self.settings.full, Full::Block | Full::Strict) {
             return u64::MAX;
         }
         const FIRST_GUESS_BYTES: u64 = 1024;

@@ -25,7 +25,8 @@ pub struct Plain {
 
 /// Whether messages that come into a queue with these settings may be plain.
 pub(super) fn takes_plain(settings: &Settings) -> bool {
-    let without_rules = settings.full == Full::Block && settings.ttl == Ttl::default();
+    let keeps_all = matches!(settings.full, Full::Block | Full::Strict);
+    let without_rules = keeps_all && settings.ttl == Ttl::default();
     without_rules && !settings.last_value && settings.duplicates.is_none()
 }
 
@@ -54,6 +55,9 @@ impl Queue {
     ) -> Option<Seq> {
         let fits = plain.size_bytes <= self.settings.limits.message_bytes;
         if !(self.takes_plain && fits && self.consumers.walkers.is_empty()) {
+            return None;
+        }
+        if self.settings.full == Full::Strict && self.excess(plain.size_bytes).is_some() {
             return None;
         }
         let mut entry = Entry::new(plain.size_bytes, plain.priority.get(), now, None, 0);
@@ -214,6 +218,24 @@ mod tests {
         let browser = Consume { browses: true, ..Consume::default() };
         queue.attach(&browser).expect("a place");
         assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("the browser is to be told")), None);
+    }
+
+    #[test]
+    fn a_strict_queue_keeps_no_message_beyond_its_bounds_but_one_that_is_alone() {
+        let limits = super::super::Limits { messages: 3, bytes: 10, ..Settings::default().limits };
+        let settings = Settings { full: Full::Strict, limits, ..Settings::default() };
+        let head = |size_bytes| Head { size_bytes, ..Head::default() };
+        let mut queue = Queue::new(settings, Seq(0));
+        assert_eq!(queue.room(0), 0, "nothing is known of sizes yet, and 1 KiB would not fit");
+        assert_eq!(queue.refusal(&head(11)), None);
+        assert!(queue.keep_plain(1, &Plain { size_bytes: 11, ..PLAIN }, None, || place(1)).is_some());
+        assert_eq!((keep(&mut queue, 2), queue.refusal(&head(1)).is_some()), (None, true));
+        queue.take_out(0);
+        assert!(keep(&mut queue, 3).is_some() && keep(&mut queue, 4).is_some());
+        assert_eq!((queue.room(0), keep(&mut queue, 5)), (0, None));
+        let small = super::super::Admission::Refuse(super::super::Refusal::Messages(3));
+        assert!(queue.keep_plain(1, &Plain { size_bytes: 0, ..PLAIN }, None, || place(6)).is_some());
+        assert_eq!(queue.offer(1, &head(0)), small);
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub enum Full {
     Block,
     /// refuses the message
     Reject,
+    /// gives producers credit for the room that there is, and refuses what comes when there is none. A message that is alone
+    /// may be larger than `limits.bytes`; otherwise no bound is ever overrun
+    Strict,
     /// drops its oldest waiting messages for the new one: a ring. What consumers hold stays, and so does the new one, so
     /// that the bound is overrun by at most what they hold; a message that is larger than `limits.bytes` is refused
     DropOldest,

@@ -251,6 +251,13 @@ impl Address {
         settings.map_or(u32::MAX, |settings| settings.limits.message_bytes)
     }
 
+    /// What comes into it, or goes out, may be work for the journal.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.is_on_disk())
+            || self.stream.is_some()
+            || self.topic.as_ref().is_some_and(|topic| topic.is_on_disk())
+    }
+
     /// It keeps messages, or its subscriptions do.
     pub(super) fn takes_messages(&self) -> bool {
         self.stored.is_some() || self.topic.is_some()
@@ -267,7 +274,7 @@ impl Address {
     }
 
     fn is_full(&self) -> bool {
-        let queue_is_full = self.stored.as_ref().is_some_and(|stored| !stored.open);
+        let queue_is_full = self.stored.as_ref().is_some_and(|stored| !stored.open && !stored.refuses_when_full());
         queue_is_full || self.topic.as_ref().is_some_and(|topic| !topic.is_open())
     }
 

@@ -52,6 +52,10 @@ pub trait Links {
     /// Whether the address has a consumer. Said at attach and at every change, never to anonymous producers.
     fn open(&mut self, producer: PortId, open: bool);
 
+    /// So many more deliveries of this producer fit into the address. Said to named producers of temporary queues, at
+    /// attach before [`Links::open`] and at every change; others may send what their windows allow.
+    fn room(&mut self, producer: PortId, room: u32);
+
     /// Payload of this producer waits beyond [`HOLD_BYTES`](super::HOLD_BYTES): stop reading it, or go on.
     fn hold(&mut self, producer: PortId, hold: bool);
 

@@ -18,6 +18,9 @@ impl Router {
         if let Some(before) = self.ports.occupant(port) {
             self.detach(before, links);
         }
+        if self.has_ended(address.key) {
+            return self.refuse_late(port, address.key, links);
+        }
         let key = self.address(address);
         match role {
             PortRole::Producer { anonymous, name, producer_name, resume } => {
@@ -88,6 +91,7 @@ impl Router {
         }
         links.attached(port, Ok(properties));
         if !anonymous {
+            self.tell_new_producer(at, port, links);
             links.open(port, open);
         }
         self.weigh_producer(key, 0, links);

@@ -11,14 +11,16 @@ use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
 use super::links::{full_name, not_found};
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
-use super::terminus::{Terminus, asks_for_topic, reply};
+use super::terminus::{Terminus, asked_kind, reply};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
-use crate::core::{AddressKey, AddressKind, Consuming, Declared, Ending, Filter, PortId, PortRole};
+use crate::core::{
+    AddressKey, AddressKind, Budget, Consuming, Declared, Ending, Filter, PortId, PortRole, Shelf, TopicShelf,
+};
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
-use crate::table::{AddressEntry, Space, SpaceKey};
+use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Space};
 
 /// What a link wants of the router.
 enum Want {
@@ -141,8 +143,10 @@ impl Shard {
     /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
     fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
         if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
-            let own = conn.dynamic.iter().find(|node| *node.entry.name == *name);
-            return own.map(|node| vec![Arc::clone(&node.entry)]).ok_or_else(|| not_found(name));
+            if let Some(own) = conn.dynamic.iter().find(|node| *node.entry.name == *name) {
+                return Ok(vec![Arc::clone(&own.entry)]);
+            }
+            return Err(if self.find(conn, name).is_some() { not_yours(name) } else { not_found(name) });
         }
         // A peer without the right learns nothing about what exists.
         let operation = if role == Role::Sender { Operation::Send } else { Operation::Recv };
@@ -218,7 +222,7 @@ impl Shard {
         conn.settled_here = true;
         conn.set_link(link, state);
         conn.set_resumable(link, resume.is_some());
-        let dynamic = conn.dynamic.iter().any(|node| *node.entry.name == *name);
+        let dynamic = name.starts_with(DYNAMIC_PREFIX);
         if !dynamic && name != MANAGEMENT {
             conn.claim(link, name);
         }
@@ -276,22 +280,56 @@ impl Shard {
         Ok(())
     }
 
+    /// A link makes a node: a temporary queue, unless its capabilities ask for another kind.
     fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
-        let conn = &self.fabric.conns[id.key()];
-        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
-        let kind = if asks_for_topic(attach) { AddressKind::Multicast } else { AddressKind::Anycast };
-        let entry = self.make_node(space, kind);
+        let entry = self.make_node(id, asked_kind(attach))?;
+        let entries = [Arc::clone(&entry)];
+        let terms = match self.terms(id, attach, &entries) {
+            Ok(terms) => terms,
+            Err(error) => {
+                self.end_node(&entry, &error);
+                return Err(error);
+            }
+        };
         let name = entry.name.to_string();
-        self.fabric.conns[id.key()].dynamic.push(DynamicNode { link, entry: Arc::clone(&entry), called: None });
-        self.attach_at(id, link, attach, &[entry], &name, &None);
+        self.fabric.conns[id.key()].dynamic.push(DynamicNode { link, entry, called: None });
+        self.attach_at(id, link, attach, &entries, &name, &terms);
         Ok(())
     }
 
-    /// A dynamic node, which lives here.
-    pub(super) fn make_node(&mut self, space: SpaceKey, kind: AddressKind) -> Arc<AddressEntry> {
+    /// A dynamic node of a connection. It lives here, where the connection does.
+    pub(super) fn make_node(&mut self, id: ConnId, kind: AddressKind) -> Result<Arc<AddressEntry>, Error> {
+        let conn = &mut self.fabric.conns[id.key()];
+        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
+        if conn.dynamic.len() >= LINKS_MAX {
+            let what = format!("this connection has {LINKS_MAX} dynamic nodes, its most: delete one first");
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
+        }
         let mut random = [0; 16];
         (self.entropy)(&mut random);
-        self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity)
+        let (entry, space_bytes) =
+            self.shared.dynamic.create(space, self.fabric.index, random, kind, self.shared.link_capacity);
+        let (declared, name) = (entry.declared(), Arc::clone(&entry.name));
+        let most = self.shared.message_size_max.unwrap_or(u64::MAX).min(u64::from(MESSAGE_BYTES_MAX));
+        let message_bytes = u32::try_from(most).unwrap_or(MESSAGE_BYTES_MAX);
+        match kind {
+            AddressKind::Topic => {
+                self.router.open_topic(declared, TopicShelf::temporary(name, message_bytes), &mut self.fabric);
+            }
+            AddressKind::Stored => {
+                let budget = conn.temporary.get_or_insert_with(|| Arc::new(Budget::new(space_bytes)));
+                let shelf = Shelf::temporary(name, message_bytes, Arc::clone(budget));
+                self.router.shelve(declared, shelf, &mut self.fabric);
+            }
+            AddressKind::Anycast | AddressKind::Multicast | AddressKind::Stream => self.router.open_direct(declared),
+        }
+        Ok(entry)
+    }
+
+    /// A dynamic node ends, and its links are told why.
+    pub(super) fn end_node(&mut self, entry: &AddressEntry, error: &Error) {
+        self.shared.dynamic.remove(entry.space, &entry.name);
+        self.router.retire(entry.key, error, &mut self.fabric);
     }
 
     fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach, producer_name: Option<Arc<str>>) {
@@ -323,6 +361,13 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
     let verb = if operation == Operation::Send { "send to" } else { "receive from" };
     let what = format!("user \"{who}\" may not {verb} \"{name}\"");
     Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
+}
+
+/// Why a client may not receive from a dynamic node that is there.
+fn not_yours(name: &str) -> Error {
+    let what =
+        format!("only the connection that made \"{name}\" may receive from it: send to it, or make a node of your own");
+    Error::new(condition::RESOURCE_LOCKED, what)
 }
 
 /// Whether clients may send to an address at all.

@@ -130,6 +130,14 @@ pub(super) enum Entry {
         transaction: TransactionId,
         cause: Box<Error>,
     },
+    /// a transaction is in use at another home
+    Touch {
+        transaction: TransactionId,
+    },
+    /// a home is to admit its part of a transaction, which other homes have parts of
+    Prepare {
+        transaction: TransactionId,
+    },
     Discharge {
         transaction: TransactionId,
         fail: bool,
@@ -202,6 +210,11 @@ pub(super) enum Entry {
     Open {
         port: PortId,
         open: bool,
+    },
+    /// deliveries that the address has room for
+    Room {
+        port: PortId,
+        room: u32,
     },
     Hold {
         port: PortId,

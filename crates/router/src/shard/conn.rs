@@ -8,13 +8,13 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
-use super::coordinator::{Coordinator, Discharging, Transaction};
+use super::coordinator::{Coordinator, Transaction};
 use super::management::Question;
 use super::pacing::Pacing;
 use super::renewing::Renewal;
 use super::resuming::Resuming;
 use super::window::Window;
-use crate::core::{Consuming, PortId};
+use crate::core::{Budget, Consuming, PortId};
 use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
 
 /// What is known about a peer before it says a word.
@@ -150,6 +150,8 @@ pub(super) struct Conn {
     pub(super) links: Vec<Link>,
     /// the nodes made for its links: gone with link or connection
     pub(super) dynamic: Vec<DynamicNode>,
+    /// what its temporary queues may hold, once it has had one
+    pub(super) temporary: Option<Arc<Budget>>,
     /// requests of its that are with homes of addresses
     pub(super) questions: Vec<Question>,
     /// the attach that waits for the connection to arrive on another shard
@@ -173,8 +175,6 @@ pub(super) struct Conn {
     pub(super) pacing: Pacing,
     /// its transactions, by their numbers
     pub(super) transactions: BTreeMap<u64, Transaction>,
-    /// those of which the discharge is yet to be answered
-    pub(super) discharging: BTreeMap<u64, Discharging>,
     /// in the list of connections the driver has to look at
     pub(super) dirty: bool,
     /// its output was over the high-water mark: consumers on it count as having no credit
@@ -204,6 +204,7 @@ impl Conn {
             home: None,
             links: Vec::new(),
             dynamic: Vec::new(),
+            temporary: None,
             questions: Vec::new(),
             moving: None,
             attaching: None,
@@ -216,7 +217,6 @@ impl Conn {
             link_places: Vec::new(),
             pacing: Pacing::default(),
             transactions: BTreeMap::new(),
-            discharging: BTreeMap::new(),
             dirty: false,
             congested: false,
             starved: false,

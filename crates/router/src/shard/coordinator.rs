@@ -1,15 +1,17 @@
 //! The coordinator of a connection's transactions (part 4): links that control them, and what is said in them.
 //!
 //! Transactions belong to the connection that declared them; their names are numbers, which are looked up there, so that
-//! another connection's mean nothing. What is part of one is held at the home of the stored addresses it uses, which are
-//! those of one space and so live together: home is told of a transaction before the first message of it, and everything
-//! goes there in order. Here is only what has to be known about links and deliveries. A transaction ends with its discharge,
-//! and is rolled back with the link that declared it.
+//! another connection's mean nothing. What is part of one is held at the homes of the addresses it uses: stored addresses
+//! of one space live together, temporary queues live with the connections that made them. A home is told of a transaction
+//! before the first message of it, and everything goes there in order. Here is only what has to be known about links and
+//! deliveries, and the commit over several homes (`discharging`). A transaction ends with its discharge, and is rolled
+//! back with the link that declared it.
 
 use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_state, decode_transaction_control, scan};
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     self, Attach, Declared, DeliveryState, Discharge, Error, Outcome, Symbol, Target, TransactionControl,
     TransactionalState, condition,
@@ -19,10 +21,11 @@ use super::attach::not_open;
 use super::batch::Entry;
 use super::conn::{Conn, Link};
 use super::departing::Farewell;
+use super::discharging::{Discharging, Homes};
 use super::terminus::{Terminus, reply};
 use super::window::Window;
 use super::{ConnId, Request, Shard};
-use crate::core::{Arrival, Ending, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token};
+use crate::core::{Arrival, Ending, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
 
 /// Controls that may wait for their answers on one link.
 const CONTROLS_MAX: u32 = 100;
@@ -30,6 +33,8 @@ const CONTROLS_MAX: u32 = 100;
 const CONTROL_BYTES: u64 = 4096;
 /// Transactions of one connection that may be open at once.
 const OPEN_MAX: usize = 1000;
+/// Homes of a transaction that has several hear at least as often that it is in use, in microseconds.
+const TOUCH_US: u64 = 60_000_000;
 /// The section that holds a control: amqp-value (3.2.8).
 const AMQP_VALUE: u64 = 0x77;
 /// What can be had of a coordinator (4.5.7).
@@ -49,27 +54,19 @@ pub(super) struct Transaction {
     /// the link that declared it
     link: LinkId,
     /// where its messages are held, once there are any
-    home: Option<u16>,
+    homes: Homes,
+    /// when all of several homes heard last that it is in use
+    used: Time,
     /// why it can only be rolled back
     refusal: Option<Error>,
     unsettled: Vec<Unsettled>,
 }
 
 /// A delivery that was retired and that its receiver has not settled: the commit does.
-struct Unsettled {
+pub(super) struct Unsettled {
     session: SessionId,
     delivery_id: u32,
     token: u64,
-}
-
-/// A transaction of which the discharge is under way.
-pub(super) struct Discharging {
-    fail: bool,
-    /// the control to be answered, unless its link has gone
-    control: Option<(LinkId, u32)>,
-    /// why it is rolled back and not committed
-    refusal: Option<Error>,
-    unsettled: Vec<Unsettled>,
 }
 
 /// A state within a transaction.
@@ -86,12 +83,6 @@ fn number_of(txn_id: &[u8]) -> Option<u64> {
 fn unknown() -> Error {
     let what = "this connection has no such transaction, or not any more: declare one";
     Error::new(condition::TRANSACTION_UNKNOWN_ID, what)
-}
-
-fn rolled_back(reason: &Error) -> Error {
-    let text = reason.description.as_deref().unwrap_or_default();
-    let what = format!("the transaction is rolled back: {text} ({})", reason.condition.as_str());
-    Error::new(condition::TRANSACTION_ROLLBACK, what)
 }
 
 /// What a control says: the value of the amqp-value section; other sections are passed over (4.2).
@@ -200,13 +191,19 @@ impl Shard {
         }
         self.transactions += 1;
         let number = self.transactions;
-        let transaction = Transaction { link, home: None, refusal: None, unsettled: Vec::new() };
+        let (homes, used) = (Homes::new(), self.fabric.now);
+        let transaction = Transaction { link, homes, used, refusal: None, unsettled: Vec::new() };
         conn.transactions.insert(number, transaction);
         Ok(number)
     }
 
     /// Answers a control, with an error as its source knows how (4.2, 4.3).
-    fn answer_control(&mut self, id: ConnId, (link, delivery_id): (LinkId, u32), answer: Result<DeliveryState, Error>) {
+    pub(super) fn answer_control(
+        &mut self,
+        id: ConnId,
+        (link, delivery_id): (LinkId, u32),
+        answer: Result<DeliveryState, Error>,
+    ) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(Link::Coordinator(coordinator)) = conn.links.get(link.0 as usize) else { return };
         let state = match answer {
@@ -233,7 +230,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// A transaction ends: its home is told, if it has one.
+    /// A transaction ends: its homes are told.
     fn discharge(
         &mut self,
         id: ConnId,
@@ -242,35 +239,20 @@ impl Shard {
         control: Option<(LinkId, u32)>,
         fail: bool,
     ) {
-        let Transaction { home, refusal, unsettled, .. } = transaction;
-        let refusal = refusal.filter(|_| !fail);
-        let roll_back = fail || refusal.is_some();
-        let discharging = Discharging { fail, control, refusal, unsettled };
-        let Some(home) = home else { return self.discharged(id, discharging, Ok(())) };
-        if control.is_some() {
-            self.fabric.conns[id.key()].discharging.insert(number, discharging);
-        }
-        let transaction = TransactionId { shard: self.fabric.index, conn: id.key, number };
-        if home == self.fabric.index {
-            self.router.discharge(transaction, roll_back, &mut self.fabric);
-        } else {
-            self.fabric.outboxes[home as usize].push(Entry::Discharge { transaction, fail: roll_back });
-        }
+        let Transaction { homes, refusal, unsettled, .. } = transaction;
+        let space = self.fabric.conns.get(id.key()).and_then(|conn| conn.home.as_ref()).map(|(space, _)| *space);
+        let journal = space.map(|space| space.stored_home(self.shared.loads.len() as u16));
+        let refusal = refusal.filter(|_| !fail).map(|cause| rolled_back(&cause));
+        let discharging = Discharging { conn: id, fail, control, refusal, unsettled, homes, journal };
+        self.begin_discharge(number, discharging);
     }
 
-    /// The homes of transactions have discharged them.
-    pub(super) fn answer_discharges(&mut self) {
-        for (transaction, result) in std::mem::take(&mut self.fabric.discharged) {
-            let conn = self.fabric.conns.get_mut(transaction.conn as usize);
-            if let Some(discharging) = conn.and_then(|conn| conn.discharging.remove(&transaction.number)) {
-                self.discharged(self.id(transaction.conn), discharging, result);
-            }
+    /// A discharge is done, or a commit was rolled back instead.
+    pub(super) fn discharged(&mut self, discharging: Discharging, result: Result<(), Error>) {
+        let Discharging { conn: id, fail, control, unsettled, .. } = discharging;
+        if !self.knows(id) {
+            return;
         }
-    }
-
-    fn discharged(&mut self, id: ConnId, discharging: Discharging, result: Result<(), Error>) {
-        let Discharging { fail, control, refusal, unsettled } = discharging;
-        let result = result.and_then(|()| refusal.map_or(Ok(()), |refusal| Err(rolled_back(&refusal))));
         if result.is_ok() && !fail {
             let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
             for Unsettled { session, delivery_id, token } in unsettled {
@@ -291,10 +273,8 @@ impl Shard {
 
     /// A link that controls transactions has gone: those it declared are rolled back (4.4).
     pub(super) fn release_coordinator(&mut self, id: ConnId, link: LinkId) {
+        self.discharges.forget_control(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        for discharging in conn.discharging.values_mut() {
-            discharging.control = discharging.control.filter(|(of, _)| *of != link);
-        }
         let of_it = conn.transactions.iter().filter(|(_, transaction)| transaction.link == link);
         let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
         for number in numbers {
@@ -314,17 +294,20 @@ impl Shard {
             return TransactionId::NONE;
         };
         let transaction = TransactionId { shard: here, conn, number };
-        match known.home {
-            Some(first) if first == home => {}
-            Some(_) => return TransactionId::NONE,
-            None => {
-                known.home = Some(home);
-                if home == here {
-                    self.router.declare(transaction);
-                } else {
-                    self.fabric.outboxes[home as usize].push(Entry::Declare { transaction });
-                }
-            }
+        let now = self.fabric.now;
+        let is_new = !known.homes.contains(&home);
+        if is_new {
+            known.homes.push(home);
+        }
+        // One home would take a transaction for idle that is in use at another one.
+        let stale = known.homes.len() > 1 && now.micros_since(known.used) >= TOUCH_US;
+        let touched = if stale { known.homes.clone() } else { Homes::new() };
+        known.used = if stale || is_new { now } else { known.used };
+        for home in touched {
+            self.tell_home(home, Entry::Touch { transaction });
+        }
+        if is_new {
+            self.tell_home(home, Entry::Declare { transaction });
         }
         transaction
     }
@@ -399,14 +382,10 @@ impl Shard {
             return TransactionId::NONE;
         };
         let transaction = TransactionId { shard: self.fabric.index, conn, number };
-        match known.home {
+        match known.homes.first().copied() {
             _ if known.refusal.is_some() => {}
             None => known.refusal = Some(cause),
-            Some(home) if home == self.fabric.index => self.router.mark_rollback_only(Some(transaction), &cause),
-            Some(home) => {
-                let cause = Box::new(cause);
-                self.fabric.outboxes[home as usize].push(Entry::MarkRollbackOnly { transaction, cause });
-            }
+            Some(home) => self.tell_home(home, Entry::MarkRollbackOnly { transaction, cause: Box::new(cause) }),
         }
         transaction
     }

@@ -221,16 +221,14 @@ impl Shard {
         }
     }
 
-    /// Deletes those of the dynamic nodes made for links that are to go.
-    fn delete_dynamic(&mut self, id: ConnId, goes: impl FnMut(&DynamicNode) -> bool) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let Some(space) = conn.home.as_ref().map(|(space, _)| *space) else { return };
-        let (gone, kept) = std::mem::take(&mut conn.dynamic).into_iter().partition::<Vec<_>, _>(goes);
-        conn.dynamic = kept;
-        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node went with the link that made it");
-        for DynamicNode { entry, .. } in gone {
-            self.shared.dynamic.remove(space, &entry.name);
-            self.router.retire(entry.key, &error, &mut self.fabric);
+    /// Ends those of a connection's dynamic nodes that are to go.
+    fn delete_dynamic(&mut self, id: ConnId, goes: impl Fn(&DynamicNode) -> bool) {
+        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node ended with the link that made it");
+        while let Some(conn) = self.fabric.conns.get_mut(id.key())
+            && let Some(at) = conn.dynamic.iter().position(&goes)
+        {
+            let DynamicNode { entry, .. } = conn.dynamic.swap_remove(at);
+            self.end_node(&entry, &error);
         }
     }
 }

@@ -1,39 +1,61 @@
-//! Dynamic nodes (part 3, 3.5.3; `contracts.md` 6): addresses made at attach, gone with their connection.
+//! Dynamic nodes (part 3, 3.5.3; `contracts.md` 6): temporary queues, temporary topics and direct nodes, made at attach and
+//! gone with the link or the connection that made them.
 //!
 //! Their names are 128 random bits, so knowing one is the right to send to it; only the connection that made it
 //! may receive. The registry is shared by all shards and touched at attach, or when an anonymous sender
 //! first names a node: never once a message.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::core::{AddressKey, AddressKind};
+use crate::core::{AddressKey, AddressKind, DYNAMIC_KEYS};
 use crate::table::{AddressEntry, SpaceKey};
 
 /// What the name of every dynamic node begins with.
 pub const DYNAMIC_PREFIX: &str = "$temp/";
 
-/// Keys of dynamic nodes count down from the top: the table's count up from 0.
-const FIRST_KEY: u32 = u32::MAX - 1;
-
-type Nodes = HashMap<(SpaceKey, String), Arc<AddressEntry>>;
+/// Credit that the platform keeps open for one named producer of a temporary queue or topic, in deliveries.
+const TEMPORARY_WINDOW: u32 = 100;
 
 /// All dynamic nodes of a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DynamicNodes {
     nodes: RwLock<Nodes>,
-    next_key: AtomicU32,
 }
 
-impl Default for DynamicNodes {
-    fn default() -> Self {
-        Self { nodes: RwLock::default(), next_key: AtomicU32::new(FIRST_KEY) }
+#[derive(Debug, Default)]
+struct Nodes {
+    by_name: HashMap<(SpaceKey, String), Arc<AddressEntry>>,
+    keys: HashSet<AddressKey>,
+    /// where to look for the next key that is free
+    next_key: u32,
+    spaces: HashMap<SpaceKey, Use>,
+}
+
+/// What the dynamic nodes of one space take.
+#[derive(Debug, Default)]
+struct Use {
+    nodes: usize,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Nodes {
+    /// A key that no node has: some may be older than a billion others.
+    fn take_key(&mut self) -> AddressKey {
+        loop {
+            let key = AddressKey(DYNAMIC_KEYS.start + self.next_key % DYNAMIC_KEYS.len() as u32);
+            self.next_key = self.next_key.wrapping_add(1);
+            if self.keys.insert(key) {
+                return key;
+            }
+        }
     }
 }
 
 impl DynamicNodes {
-    /// Makes a node that lives on shard `home`. `random`: 16 bytes nobody can guess.
+    /// Makes a node that lives on shard `home`, and names the counter of bytes in temporary queues of the space. `random`:
+    /// 16 bytes nobody can guess.
     pub(super) fn create(
         &self,
         space: SpaceKey,
@@ -41,28 +63,40 @@ impl DynamicNodes {
         random: [u8; 16],
         kind: AddressKind,
         link_capacity: u32,
-    ) -> Arc<AddressEntry> {
+    ) -> (Arc<AddressEntry>, Arc<AtomicU64>) {
         let mut name = String::with_capacity(DYNAMIC_PREFIX.len() + 32);
         name.push_str(DYNAMIC_PREFIX);
         for byte in random {
             name.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
             name.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
         }
-        let key = AddressKey(self.next_key.fetch_sub(1, Ordering::Relaxed));
+        let link_capacity = if kind.stores() { link_capacity.min(TEMPORARY_WINDOW) } else { link_capacity };
+        let mut nodes = self.write();
+        let key = nodes.take_key();
         let entry = Arc::new(AddressEntry::dynamic(key, space, &name, kind, link_capacity, home));
-        self.write().insert((space, name), Arc::clone(&entry));
-        entry
+        nodes.by_name.insert((space, name), Arc::clone(&entry));
+        let used = nodes.spaces.entry(space).or_default();
+        used.nodes += 1;
+        (entry, Arc::clone(&used.bytes))
     }
 
     pub(super) fn find(&self, space: SpaceKey, name: &str) -> Option<Arc<AddressEntry>> {
         if !name.starts_with(DYNAMIC_PREFIX) {
             return None;
         }
-        self.read().get(&(space, name.to_owned())).cloned()
+        self.read().by_name.get(&(space, name.to_owned())).cloned()
     }
 
     pub(super) fn remove(&self, space: SpaceKey, name: &str) {
-        self.write().remove(&(space, name.to_owned()));
+        let mut nodes = self.write();
+        let Some(entry) = nodes.by_name.remove(&(space, name.to_owned())) else { return };
+        nodes.keys.remove(&entry.key);
+        if let Some(used) = nodes.spaces.get_mut(&space) {
+            used.nodes -= 1;
+            if used.nodes == 0 {
+                nodes.spaces.remove(&space);
+            }
+        }
     }
 
     // A poisoned lock means a thread died while it held it, and then the process is ending.
@@ -72,5 +106,27 @@ impl DynamicNodes {
 
     fn write(&self) -> RwLockWriteGuard<'_, Nodes> {
         self.nodes.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_round_again_without_meeting_a_node_that_has_one() {
+        let nodes = DynamicNodes::default();
+        let make = |space, random| nodes.create(SpaceKey(space), 0, [random; 16], AddressKind::Stored, 1000).0;
+        let old = make(1, 1);
+        nodes.write().next_key = DYNAMIC_KEYS.len() as u32 - 1;
+        let (last, next) = (make(1, 2), make(2, 3));
+        assert_eq!(
+            [old.key, last.key, next.key].map(|key| key.0 - DYNAMIC_KEYS.start),
+            [0, DYNAMIC_KEYS.len() as u32 - 1, 1]
+        );
+        nodes.remove(SpaceKey(1), &old.name);
+        nodes.remove(SpaceKey(2), &next.name);
+        let nodes = nodes.read();
+        assert_eq!((nodes.keys.len(), nodes.by_name.len(), nodes.spaces.len()), (1, 1, 1));
     }
 }

@@ -462,6 +462,20 @@ impl Links for Fabric {
         }
     }
 
+    fn room(&mut self, producer: PortId, room: u32) {
+        if let Some(batch) = self.remote(producer) {
+            batch.push(Entry::Room { port: producer, room });
+            return;
+        }
+        let Some(port) = self.ports.get(producer).copied() else { return };
+        let Some(state) = self.conns.get_mut(port.conn as usize) else { return };
+        if let Some(Link::Producer { window, .. }) = state.links.get_mut(port.link as usize)
+            && let Some(credit) = window.set_room(room)
+        {
+            self.grant(port.conn, port.link, credit);
+        }
+    }
+
     fn hold(&mut self, producer: PortId, hold: bool) {
         if let Some(batch) = self.remote(producer) {
             batch.push(Entry::Hold { port: producer, hold });

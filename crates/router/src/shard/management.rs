@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use enmasse_amqp::codec::{decode_message, decode_state, encode_message, encode_value};
 use enmasse_amqp::connection::{Incoming, LinkId};
-use enmasse_amqp::types::{Attach, Body, DeliveryState, Error, Message, MessageId, Outcome, Properties, Target, Value, condition};
+use enmasse_amqp::types::{
+    Attach, Body, DeliveryState, Error, Message, MessageId, Outcome, Properties, Target, Value, condition,
+};
 
-use super::attach::not_open;
 use super::batch::Entry;
 use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link};
 use super::terminus::{Terminus, reply};
@@ -255,8 +256,7 @@ impl Shard {
             let what = format!("attach.target.address: another receiver of \"{MANAGEMENT}\" is called \"{called}\"");
             return Err(Error::new(condition::NOT_ALLOWED, what));
         }
-        let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
-        let entry = self.make_node(space, AddressKind::Anycast);
+        let entry = self.make_node(id, AddressKind::Anycast)?;
         let node = DynamicNode { link, entry: Arc::clone(&entry), called: Some(called.as_str().into()) };
         self.fabric.conns[id.key()].dynamic.push(node);
         self.attach_at(id, link, attach, &[entry], MANAGEMENT, &None);

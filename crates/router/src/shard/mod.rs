@@ -15,6 +15,7 @@ mod batch;
 mod conn;
 mod coordinator;
 mod departing;
+mod discharging;
 mod dynamic;
 mod event;
 mod fabric;
@@ -55,6 +56,7 @@ use crate::table::{Carried, SpaceKey, Table};
 use batch::Entry;
 use conn::Conn;
 use departing::{Departing, ending_by};
+use discharging::Discharges;
 use fabric::Fabric;
 
 /// Output of one connection past which consumers on it count as having no credit, in bytes.
@@ -128,6 +130,8 @@ pub struct Shard {
     entropy: Entropy,
     /// tokens of the disposition being worked on; kept to save the allocation
     settled: Vec<u64>,
+    /// discharges of transactions that were declared here
+    discharges: Discharges,
     /// transactions that were ever declared here
     transactions: u64,
     /// questions that were ever asked here of homes of addresses
@@ -152,6 +156,7 @@ impl Shard {
             requests: VecDeque::new(),
             entropy,
             settled: Vec::new(),
+            discharges: Discharges::default(),
             transactions: 0,
             questions: 0,
         }
@@ -404,6 +409,8 @@ impl Shard {
                 router.retire_delivery(*transaction, *token, outcome, *settled, fabric);
             }
             Entry::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(*transaction), cause),
+            Entry::Touch { transaction } => router.touch_transaction(*transaction),
+            Entry::Prepare { transaction } => router.prepare(*transaction, fabric),
             Entry::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
             Entry::Provisional { port, delivery_id, transaction, outcome } => {
                 fabric.provisional(*port, *delivery_id, *transaction, outcome);
@@ -412,6 +419,7 @@ impl Shard {
                 fabric.discharged(*transaction, error.as_deref().map_or(Ok(()), |error| Err(error.clone())));
             }
             Entry::Open { port, open } => fabric.open(*port, *open),
+            Entry::Room { port, room } => fabric.room(*port, *room),
             Entry::Hold { port, hold } => fabric.hold(*port, *hold),
             Entry::Drained { port } => fabric.drained(*port),
             Entry::Halted { port } => self.halted(*port),

@@ -9,13 +9,16 @@ use enmasse_amqp::types::{
 use super::terms::Terms;
 use crate::core::AddressKind;
 
+/// Capability of a dynamic node that hands messages on and holds none.
+const DIRECT: &str = "direct";
+
 /// What a link was given.
 pub(super) struct Terminus<'a> {
     /// the address; `None`: the anonymous terminus
     pub(super) name: Option<&'a str>,
     /// how it treats messages; `None`: the anonymous terminus
     pub(super) kind: Option<AddressKind>,
-    /// made for a link of this connection
+    /// a dynamic node
     pub(super) dynamic: bool,
     /// what the link asks of a stored address
     pub(super) terms: Option<&'a Terms>,
@@ -30,19 +33,26 @@ impl Terminus<'_> {
             "topic" => topic,
             "temporary-queue" => self.dynamic && !topic,
             "temporary-topic" => self.dynamic && topic,
+            DIRECT => self.dynamic && matches!(self.kind, Some(AddressKind::Anycast | AddressKind::Multicast)),
             _ => false,
         }
     }
 }
 
-/// Whether a dynamic node is to hand a copy to every receiver.
-pub(super) fn asks_for_topic(attach: &Attach) -> bool {
+/// What a link wants a dynamic node to be.
+pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
     let capabilities = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
         (Role::Receiver, Some(source), _) => &source.capabilities[..],
         (Role::Sender, _, Some(Target::Node { capabilities, .. })) => capabilities,
         _ => &[],
     };
-    capabilities.iter().any(|asked| matches!(asked.as_str(), "temporary-topic" | "topic"))
+    let asks = |names: &[&str]| capabilities.iter().any(|asked| names.contains(&asked.as_str()));
+    match (asks(&["temporary-topic", "topic"]), asks(&[DIRECT])) {
+        (false, false) => AddressKind::Stored,
+        (true, false) => AddressKind::Topic,
+        (false, true) => AddressKind::Anycast,
+        (true, true) => AddressKind::Multicast,
+    }
 }
 
 /// The answer to an attach that is let in; the peer's own terminus is left as it is.
@@ -76,9 +86,14 @@ fn hold_source(source: &mut Source, terminus: &Terminus<'_>) {
     if source.distribution_mode.is_some() {
         source.distribution_mode = Some(Symbol::constant("move"));
     }
+    let asked = source.capabilities.clone();
     source.capabilities.retain(|asked| terminus.has(asked));
-    if let Some(terms) = terminus.terms {
-        terms.answer(source);
+    let Some(terms) = terminus.terms else { return };
+    terms.answer(source);
+    if terminus.dynamic {
+        let in_force = std::mem::take(&mut source.capabilities);
+        source.capabilities = asked;
+        source.capabilities.retain(|asked| terminus.has(asked) || in_force.contains(asked));
     }
 }
 

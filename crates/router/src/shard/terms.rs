@@ -15,7 +15,7 @@ use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, Value, condition};
 
 use super::subscribing::{Asked, Description, no_local};
-use crate::core::{AddressKind, Consuming, NoLocal, Start};
+use crate::core::{AddressKind, Consuming, DYNAMIC_KEYS, NoLocal, Start};
 use crate::table::AddressEntry;
 
 const PRIORITIES: [&str; 2] = ["priority", "rabbitmq:priority"];
@@ -76,7 +76,9 @@ impl Terms {
         let reads = streams && topic.is_none();
         let (start, partition) =
             if streams { reading(&source.filter, &mut filters.understood)? } else { Default::default() };
-        let asked = Asked::of(source);
+        let mut asked = Asked::of(source);
+        // A subscription of a temporary topic ends with its links, and the answer says so.
+        asked.durable &= !topic.is_some_and(|topic| DYNAMIC_KEYS.contains(&topic.key.0));
         let no_local = topic.is_some() && !asked.shared && no_local(&source.filter, &mut filters.understood);
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
         let copies = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY);

@@ -19,13 +19,15 @@ pub(super) struct Window {
     open: bool,
     /// most that may be granted at a time, by the pace of the space; 0: nothing for now
     share: u32,
+    /// deliveries that the address has room for, of those that are not there yet
+    room: u32,
     /// when the peer began a delivery last
     used: Option<Time>,
 }
 
 impl Window {
     pub(super) fn new(capacity: u32) -> Self {
-        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX, used: None }
+        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX, room: u32::MAX, used: None }
     }
 
     /// A delivery has begun to arrive.
@@ -41,9 +43,21 @@ impl Window {
     #[inline]
     pub(super) fn taken(&mut self, count: u32) -> Option<u32> {
         self.waiting = self.waiting.saturating_sub(count);
+        self.replenish()
+    }
+
+    fn replenish(&mut self) -> Option<u32> {
         let target = self.target();
-        let due = target.saturating_sub(self.granted) >= self.capacity.min(self.share).div_ceil(2).max(1);
+        let most = self.capacity.min(self.share).min(self.room);
+        let due = target.saturating_sub(self.granted) >= most.div_ceil(2).max(1);
         due.then(|| self.grant(target))
+    }
+
+    /// The address has room for so many deliveries of this peer. The credit to grant if it is time for a flow; what was
+    /// granted before is not taken back.
+    pub(super) fn set_room(&mut self, room: u32) -> Option<u32> {
+        self.room = room;
+        self.replenish()
     }
 
     /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to grant if there was none to
@@ -71,7 +85,7 @@ impl Window {
     }
 
     fn target(&self) -> u32 {
-        if self.open { self.capacity.saturating_sub(self.waiting).min(self.share) } else { 0 }
+        if self.open { self.capacity.min(self.room).saturating_sub(self.waiting).min(self.share) } else { 0 }
     }
 
     fn grant(&mut self, credit: u32) -> u32 {
@@ -154,6 +168,24 @@ mod tests {
         assert_eq!(window.open(), None, "less than what is out");
         assert_eq!(window.set_share(0), None);
         assert_eq!(window.set_share(4), None);
+    }
+
+    #[test]
+    fn a_window_is_no_wider_than_the_room_at_the_address() {
+        let mut window = Window::new(10);
+        assert_eq!(window.set_room(6), None, "it is closed");
+        assert_eq!(window.open(), Some(6));
+        for _ in 0..4 {
+            window.received(Time::ZERO);
+        }
+        assert_eq!(window.set_room(2), None, "four have arrived, and two may come");
+        assert_eq!(window.taken(4), None);
+        window.received(Time::ZERO);
+        window.received(Time::ZERO);
+        assert_eq!((window.set_room(0), window.taken(2)), (None, None), "there is no room");
+        assert_eq!(window.set_room(5), Some(5));
+        assert_eq!(window.set_room(6), None, "a flow for one delivery costs too much");
+        assert_eq!(window.set_room(u32::MAX), Some(10));
     }
 
     #[test]

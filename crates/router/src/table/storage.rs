@@ -116,7 +116,7 @@ fn limits(limits: &plan::AddressLimits) -> Limits {
 }
 
 /// A stored message is taken in whole before it is stored: none may be larger.
-pub(super) const MESSAGE_BYTES_MAX: u32 = 256 << 20;
+pub(crate) const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -94,6 +94,7 @@ impl Links for Recorder {
         self.say(producer, if open { " open" } else { " shut" });
     }
 
+    fn room(&mut self, _: PortId, _: u32) {}
     fn hold(&mut self, producer: PortId, hold: bool) {
         self.say(producer, if hold { " hold" } else { " go" });
     }

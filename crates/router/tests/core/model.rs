@@ -277,6 +277,7 @@ impl Links for World {
         assert!(!self.gone.contains(&port));
     }
 
+    fn room(&mut self, _: PortId, _: u32) {}
     fn hold(&mut self, _port: PortId, _hold: bool) {
         panic!("so little payload holds nobody back");
     }

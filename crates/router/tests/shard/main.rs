@@ -11,9 +11,11 @@ mod resuming;
 mod revoking;
 mod several;
 mod stored;
+mod temporary;
 mod termini;
 mod topics;
 mod transactions;
+mod transactions_temporary;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};
@@ -290,19 +292,6 @@ fn an_undeclared_address_is_refused_at_attach() {
             if address == "nowhere" && space == "default.default" && reason.contains("nowhere"))
     };
     assert!(net.facts.iter().any(told), "{:?}", net.facts);
-}
-
-#[test]
-fn only_the_connection_that_made_a_dynamic_node_receives_from_it() {
-    let mut net = Net::new(1, OPEN_SPACE);
-    let (maker, other) = (net.simple(0), net.simple(0));
-    let inbox = net.attach(maker, dynamic_receiver());
-    let name = net.clients[maker].heard.iter().find_map(|heard| match heard {
-        Heard::Attached { link, attach } if *link == inbox => attach.source.as_ref()?.address.clone(),
-        _ => None,
-    });
-    net.receiver(other, &name.expect("the answer names the node"), 1);
-    assert_eq!(net.detached(other).map(|error| error.condition), Some(condition::NOT_FOUND));
 }
 
 #[test]

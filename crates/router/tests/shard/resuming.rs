@@ -21,7 +21,7 @@ use crate::{OPEN_SPACE, pinned};
 const LAYOUTS: [(u16, usize); 2] = [(1, 0), (3, 2)];
 
 /// The open space with a queue on a disk.
-fn on_disk(shards: u16, disk: Arc<SimulatedDisk>) -> Net {
+pub(crate) fn on_disk(shards: u16, disk: Arc<SimulatedDisk>) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\"}";
     let memory = "{\"uid\": \"m\", \"name\": \"memory\", \"type\": \"queue\", \"durability\": \"memory\"}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},{memory},"), 1);

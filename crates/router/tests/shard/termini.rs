@@ -108,7 +108,7 @@ fn a_temporary_topic_hands_a_copy_to_each_receiver_and_a_temporary_queue_to_one(
                 net.grant(maker, link, 5);
             }
             let out = net.sender(sender, Some(&name));
-            net.send(sender, out, b"x", true);
+            net.send(sender, out, &message_to(&name, None, b"x"), true);
             assert_eq!(net.messages(maker).len(), copies, "{asked}");
             let anywhere = net.sender(sender, None);
             net.send(sender, anywhere, &message_to(&name, None, b"x"), true);

@@ -190,6 +190,28 @@ async function request(connection, { address, count }) {
   return { replies: texts, correlated };
 }
 
+async function temporary(connection, { count }) {
+  const replies = await openReceiver(connection, { source: { dynamic: true } });
+  const name = replies.receiver.source.address;
+  const outcomes = [];
+  for (const target of [{ address: name }, {}]) {
+    const sender = await openSender(connection, { target });
+    const endings = settled(sender, count);
+    for (let number = 0; number < count; number += 1) {
+      await send(sender, { to: name, body: `message ${number}` });
+    }
+    outcomes.push(...(await endings).map(({ outcome }) => outcome));
+  }
+  replies.receiver.add_credit(2 * count);
+  const received = [];
+  while (received.length < 2 * count) {
+    const { message, delivery } = await replies.next();
+    delivery.accept();
+    received.push(message.body);
+  }
+  return { outcomes, received };
+}
+
 /** Resolves to the condition with which the link is refused, or null if it stays attached. */
 async function conditionOf(link, role) {
   const closed = once(link, `${role}_error`);
@@ -402,7 +424,7 @@ async function pour(connection, { address, count, size, quiet_s: quiet, patient 
 }
 
 const SCENARIOS = {
-  exchange, outcomes, drain, request, refused, multicast, anonymous, queue, judge, browse, select,
+  exchange, outcomes, drain, request, temporary, refused, multicast, anonymous, queue, judge, browse, select,
   crowd, links, too_large, overfill, overdue, pour,
 };
 

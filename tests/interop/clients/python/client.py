@@ -175,6 +175,21 @@ def request(connection: BlockingConnection, options: dict[str, Any]) -> dict[str
     return {"replies": texts, "correlated": correlated}
 
 
+def temporary(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
+    replies = connection.create_receiver(None, dynamic=True)
+    name = replies.link.remote_source.address
+    outcomes = []
+    for sender in (connection.create_sender(name), connection.create_sender(None)):
+        for number in range(options["count"]):
+            sender.send(Message(address=name, body=f"message {number}"))
+            outcomes.append("accepted")
+    bodies = []
+    for _ in outcomes:
+        bodies.append(replies.receive(TIMEOUT_S).body)
+        replies.accept()
+    return {"outcomes": outcomes, "received": bodies}
+
+
 def refused(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "sender": condition_of(lambda: connection.create_sender(options["address"])),
@@ -302,7 +317,7 @@ def pour(connection: BlockingConnection, options: dict[str, Any]) -> dict[str, A
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
-        *(exchange, outcomes, drain, request, refused, multicast, anonymous),
+        *(exchange, outcomes, drain, request, temporary, refused, multicast, anonymous),
         *(crowd, links, too_large, overfill, overdue, pour),
     )
 }

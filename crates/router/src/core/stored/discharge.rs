@@ -10,6 +10,7 @@ use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Freed, Refused, Removal};
 use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
 
+use super::super::address::Address;
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::outcome::Retiring;
@@ -18,7 +19,7 @@ use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::{address_deleted, refused};
 use super::journal::{Commit, Duty, Queues, not_stored};
 use super::topic::Posted;
-use super::transactions::{Posting, Retirement, rolled_back, unknown};
+use super::transactions::{Posting, Retirement, Transaction, rolled_back, unknown};
 
 /// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one group of the log.
 const COPIES: usize = 1_000_000;
@@ -60,10 +61,43 @@ impl Router {
         let Some(transaction) = self.transactions.open.get_mut(&id) else {
             return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
         };
+        if transaction.prepares && transaction.committing.is_some() {
+            return self.end_prepared(id, fail, links);
+        }
         if fail {
             self.roll_back(id, links);
             return links.discharged(id, Ok(()));
         }
+        self.await_commit(id, links);
+    }
+
+    /// Admits what a transaction holds here, as a commit does, but ends nothing: the transaction has a part elsewhere that is
+    /// to be on disk first. [`Links::discharged`] answers: once it says yes, [`Router::discharge`] cannot fail. A part
+    /// that has something for the journal cannot be prepared.
+    pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get(&id) else {
+            return links.discharged(id, Err(unknown()));
+        };
+        if self.needs_journal(transaction) {
+            self.roll_back(id, links);
+            let what = "the stored addresses of a transaction live on one worker";
+            return links.discharged(id, Err(Error::new(condition::NOT_IMPLEMENTED, what)));
+        }
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.prepares = true;
+        }
+        self.await_commit(id, links);
+    }
+
+    fn needs_journal(&self, transaction: &Transaction) -> bool {
+        let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
+        let pending = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
+        let mut addresses = posted.chain(transaction.retirements.iter().filter_map(pending));
+        addresses.any(|at| self.addresses.get(at).is_some_and(Address::is_on_disk))
+    }
+
+    fn await_commit(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
         transaction.committing = Some(Committing::default());
         if !self.may_begin(id) || !self.transactions.waiting.is_empty() {
             self.transactions.waiting.push_back(id);
@@ -142,6 +176,10 @@ impl Router {
             transaction.committing = Some(Committing { in_memory, apart, blocks });
         }
         match (grows, removals.is_empty()) {
+            _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.prepares) => {
+                debug_assert!(!grows && removals.is_empty(), "a part with work for the journal was prepared");
+                links.discharged(id, Ok(()));
+            }
             (true, _) => self.journal.end_transaction(id, &mut removals),
             (false, false) => self.journal.retire(id, &mut removals),
             (false, true) => self.end_commit(id, &Ok(()), links),
@@ -211,6 +249,9 @@ impl Router {
         let now_ms = self.now_ms;
         let mut posted = Posted::default();
         let Some(stored) = self.addresses[at].stored.as_mut() else { return Ok(posted) };
+        if let Some(error) = stored.beyond_budget(posting.body.len()) {
+            return Err(error);
+        }
         let first = *firsts.entry(at).or_insert_with(|| stored.shelf.queue.next_seq());
         match (stored.shelf.queue.offer(now_ms, &posting.head), stored.shelf.log) {
             (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
@@ -296,18 +337,42 @@ impl Router {
                 links.discharged(id, Ok(()));
             }
             Err(refused) => {
-                let rejected = Outcome::Rejected(Some(Box::new(not_stored("the message", refused))));
-                for (at, seq, place) in in_memory.into_iter().rev() {
-                    self.withdraw(at, seq);
-                    self.bodies.free(place);
-                    self.answer_echoes(at, seq, &rejected, links);
-                }
+                self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links);
                 self.refuse_blocks(blocks, refused, links);
                 self.free_deleted(&transaction.retirements);
                 self.hand_back(&transaction.retirements, links);
                 links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
             }
         }
+        self.commit_ended(links);
+    }
+
+    /// The other part of a transaction is on disk, or all of it is rolled back.
+    fn end_prepared(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+        if !fail {
+            return self.end_commit(id, &Ok(()), links);
+        }
+        let Some(transaction) = self.transactions.remove(id) else { return };
+        let Committing { in_memory, .. } = transaction.committing.unwrap_or_default();
+        let what = "the transaction of the message that it repeats was rolled back: send it again";
+        self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
+        self.hand_back(&transaction.retirements, links);
+        links.discharged(id, Ok(()));
+        self.commit_ended(links);
+    }
+
+    /// Messages that queues in memory have admitted are not to be had; duplicates of them are refused.
+    fn withdraw_from_memory(&mut self, in_memory: Vec<(Key, Seq, Place)>, why: &Error, links: &mut impl Links) {
+        let rejected = Outcome::Rejected(Some(Box::new(why.clone())));
+        for (at, seq, place) in in_memory.into_iter().rev() {
+            self.withdraw(at, seq);
+            self.bodies.free(place);
+            self.answer_echoes(at, seq, &rejected, links);
+        }
+    }
+
+    /// Compaction that waited for commits may go on.
+    fn commit_ended(&mut self, links: &mut impl Links) {
         self.transactions.committing -= 1;
         if self.transactions.committing == 0
             && let Some(segment) = self.transactions.compaction.take()

@@ -115,13 +115,7 @@ impl Router {
         self.answer_posting(owed, at, Some(transaction), &rejected, links);
     }
 
-    fn refuse_direct(
-        &mut self,
-        from: Key,
-        transaction: TransactionId,
-        arrival: &Arrival<'_>,
-        links: &mut impl Links,
-    ) {
+    fn refuse_direct(&mut self, from: Key, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {
         self.break_off(from, links);
         if arrival.more {
             self.producers[from].incoming = Incoming::Discarded;
@@ -265,6 +259,9 @@ impl Router {
     fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
         let (at, owed, now_ms) = (self.producers[from].address, arriving.owed, self.now_ms);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        if let Some(error) = stored.beyond_budget(body.len()) {
+            return self.refuse(from, arriving, error, links);
+        }
         match &stored.shelf.queue.offer(now_ms, head) {
             Admission::Store(admitted) => self.keep(from, owed, admitted, body, links),
             Admission::Duplicate { of: Some(original) } if owed != Owed::Nobody => {

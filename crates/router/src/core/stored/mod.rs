@@ -26,6 +26,7 @@ mod settling;
 mod state;
 mod subscription;
 mod tags;
+mod temporary;
 mod topic;
 mod transactions;
 
@@ -58,10 +59,12 @@ pub use state::subscription_of;
 pub(super) use subscription::KEYS as SUBSCRIPTION_KEYS;
 use subscription::Subscription;
 pub use subscription::{Subscribing, SubscriptionName};
+use temporary::Temporary;
+pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
 pub(super) use topic::Topic;
 pub use topic::TopicShelf;
 pub(super) use transactions::Transactions;
-pub use transactions::{TRANSACTION_MESSAGES, TransactionId};
+pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
 
 /// The stored side of an address.
 #[derive(Debug)]
@@ -92,6 +95,8 @@ pub(super) struct Stored {
     pub(super) subscription: Option<Box<Subscription>>,
     /// what is kept of links that may come back
     resuming: Resuming,
+    /// it belongs to a connection
+    temporary: Option<Box<Temporary>>,
 }
 
 /// Numbers of queues in the log, shared by all who give them out: none is given out twice.
@@ -131,6 +136,7 @@ impl Stored {
         let changed = std::mem::take(&mut shelf.changed);
         let subscription = shelf.subscription.take();
         let resuming = std::mem::take(&mut shelf.resuming);
+        let temporary = shelf.temporary.take();
         Self {
             shelf,
             fetching: VecDeque::new(),
@@ -146,6 +152,7 @@ impl Stored {
             open: true,
             subscription,
             resuming,
+            temporary,
         }
     }
 }
@@ -429,6 +436,7 @@ impl Router {
             stored.open = open;
             self.tell_producers(key, open, links);
         }
+        self.share_room(key, links);
         self.press(key, links);
     }
 

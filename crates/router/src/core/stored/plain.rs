@@ -39,10 +39,14 @@ impl Router {
     pub(super) fn keep_plain(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) -> bool {
         let at = self.producers[from].address;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
-        let shelf = &mut stored.shelf;
+        let shelf = &stored.shelf;
         if shelf.log.is_some() || shelf.last_value_key.is_some() || !arriving.is_of_its_own() {
             return false;
         }
+        if stored.temporary.is_some() && stored.beyond_budget(body.len()).is_some() {
+            return false;
+        }
+        let shelf = &mut stored.shelf;
         let Ok(envelope) = &envelope(body) else { return false };
         let Some(plain) = plain_of(envelope, body.len()) else { return false };
         let taker = if stored.fetching.is_empty() && stored.changed.is_empty() { shelf.queue.taker() } else { None };

@@ -14,6 +14,7 @@ use super::changed::Changed;
 use super::resuming::Resuming;
 use super::state::{Failures, annotations_of, barred_of, failures_of, message_of};
 use super::subscription::Subscription;
+use super::temporary::Temporary;
 
 /// What a stored address has beside what every address has.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Shelf {
     pub(super) subscription: Option<Box<Subscription>>,
     /// what is kept of links that may come back
     pub(super) resuming: Resuming,
+    /// it belongs to a connection
+    pub(super) temporary: Option<Box<Temporary>>,
     /// what the restart made of messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
@@ -59,6 +62,7 @@ impl Shelf {
             changed: HashMap::new(),
             subscription: None,
             resuming: Resuming::default(),
+            temporary: None,
             effects: Vec::new(),
             damaged: Vec::new(),
             orphans: Vec::new(),

@@ -79,6 +79,10 @@ impl Topic {
         self.held > 0
     }
 
+    pub(in crate::core) fn is_on_disk(&self) -> bool {
+        self.shelf.on_disk
+    }
+
     pub(in crate::core) fn settings(&self) -> &Settings {
         &self.shelf.settings
     }

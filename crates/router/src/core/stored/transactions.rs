@@ -98,6 +98,8 @@ pub(super) struct Transaction {
     used_ms: u64,
     /// its discharge has come, and what has become of its messages so far
     pub(super) committing: Option<Committing>,
+    /// it has a part elsewhere, which is to be on disk before this one ends
+    pub(super) prepares: bool,
 }
 
 /// A message to be stored.
@@ -173,7 +175,8 @@ impl Transaction {
 }
 
 /// Why a transaction was not committed (4.5.8).
-pub(super) fn rolled_back(reason: &Error) -> Error {
+#[must_use]
+pub fn rolled_back(reason: &Error) -> Error {
     let text = reason.description.as_deref().unwrap_or_default();
     let what = format!("the transaction is rolled back: {text} ({})", reason.condition.as_str());
     Error::new(condition::TRANSACTION_ROLLBACK, what)
@@ -194,6 +197,13 @@ impl Router {
         let transaction = Transaction { used_ms: self.now_ms, ..Transaction::default() };
         self.transactions.open.insert(id, transaction);
         self.transactions.look_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
+    }
+
+    /// A transaction is in use at another of its homes, and so is not idle here.
+    pub fn touch_transaction(&mut self, id: TransactionId) {
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.used_ms = self.now_ms;
+        }
     }
 
     /// A whole message is part of a transaction: what its queue says to it is asked at the commit.

@@ -15,6 +15,7 @@ mod subscriptions;
 mod topics;
 mod transactions;
 mod transactions_model;
+mod transactions_refused;
 mod transactions_topics;
 
 use std::sync::Arc;
@@ -50,6 +51,7 @@ struct Told {
     refused_postings: Vec<(u32, Outcome)>,
     discharged: Vec<(TransactionId, Result<(), Error>)>,
     open: Option<bool>,
+    room: Vec<(PortId, u32)>,
     held: Option<bool>,
     closed: usize,
     /// of the last durable subscription that was asked for by its name
@@ -141,6 +143,9 @@ impl Links for Told {
     fn taken(&mut self, _: PortId, _: u32) {}
     fn open(&mut self, _: PortId, open: bool) {
         self.open = Some(open);
+    }
+    fn room(&mut self, port: PortId, room: u32) {
+        self.room.push((port, room));
     }
     fn hold(&mut self, _: PortId, hold: bool) {
         self.held = Some(hold);

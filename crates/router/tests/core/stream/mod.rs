@@ -111,6 +111,7 @@ impl Links for Told {
         assert!(open, "a stream takes what comes");
     }
 
+    fn room(&mut self, _: PortId, _: u32) {}
     fn hold(&mut self, _: PortId, _: bool) {}
 
     fn unsettled(&mut self, _: PortId, _: Unsettled) {}

@@ -98,8 +98,14 @@ public final class Client {
             Session session = connection.createSession(judges ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE);
             Map<String, Scenario> scenarios = new LinkedHashMap<>(DIRECT);
             scenarios.putAll(Stored.SCENARIOS);
+            scenarios.putAll(Temporary.SCENARIOS);
             return scenarios.get(scenario).run(session, options);
         }
+    }
+
+    /** Connections for a scenario that makes its own. */
+    static JmsConnectionFactory factory(String scenario, Options options) {
+        return new JmsConnectionFactory(url(scenario, options));
     }
 
     private static String url(String scenario, Options options) {

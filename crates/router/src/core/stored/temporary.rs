@@ -1,0 +1,183 @@
+//! Temporary queues and topics: queues in memory that belong to a connection and end with it (`docs/contracts.md` 6).
+//!
+//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Nobody waits for a reader that may be dead: a queue
+//! that is full gives named producers no credit and refuses what comes anyway. So it is when all queues of its
+//! connection, or of its address space, hold more than their [`Budget`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
+
+use super::super::arena::Key;
+use super::super::port::Tenant;
+use super::super::{AddressKey, Declared, Links, PortId, Router};
+use super::{Shelf, Stored, TopicShelf};
+
+/// Messages that one temporary queue holds.
+pub const TEMPORARY_MESSAGES: u64 = 1000;
+/// Their bytes; a message that is alone may be larger.
+pub const TEMPORARY_BYTES: u64 = 1 << 20;
+/// Bytes in the temporary queues of one connection.
+const CONNECTION_BYTES: u64 = 16 << 20;
+/// Bytes in the temporary queues of one address space, on a node.
+const SPACE_BYTES: u64 = 256 << 20;
+/// What one message takes beside its body.
+const MESSAGE_BYTES: u64 = 128;
+/// Attempts to deliver a message, after which it is dropped: there is no dead letter.
+const ATTEMPTS: u16 = 10;
+
+/// Keys of temporary and other dynamic nodes. The address of one exists from [`Router::shelve`], [`Router::open_topic`] or
+/// [`Router::open_direct`] until [`Router::retire`]: a link that attaches later is refused.
+pub const DYNAMIC_KEYS: std::ops::Range<u32> = 0xC000_0000..u32::MAX;
+
+/// Bytes that the temporary queues of a connection hold, as part of what those of its space hold on this node.
+#[derive(Debug)]
+pub struct Budget {
+    connection: AtomicU64,
+    space: Arc<AtomicU64>,
+}
+
+impl Budget {
+    /// A new connection's, of the space whose bytes `space` counts.
+    #[must_use]
+    pub fn new(space: Arc<AtomicU64>) -> Self {
+        Self { connection: AtomicU64::new(0), space }
+    }
+
+    /// Why there is no room for a message, if so. One that is alone has room whatever its size.
+    fn excess(&self, size_bytes: usize) -> Option<Error> {
+        // Relaxed: the numbers carry no other memory with them.
+        let over = |used: &AtomicU64, most: u64| {
+            let used = used.load(Ordering::Relaxed);
+            used > 0 && used + size_bytes as u64 > most
+        };
+        let (whose, most) = if over(&self.connection, CONNECTION_BYTES) {
+            ("connection", CONNECTION_BYTES)
+        } else if over(&self.space, SPACE_BYTES) {
+            ("address space", SPACE_BYTES)
+        } else {
+            return None;
+        };
+        let what = format!(
+            "the temporary queues of its {whose} hold {} MiB, their most: their owner has to receive, or to delete some",
+            most >> 20
+        );
+        Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    fn change(&self, before: u64, after: u64) {
+        let change = after.wrapping_sub(before);
+        self.connection.fetch_add(change, Ordering::Relaxed);
+        self.space.fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+/// What a queue has that is temporary.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    budget: Arc<Budget>,
+    /// bytes of its own that the budget has counted
+    charged: u64,
+    /// the room that each named producer was told of last
+    told: u32,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        self.budget.change(self.charged, 0);
+    }
+}
+
+fn settings(message_bytes: u32) -> Settings {
+    let limits = Limits { messages: TEMPORARY_MESSAGES, bytes: TEMPORARY_BYTES, message_bytes, ..Limits::default() };
+    let redelivery = Redelivery { attempts_max: ATTEMPTS, ..Redelivery::default() };
+    Settings { limits, redelivery, full: Full::Strict, ..Settings::default() }
+}
+
+impl Shelf {
+    /// An empty temporary queue for messages of at most `message_bytes`.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
+        let temporary = Temporary { budget, charged: 0, told: u32::MAX };
+        Self { temporary: Some(Box::new(temporary)), ..Self::new(name, settings(message_bytes), None) }
+    }
+}
+
+impl TopicShelf {
+    /// A temporary topic. Its subscriptions live with their links; each holds as much as a temporary queue.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32) -> Self {
+        Self::new(name, Settings { full: Full::Block, ..settings(message_bytes) }, false)
+    }
+}
+
+impl Stored {
+    /// Why the budget of a temporary queue has no room for a message, if so.
+    #[inline]
+    pub(super) fn beyond_budget(&self, size_bytes: usize) -> Option<Error> {
+        self.temporary.as_ref().and_then(|temporary| temporary.budget.excess(size_bytes))
+    }
+
+    pub(in crate::core) fn is_on_disk(&self) -> bool {
+        self.shelf.log.is_some()
+    }
+
+    /// Producers that send without its credit are never held: what it has no room for is refused.
+    pub(in crate::core) fn refuses_when_full(&self) -> bool {
+        self.temporary.is_some()
+    }
+}
+
+impl Router {
+    /// A dynamic node that hands messages on, and holds none, lives here from now on.
+    pub fn open_direct(&mut self, declared: Declared) {
+        self.address(declared);
+    }
+
+    /// Whether an address is that of a dynamic node which has ended. Its links on other shards may not have heard.
+    pub(in crate::core) fn has_ended(&self, key: AddressKey) -> bool {
+        DYNAMIC_KEYS.contains(&key.0) && !self.by_key.contains_key(&key)
+    }
+
+    /// A link comes too late: what it has sent already is released.
+    pub(in crate::core) fn refuse_late(&mut self, port: PortId, key: AddressKey, links: &mut impl Links) {
+        self.ports.set(port, Tenant::Left(key));
+        let what = "the dynamic node is gone: it ended with the link or the connection that made it";
+        links.attached(port, Err(Error::new(condition::NOT_FOUND, what)));
+    }
+
+    /// The room of a temporary queue, shared out among its named producers, each of which is told if its share changes.
+    pub(super) fn share_room(&mut self, at: Key, links: &mut impl Links) {
+        let address = &mut self.addresses[at];
+        let capacity = address.declared.link_capacity;
+        let Some(stored) = address.stored.as_mut() else { return };
+        let Some(temporary) = stored.temporary.as_mut() else { return };
+        let queue = &stored.shelf.queue;
+        let (room, bytes) = (queue.room(0), queue.bytes() + MESSAGE_BYTES * queue.len() as u64);
+        if bytes != temporary.charged {
+            temporary.budget.change(temporary.charged, bytes);
+            temporary.charged = bytes;
+        }
+        let named = address.producers.iter().map(|key| &self.producers[*key]).filter(|producer| !producer.anonymous);
+        let share = match room {
+            0 => 0,
+            room => (room / (named.clone().count() as u64).max(1)).max(1),
+        };
+        let share = u32::try_from(share).unwrap_or(u32::MAX).min(capacity);
+        if share != temporary.told {
+            temporary.told = share;
+            named.for_each(|producer| links.room(producer.port, share));
+        }
+    }
+
+    /// What a named producer of a temporary queue may send is known before its credit opens.
+    pub(in crate::core) fn tell_new_producer(&mut self, at: Key, port: PortId, links: &mut impl Links) {
+        self.share_room(at, links);
+        let stored = self.addresses[at].stored.as_ref();
+        if let Some(temporary) = stored.and_then(|stored| stored.temporary.as_ref()) {
+            links.room(port, temporary.told);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The discharge of a transaction (4.4) at all of its homes.
+//!
+//! A transaction has one home as a rule, which commits it. With temporary queues it may have several, of which at most one
+//! has something for the journal. Then all others prepare first: each admits its messages, in memory, and can commit from
+//! then on. When all have, the home with the journal commits, and what it answers holds for all. So nothing can be had
+//! before the commit is on disk, and one refusal rolls all back.
+
+use std::collections::BTreeMap;
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::Error;
+use smallvec::SmallVec;
+
+use super::batch::Entry;
+use super::coordinator::Unsettled;
+use super::{ConnId, Shard};
+use crate::core::TransactionId;
+
+/// Shards where a transaction is held, in the order in which it came there.
+pub(super) type Homes = SmallVec<[u16; 1]>;
+
+/// A transaction of which the discharge is under way.
+pub(super) struct Discharging {
+    pub(super) conn: ConnId,
+    /// the client asked for a rollback
+    pub(super) fail: bool,
+    /// the control to be answered, unless its link has gone
+    pub(super) control: Option<(LinkId, u32)>,
+    /// why it is rolled back and not committed, as the client is told
+    pub(super) refusal: Option<Error>,
+    pub(super) unsettled: Vec<Unsettled>,
+    pub(super) homes: Homes,
+    /// the home that writes to the journal, if it is one of them
+    pub(super) journal: Option<u16>,
+}
+
+/// What the homes were asked last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// all but the home with the journal prepare
+    Prepare,
+    /// the home with the journal commits
+    Journal,
+    /// all that are left commit, or roll back
+    End,
+}
+
+struct Pending {
+    discharging: Discharging,
+    step: Step,
+    /// homes that have not answered
+    waits_for: usize,
+}
+
+/// The discharges under way of all connections of a shard, by the numbers of their transactions. They outlive their
+/// connections: what has prepared has to hear the end.
+#[derive(Default)]
+pub(super) struct Discharges(BTreeMap<u64, Pending>);
+
+impl Discharges {
+    /// A control link is over: nobody hears the answers.
+    pub(super) fn forget_control(&mut self, conn: ConnId, link: LinkId) {
+        for Pending { discharging, .. } in self.0.values_mut().filter(|pending| pending.discharging.conn == conn) {
+            discharging.control = discharging.control.filter(|(of, _)| *of != link);
+        }
+    }
+}
+
+impl Shard {
+    /// Something for a home of transactions; here at once.
+    pub(super) fn tell_home(&mut self, home: u16, entry: Entry) {
+        if home != self.fabric.index {
+            return self.fabric.outboxes[home as usize].push(entry);
+        }
+        let (router, fabric) = (&mut self.router, &mut self.fabric);
+        match entry {
+            Entry::Declare { transaction } => router.declare(transaction),
+            Entry::Touch { transaction } => router.touch_transaction(transaction),
+            Entry::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
+            Entry::Prepare { transaction } => router.prepare(transaction, fabric),
+            Entry::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
+            other => debug_assert!(false, "{other:?} is not for the home of a transaction"),
+        }
+    }
+
+    pub(super) fn begin_discharge(&mut self, number: u64, discharging: Discharging) {
+        let Discharging { fail, control, refusal, homes, journal, .. } = &discharging;
+        let rolls_back = *fail || refusal.is_some();
+        let step = if rolls_back || homes.len() < 2 { Step::End } else { Step::Prepare };
+        let asked: Homes = homes.iter().copied().filter(|home| step == Step::End || Some(*home) != *journal).collect();
+        if asked.is_empty() {
+            return self.end_discharge(discharging);
+        }
+        let entry = |transaction| match step {
+            Step::Prepare => Entry::Prepare { transaction },
+            Step::Journal | Step::End => Entry::Discharge { transaction, fail: rolls_back },
+        };
+        let transaction = TransactionId { shard: self.fabric.index, conn: discharging.conn.key, number };
+        if control.is_some() || step == Step::Prepare {
+            self.discharges.0.insert(number, Pending { discharging, step, waits_for: asked.len() });
+        }
+        for home in asked {
+            self.tell_home(home, entry(transaction));
+        }
+    }
+
+    /// Homes have done what they were asked, or could not.
+    pub(super) fn answer_discharges(&mut self) {
+        for (transaction, result) in std::mem::take(&mut self.fabric.discharged) {
+            let Some(pending) = self.discharges.0.get_mut(&transaction.number) else { continue };
+            pending.waits_for = pending.waits_for.saturating_sub(1);
+            if let Err(error) = result {
+                pending.discharging.refusal.get_or_insert(error);
+            }
+            if pending.waits_for == 0 {
+                self.go_on_with_discharge(transaction);
+            }
+        }
+    }
+
+    fn go_on_with_discharge(&mut self, transaction: TransactionId) {
+        let Some(pending) = self.discharges.0.get_mut(&transaction.number) else { return };
+        let Discharging { refusal, homes, journal, .. } = &pending.discharging;
+        let fail = refusal.is_some();
+        let with_journal = homes.iter().copied().filter(|home| Some(*home) == *journal);
+        let others = homes.iter().copied().filter(|home| Some(*home) != *journal);
+        let (step, asked): (Step, Homes) = match pending.step {
+            // Who has refused knows nothing of it any more, and says yes to the rollback.
+            Step::Prepare if fail => (Step::End, homes.clone()),
+            Step::Prepare if with_journal.clone().next().is_some() => (Step::Journal, with_journal.collect()),
+            Step::Prepare | Step::Journal => (Step::End, others.collect()),
+            Step::End => {
+                if let Some(pending) = self.discharges.0.remove(&transaction.number) {
+                    self.end_discharge(pending.discharging);
+                }
+                return;
+            }
+        };
+        (pending.step, pending.waits_for) = (step, asked.len());
+        for home in asked {
+            self.tell_home(home, Entry::Discharge { transaction, fail });
+        }
+    }
+
+    fn end_discharge(&mut self, mut discharging: Discharging) {
+        let result = discharging.refusal.take().map_or(Ok(()), Err);
+        self.discharged(discharging, result);
+    }
+}
