@@ -2,7 +2,7 @@
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target};
 
 use crate::ledger::{Ledger, LinkNumber, MessageNumber};
 
@@ -67,7 +67,10 @@ impl Wish {
 
     /// The attach that asks for it. `second`: a receiver that settles after the sender did.
     pub(crate) fn attach(&self, name: String, second: bool) -> Attach {
-        let source = |address, dynamic| Source { address, dynamic, ..Source::default() };
+        // Nodes of the simulation are direct: a reply has the outcome that its receiver gave it.
+        let capabilities = |dynamic: bool| dynamic.then(|| Symbol::constant("direct")).into_iter().collect();
+        let source =
+            |address, dynamic| Source { address, dynamic, capabilities: capabilities(dynamic), ..Source::default() };
         let (role, source, target) = match self {
             Self::Send(to) => (Role::Sender, source(None, false), Target::node(Some(to.clone()))),
             Self::Anywhere => (Role::Sender, source(None, false), Target::node(None)),
