@@ -10,6 +10,9 @@ CARGO := cargo
 # The binding is left out of `cargo test`: it holds no logic, and its tests are the Python ones.
 CRATES := --workspace --exclude enmasse-binding
 SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
+# Folders too, so that a removed file counts as a change.
+NATIVE_INPUTS := Cargo.toml Cargo.lock pyproject.toml $(wildcard rust-toolchain.toml .cargo/config.toml) \
+  $(shell find crates -name tests -prune -o \( -type d -o -name '*.rs' -o -name Cargo.toml \) -print)
 
 # Narrow a run:  make test T=tests/plan    make test-rust C=router    make run ARGS="--amqp-port 0"
 T ?= tests
@@ -19,7 +22,7 @@ AGAINST ?=
 SPARK ?= 4.3.0
 
 .PHONY: help setup build wheel run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-journal docs
-.PHONY: setup-dev setup-interop format fmt lint types layers tidy reference lock clean
+.PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,9 +37,15 @@ $(STAMPS)/%: $(SETUP_INPUTS)
 	@scripts/setup.sh $*
 	@mkdir -p $(STAMPS) && touch $@
 
-build: $(STAMPS)/run ## compile the native core (release profile, the one of the tests) into .venv
+build: $(STAMPS)/native ## compile the native core (release profile, the one of the tests) into .venv
+
+# Up to date while no source of the core is newer: an unchanged tree starts no compiler.
+$(STAMPS)/native: $(STAMPS)/run $(NATIVE_INPUTS) $(if $(wildcard python/enmasse/_native*.so),,missing-native)
 	@ls python/enmasse/_native*.so >/dev/null 2>&1 || echo "build: compiling the native core; the first time takes minutes"
 	@$(BIN)/maturin develop --release --locked --uv --quiet
+	@touch $@
+
+missing-native: ;
 
 wheel: $(STAMPS)/run ## the wheel (abi3) and the source distribution, into build/wheels
 	@rm -rf build/wheels

@@ -1,0 +1,54 @@
+"""The Makefile: what is built again, and what is not."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPILER = """#!/bin/sh
+echo compiled >> compiled.log
+touch python/enmasse/_native.abi3.so
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a tree with one source of the native core and a compiler that counts its runs."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for folder in (".venv/bin", ".cache/setup", "python/enmasse", "scripts", "crates/node/src"):
+        (tmp_path / folder).mkdir(parents=True)
+    files = "scripts/setup.sh pyproject.toml requirements.lock Cargo.toml Cargo.lock"
+    for name in (*files.split(), "crates/node/src/lib.rs", ".cache/setup/run"):
+        (tmp_path / name).touch()
+    compiler = tmp_path / ".venv/bin/maturin"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    return tmp_path
+
+
+def builds(tree: Path) -> int:
+    """Build the native core; return how often it was compiled so far."""
+    environment = {name: one for name, one in os.environ.items() if not name.startswith("MAKE")}
+    subprocess.run(["make", "build"], cwd=tree, check=True, env=environment, capture_output=True)
+    return len((tree / "compiled.log").read_text().splitlines())
+
+
+def test_an_unchanged_tree_is_not_compiled_again(tree: Path) -> None:
+    assert [builds(tree), builds(tree)] == [1, 1]
+
+
+def test_a_changed_or_removed_source_and_a_missing_module_are_compiled(tree: Path) -> None:
+    assert builds(tree) == 1
+    built = (tree / ".cache/setup/native").stat().st_mtime
+    os.utime(tree / "crates/node/src/lib.rs", (built + 1, built + 1))
+    assert builds(tree) == 2
+    os.utime(tree / "crates/node/src/lib.rs", (built - 1, built - 1))
+    os.utime(tree / ".cache/setup/native", (built - 1, built - 1))
+    (tree / "crates/node/src/lib.rs").unlink()
+    assert builds(tree) == 3
+    (tree / "python/enmasse/_native.abi3.so").unlink()
+    assert builds(tree) == 4
+    assert builds(tree) == 4
