@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import httpx2
-
 from enmasse.auth.grants import Unanswered
 
 FETCH_TIMEOUT_S = 5.0
@@ -77,6 +75,9 @@ async def fetch(
     bytes_max: int = DOCUMENT_BYTES_MAX,
 ) -> Answer:
     """Ask a server; see `Fetch`. With a `change` something is asked of it."""
+    # Imported with the first question: a platform that asks nobody starts without it.
+    import httpx2
+
     method = change.method if change else "GET" if form is None else "POST"
     headers = {"accept-encoding": "identity"}
     if change:

@@ -42,7 +42,6 @@ from enmasse.control.shipped import shipped
 from enmasse.control.showing import show_schemas
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
-from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.protocol import Leadership
 from enmasse.store.sqlite import SqliteStore
 
@@ -166,6 +165,9 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
     if settings.store == SQLITE:
         return await SqliteStore.open(data.resources_db, clock)
     if urlsplit(settings.store).scheme == KUBERNETES:
+        # A start with another store does without its modules, an HTTP client among them.
+        from enmasse.store.kubernetes import KubernetesStore
+
         return await KubernetesStore.open(settings.store, clock)
     try:
         # Only who uses a database needs its driver.

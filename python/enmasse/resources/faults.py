@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from enmasse.base.errors import Fault
 from enmasse.base.wording import worded
+from enmasse.resources.docstrings import docstrings
 
 FAULTS_MAX = 100
 """Faults that are told of one document; of more only how many."""
@@ -88,9 +89,9 @@ def _alias(model: type[BaseModel], name: str) -> str:
 
 def _meaning(model: type[BaseModel], location: Sequence[int | str]) -> str:
     for parent in _at(model, location):
-        for name, field in parent.model_fields.items():
-            if _alias(parent, name) == location[-1] and field.description:
-                return f": {field.description.splitlines()[0].rstrip('.')}"
+        for name, text in docstrings(parent).items():
+            if _alias(parent, name) == location[-1]:
+                return f": {text.splitlines()[0].rstrip('.')}"
     return ""
 
 

@@ -47,7 +47,8 @@ class Model(BaseModel):
         validate_by_name=True,
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
+        # What is never parsed is never compiled, and its docstrings are read where they are shown.
+        defer_build=True,
     )
 
     def model_post_init(self, _context: object) -> None:

@@ -3,6 +3,10 @@
 from functools import cache
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from enmasse.resources.docstrings import docstrings
 from enmasse.resources.model import Model
 
 Schema = dict[str, Any]
@@ -13,6 +17,20 @@ _EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _SAYS_NOTHING = {"title", "additionalProperties", "const", "$defs"}
 
 
+class _Documented(GenerateJsonSchema):
+    """Describes each field by its docstring."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        described = super().model_schema(schema)
+        model = schema["cls"]
+        for name, text in docstrings(model).items():
+            field = model.model_fields[name]
+            said = described.get("properties", {}).get(field.alias or name)
+            if said is not None:
+                said.setdefault("description", text)
+        return described
+
+
 @cache
 def schema(model: type[Model]) -> Schema:
     """Return the structural schema of a model, with nothing in it to look up elsewhere.
@@ -20,7 +38,7 @@ def schema(model: type[Model]) -> Schema:
     Fields that a document need not have may be left out; null is as good as left out, and is not
     said. Every description is the model's own docstring. Do not change what is returned.
     """
-    raw = model.model_json_schema(by_alias=True, mode="validation")
+    raw = model.model_json_schema(by_alias=True, schema_generator=_Documented, mode="validation")
     return _plain(raw, raw.get("$defs", {}))
 
 
