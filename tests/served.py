@@ -1,6 +1,7 @@
 """A running platform with a store in memory and an engine that obeys, asked over ASGI."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 from starlette.types import ASGIApp
@@ -8,6 +9,7 @@ from starlette.types import ASGIApp
 from doubles import FakeEngine, TestClock
 from enmasse.control import Manager
 from enmasse.store import MemoryStore
+from tokens import token_secret
 
 TOKEN = "the-token"
 ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
@@ -34,3 +36,18 @@ class Served:
         """Return a client without a token."""
         transport = httpx2.ASGITransport(self.app, client=(peer, 1), raise_app_exceptions=False)
         return httpx2.AsyncClient(transport=transport, base_url=f"http://{host}")
+
+
+async def bearer(served: Served, token: str, **roles: str) -> httpx2.AsyncClient:
+    """A client with a token of its own."""
+    await served.store.put([token_secret(token, **roles)])
+    client = served.client()
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+def body(resource: Any, namespace: str = "default") -> dict[str, Any]:
+    document: dict[str, Any] = resource.document()
+    document.pop("status", None)
+    document["metadata"]["namespace"] = namespace
+    return document

@@ -3,9 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
-import httpx2
 import pytest
 from starlette.requests import Request
 
@@ -15,7 +13,7 @@ from enmasse.base.clock import rfc3339
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources import Key
 from enmasse.resources.api_token import TOKENS_NAMESPACE
-from served import ADDRESSES, SPACES, USERS, Served
+from served import ADDRESSES, SPACES, USERS, Served, bearer, body
 from tokens import token_secret
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -25,21 +23,6 @@ PLANS = "/apis/admin.enmasse.io/v1beta1/namespaces/enmasse-infra/addressspacepla
 API = "/apis/enmasse.io/v1beta1"
 OTHER = ADDRESSES.replace("default", "other")
 SECRETS = "/api/v1/namespaces/{}/secrets"
-
-
-async def bearer(served: Served, token: str, **roles: str) -> httpx2.AsyncClient:
-    """A client with a token of its own."""
-    await served.store.put([token_secret(token, **roles)])
-    client = served.client()
-    client.headers["Authorization"] = f"Bearer {token}"
-    return client
-
-
-def body(resource: Any, namespace: str = "default") -> dict[str, Any]:
-    document: dict[str, Any] = resource.document()
-    document.pop("status", None)
-    document["metadata"]["namespace"] = namespace
-    return document
 
 
 async def test_T_AS_8_a_tenant_edits_its_own_namespace_only(served: Served) -> None:
@@ -121,6 +104,21 @@ async def test_a_service_admin_has_plans_and_no_messages(served: Served) -> None
     assert (await admin.post(SPACES, json=body(space()))).status_code == 403
     assert (await admin.get(SECRETS.format("default"))).status_code == 403
     assert (await admin.get(f"{API}/backup")).status_code == 403
+
+
+async def test_only_a_service_admin_changes_the_default_space(served: Served) -> None:
+    namespace = "/api/v1/namespaces/enmasse-infra"
+    named = {"metadata": {"annotations": {"enmasse.io/default-space": "default.default"}}}
+    patch = {"json": named, "headers": {"Content-Type": "application/merge-patch+json"}}
+    await served.http.post("/api/v1/namespaces", json={"metadata": {"name": "enmasse-infra"}})
+    await served.http.post(SPACES, json=body(space()))
+    for role in ("tenant_edit", "tenant_view"):
+        tenant = await bearer(served, f"{role.replace('_', '-')}.x", **{role: "*"})
+        assert (await tenant.patch(namespace, **patch)).status_code == 403
+    admin = await bearer(served, "admin.x", service_admin="*")
+    assert (await admin.patch(namespace, **patch)).status_code == 200
+    await served.settle()
+    assert served.engine.applied[-1].default_space == "default.default"
 
 
 async def test_a_review_says_what_a_request_would_meet(served: Served) -> None:

@@ -164,8 +164,10 @@ def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
         up.enmasse("create", "address", "orders", "--type", "anycast", "--space", "shop")
         for words in (["receive", "orders"], ["send", "orders"], ["request", "orders"]):
             lost = run(up, *words, "--timeout", "30")
-            assert lost.returncode == 4, lost.stderr
-            assert "--space NAME.NAMESPACE names the space, --url" in lost.stderr
+            assert lost.returncode == 3, lost.stderr
+            assert 'no address "orders" in this address space' in lost.stderr
+            mistyped = run(up, *words, "--timeout", "30", "--space", "sohp")
+            assert mistyped.returncode == 4, mistyped.stderr
         up.enmasse("user", "create", "alice", "--space", "shop", "--password", "x", "--no-wait")
         lost = run(up, "send", "orders", "--space", "shop", "--timeout", "30")
         assert lost.returncode == 4, lost.stderr

@@ -1,5 +1,7 @@
 """Address spaces in one node: which one a connection belongs to. Contracts, section 4."""
 
+import json
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -84,3 +86,66 @@ def test_T_EP_1_the_tls_server_name_names_the_space(spaces: Platform, space: str
 def test_without_a_space_nobody_comes_in(spaces: Platform) -> None:
     with pytest.raises(ConnectionException), connected(spaces.url(), "alice"):
         raise AssertionError("alice came in without naming a space")
+
+
+@pytest.fixture(scope="module")
+def with_default(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    """`north` first and alone, then `south`: who names none goes on to enter `north`."""
+    documents = tmp_path_factory.mktemp("documents")
+    north, south = DOCUMENTS.split("kind: AddressSpace")[1:]
+    head = "apiVersion: enmasse.io/v1beta1\nkind: AddressSpace"
+    (documents / "north.yaml").write_text(head + north.rpartition("\n---\n")[0])
+    (documents / "south.yaml").write_text(head + south)
+    platform = start_platform("-f", documents / "north.yaml", "--host-names", "mq.example.com")
+    platform.enmasse("apply", "-f", str(documents / "south.yaml"))
+    return platform
+
+
+def unverified() -> SSLDomain:
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_peer_authentication(SSLDomain.ANONYMOUS_PEER)
+    return domain
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "mq.example.com", socket.gethostname()])
+def test_a_second_space_shuts_out_nobody_who_names_none(with_default: Platform, host: str) -> None:
+    options = {"ssl_domain": unverified(), "virtual_host": host}
+    plain = {"virtual_host": host}
+    for url, more in ((with_default.url(), plain), (with_default.url("amqps"), options)):
+        with connected(url, "alice", **more) as connection:
+            assert connection.create_receiver("orders").link.remote_source.address == "orders"
+            there = json.loads(with_default.enmasse("get", "connections", "-o", "json"))
+            assert {one["space"] for one in there["items"]} == {"north.default"}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "user", "host"),
+    [
+        ("amqps", "alice", "nroth"),  # TLS server name, and the host names of SASL and open
+        ("amqps", "alice@north", "nroth.default"),
+        ("amqp", "alice", "nroth"),  # the host names of SASL and open
+        ("amqp", "alice@nroth", None),
+        ("amqp", "alice@mq.exmaple.com", None),
+    ],
+)
+def test_a_mistyped_name_reaches_no_space(
+    with_default: Platform, scheme: str, user: str, host: str | None
+) -> None:
+    options = {"virtual_host": host} if host else {}
+    if scheme == "amqps":
+        options["ssl_domain"] = unverified()
+    with (
+        pytest.raises(ConnectionException),
+        connected(with_default.url(scheme), user, **options),
+    ):
+        raise AssertionError("came in")
+
+
+def test_commands_that_name_no_space_mean_the_default_one(with_default: Platform) -> None:
+    with_default.enmasse("create", "address", "parcels", "--type", "queue")
+    names = with_default.enmasse("get", "addresses", "-o", "name")
+    assert "north.parcels" in names
+    told = with_default.enmasse("create", "addressspace", "lab")
+    assert "lab.default" in told and "go on to enter north.default" in told
+    with_default.enmasse("create", "address", "parcels", "--type", "queue", "--space", "south")
+    assert "south.parcels" in with_default.enmasse("get", "addresses", "-o", "name")

@@ -7,11 +7,18 @@
 use serde::{Deserialize, Serialize};
 
 /// Everything a node serves. Applying a plan twice is the same as applying it once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Plan {
     /// grows with every change; a node refuses a plan older than its own
     pub version: u64,
+    /// full name of the space of connections that name none; it need not be in the plan, and then they are refused.
+    /// Left out: the only space of the plan, if there is exactly one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_space: Option<String>,
+    /// host names of the platform: to name one of them is to name no space
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// the address spaces, in any order
     pub spaces: Vec<Space>,
 }

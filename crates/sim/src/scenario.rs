@@ -160,7 +160,7 @@ impl Scenario {
     #[must_use]
     pub(crate) fn plan(&self, version: u64, lives: &[Vec<Option<u32>>]) -> Plan {
         let spaces = (0..self.spaces).map(|space| self.plan_of_space(space, &lives[space]));
-        Plan { version, spaces: spaces.collect() }
+        Plan { version, spaces: spaces.collect(), ..Plan::default() }
     }
 
     fn plan_of_space(&self, space: usize, lives: &[Option<u32>]) -> plan::Space {

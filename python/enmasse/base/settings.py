@@ -101,6 +101,16 @@ def _grace(value: object) -> float | None:
 
 GRACE_S = 300.0
 
+_HOST_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(?<!-)(\.(?!-)[a-zA-Z0-9_-]{1,63}(?<!-))*")
+
+
+def _host_names(value: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"must be host names divided by commas; {name!r} is none")
+    return ",".join(names)
+
 
 class Settings(BaseModel):
     """Everything `enmasse up` can be told."""
@@ -116,6 +126,11 @@ class Settings(BaseModel):
 
     host: str = "127.0.0.1"
     """Address every listener binds. Loopback, because the first space has no authentication."""
+
+    host_names: Annotated[str, AfterValidator(_host_names)] = ""
+    """Host names, by commas, under which clients reach the platform, beside `host` and the name of
+    the machine: those of a load balancer, for example. To name one of them is to name no address
+    space; certificates are made for them, and the HTTP API answers to them."""
 
     insecure: bool = False
     """Allow spaces without authentication, and PLAIN and the API without TLS, beyond loopback."""

@@ -8,7 +8,8 @@ from typer.core import TyperGroup
 from enmasse import __version__
 from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
-from enmasse.cli.contexts import choose, chosen
+from enmasse.cli.contexts import Context, choose, chosen
+from enmasse.cli.home import defaults_of
 from enmasse.cli.tree import Commands
 
 INTERRUPTED = 130
@@ -73,7 +74,8 @@ def root(
     """
     choose(context_)
     name = ctx.invoked_subcommand or ""
-    if name not in WITHOUT_CONTEXT and (meant := chosen()) is not None:
+    if name not in WITHOUT_CONTEXT:
+        meant = chosen() or Context()
         said = {"namespace": meant.namespace, "space": meant.space}
         defaults = {name: value for name, value in said.items() if value is not None}
         invoked: Any = ctx.command
@@ -85,9 +87,11 @@ WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
 
 
 def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of options for a command and all below it."""
+    """Return the defaults of options for a command and all below it: without any, the default
+    address space of the platform is meant."""
     below = getattr(command, "commands", {})
-    return defaults | {name: everywhere(one, defaults) for name, one in below.items()}
+    own = defaults or defaults_of(command)
+    return own | {name: everywhere(one, defaults) for name, one in below.items()}
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from enmasse.base.errors import Code, Denied, EnMasseError, Missing, Unavailable
 from enmasse.base.hosts import is_loopback
 from enmasse.cli import contexts, network, trust
+from enmasse.cli.home import default_home
 from enmasse.client import Connection, connect
 
 CONNECT_MIN_S = 5.0
@@ -145,8 +146,10 @@ class Server:
         if urlsplit(url).scheme not in ("amqps", "wss") or not self._is_platforms(url):
             return None
         context = self._context()
-        name, _, namespace = (self.space or (context and context.space) or "default").partition(".")
-        namespace = namespace or (context and context.namespace) or "default"
+        said = self.space or (context and context.space) or ""
+        first_namespace, first = ("", "") if said else default_home(self.data, None, None)
+        name, _, namespace = (said or first).partition(".")
+        namespace = namespace or (context and context.namespace) or first_namespace or "default"
         try:
             with Api.find(self.data, None, None) as api:
                 return trust.of_space(api.get(AddressSpace, namespace, name))

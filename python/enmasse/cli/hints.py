@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from enmasse.base.data_dir import default_data_dir
-from enmasse.plan import is_open
+from enmasse.plan import FIRST_DEFAULT, PLATFORM, default_space, is_open
 from enmasse.resources import Address, AddressSpace, MessagingUser, Resource
 
 
@@ -17,7 +17,8 @@ class Meeting(NamedTuple):
     space: str
     """NAME.NAMESPACE"""
 
-    is_only_space: bool
+    is_default: bool
+    """Whether clients that name no space enter it."""
 
 
 def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting | None:
@@ -33,10 +34,13 @@ def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting 
         for one in spaces
         if is_open(one, users, exposed=exposed)
     }
+    default = next((default_space(one) for one in declared if one.key == PLATFORM), None)
     for one in declared:
         home = (one.metadata.namespace, one.space)
         if isinstance(one, Address) and one.spec.type == "anycast" and home in open_spaces:
-            return Meeting(one.name, f"{home[1]}.{home[0]}", len(spaces) == 1)
+            name = f"{home[1]}.{home[0]}"
+            first = len(spaces) == 1 or home == FIRST_DEFAULT
+            return Meeting(one.name, name, first if default is None else name == default)
     return None
 
 
@@ -45,7 +49,7 @@ def next_commands(where: Meeting | None, data: Path, program: Path) -> str:
     enmasse = typed(program)
     folder = "" if data == default_data_dir() else f" --data {data}"
     if where is not None:
-        place = where.address + ("" if where.is_only_space else f" --space {where.space}") + folder
+        place = where.address + ("" if where.is_default else f" --space {where.space}") + folder
         commands = [f"receive {place}", f"send {place} --body hello", f"get addresses{folder}"]
     else:
         commands = [

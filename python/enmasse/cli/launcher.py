@@ -85,7 +85,7 @@ async def serve(
         store = await open_store(settings, data, clock)
         stack.push_async_callback(store.close)
         admission = await prepare(store, settings, files)
-        certificates = Certificates(data.tls, names_of(settings.host), clock)
+        certificates = Certificates(data.tls, names_of(settings.host, settings.host_names), clock)
         engine, computed = Standby(), await open_computed(settings, clock)
         stack.push_async_callback(computed.close)
         trail, logins = open_trails(stack, data)
@@ -112,7 +112,7 @@ async def serve(
         app = create_app(
             platform,
             token=token,
-            hosts=names_of(settings.host),
+            hosts=names_of(settings.host, settings.host_names),
             trail=trail,
             logins=logins,
             exposed=is_exposed(settings),
@@ -199,7 +199,10 @@ def guard(store: Store, settings: Settings) -> Admission:
         settings.namespace_plans,
     )
     return Admission(
-        store, exposed=is_exposed(settings), hosts=names_of(settings.host), bounds=bounds
+        store,
+        exposed=is_exposed(settings),
+        hosts=names_of(settings.host, settings.host_names),
+        bounds=bounds,
     )
 
 

@@ -19,7 +19,7 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli.belonging import Belonging
-from enmasse.cli.network import reachable_name
+from enmasse.cli.network import platform_names, reachable_name
 from enmasse.control import Admission, Interim, Manager, Recorder
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
@@ -194,7 +194,12 @@ class Leader:
         )
         engine = NativeEngine(node, clock)
         manager = Manager(
-            self._store, engine, clock, self._computed, exposed=self._admission.exposed
+            self._store,
+            engine,
+            clock,
+            self._computed,
+            exposed=self._admission.exposed,
+            hosts=platform_names(self._settings.host, self._settings.host_names),
         )
         interim = Interim(self._data.usage)
         await self._store.refresh()

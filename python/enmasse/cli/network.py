@@ -32,14 +32,25 @@ def check_host(host: str) -> None:
         ) from None
 
 
-def names_of(host: str) -> list[str]:
-    """Return the names by which clients may call a server on `host`, for certificates and Host."""
-    names = [*LOOPBACK_NAMES]
+def names_of(host: str, configured: str = "") -> list[str]:
+    """Return the names by which clients may call a server on `host`, for certificates and Host.
+
+    `configured`: others, by commas.
+    """
+    names = [*LOOPBACK_NAMES, *filter(None, configured.split(","))]
     if not is_loopback(host):
         names.append(socket.gethostname())
         if host not in WILDCARDS:
             names.append(host)
     return sorted(set(names))
+
+
+def platform_names(host: str, configured: str = "") -> list[str]:
+    """Return the names that messaging clients may use without naming an address space.
+
+    The name of the machine is one even where only the machine itself can connect.
+    """
+    return sorted({*names_of(host, configured), socket.gethostname()})
 
 
 def reachable(host: str) -> str:

@@ -106,10 +106,24 @@ IgnoreMissing = Annotated[
     bool, typer.Option("--ignore-not-found", help="What is not there is no error.")
 ]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the resource.")
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NS",
+        help="Namespace of the resource.",
+        show_default="that of the default address space where --space could be given, else default",
+    ),
 ]
 Space = Annotated[
-    str, typer.Option("--space", "-s", metavar="SPACE", help="Address space it belongs to.")
+    str,
+    typer.Option(
+        "--space",
+        "-s",
+        metavar="SPACE",
+        help="Address space it belongs to.",
+        show_default="the default address space of the platform; with --namespace, default",
+    ),
 ]
 AnySpace = Annotated[
     str | None, typer.Option("--space", "-s", metavar="SPACE", help="Only this address space.")
@@ -141,7 +155,7 @@ InSpace = Annotated[
         "--space",
         "-s",
         metavar="SPACE",
-        help="Address space, as NAME or NAME.NAMESPACE; needed where the server has several.",
+        help="Address space, as NAME or NAME.NAMESPACE; by default the platform's default space.",
     ),
 ]
 Ca = Annotated[

@@ -15,8 +15,8 @@ from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
 from enmasse.base.settings import KUBERNETES, Settings
 from enmasse.cli.launcher import open_store
 from enmasse.native import Node
-from enmasse.plan import Compiler, Plan
-from enmasse.resources import AuthenticationService, Declared, Resource
+from enmasse.plan import Compiler
+from enmasse.resources import AuthenticationService, Resource
 from enmasse.store import Store
 from enmasse.store.archive import JOURNAL, PRIVATE, Archive, Manifest
 from enmasse.store.restored import RESTORED, Lost, lost, noted
@@ -169,12 +169,11 @@ def _without_version(resource: Resource) -> Document:
 def _figures(data: DataDir, resources: Sequence[Resource]) -> list[Document]:
     compiler = Compiler()
     for one in resources:
-        if isinstance(one, Declared):
-            compiler.put(one.key, one)
+        compiler.put(one.key, one)
     compiler.refresh()
     node = Node(workers=1, decoy_secret=ensure_token(data.decoy), journal=data.journal)
     try:
-        node.apply(Plan(version=1, spaces=compiler.spaces()))
+        node.apply(compiler.plan(1))
         figures: list[Document] = node.stats()["addresses"]
         return figures
     finally:

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
+from enmasse.control.defaults import with_default_noted
 from enmasse.control.index import Index, home_of
 from enmasse.control.withheld import withheld
+from enmasse.plan import PLATFORM
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -199,6 +201,8 @@ class Admission:
             new = [one for one in shipped if one.kind not in kinds]
             await turn.put([*self._new_namespaces(new), *new])
         async with self._store.turn() as turn:
+            await turn.put(self._platform(()))
+        async with self._store.turn() as turn:
             world = self._world({})
             filled = []
             for one in in_order(self._store.list()):
@@ -324,7 +328,7 @@ class Admission:
                 one, kept = withheld(one, before, self._store.get)
                 secrets += kept
             storable.append(one)
-        others = [*self._new_namespaces(storable), *secrets]
+        others = [*self._new_namespaces(storable), *secrets, *self._platform(storable)]
         written = await turn.put([*others, *storable], dry_run=dry_run)
         return [
             Applied(now, _change(before, now))
@@ -363,6 +367,18 @@ class Admission:
             for name in sorted((needed | {DEFAULT_NAMESPACE}) - declared)
             if self._store.get(Key("Namespace", "", name)) is None
         ]
+
+    def _platform(self, storable: Sequence[Resource]) -> list[Resource]:
+        """Return the namespace of the platform if its default space is to be noted in it, once
+        `storable` is written."""
+        there = self._store.get(PLATFORM)
+        declared = any(one.key == PLATFORM for one in storable)
+        spaces = [one for one in storable if isinstance(one, AddressSpace)]
+        if declared or not isinstance(there, Namespace) or (storable and not spaces):
+            return []
+        known = [*self._store.list("AddressSpace"), *spaces]
+        noted = with_default_noted(there, {home_of(one) for one in known})
+        return [noted] if noted is not None else []
 
     def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
         """Return all resources as they would be with some changed; None is one that has gone."""

@@ -1,20 +1,23 @@
-"""What is there without having been declared: enough for a first message."""
+"""What is there without having been declared: enough for a first message, and which address space
+connections enter that name none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from enmasse.plan import FIRST_DEFAULT, default_space
 from enmasse.resources import (
-    DEFAULT_NAMESPACE,
     Address,
     AddressSpace,
     AddressSpaceSpec,
     AddressSpec,
+    Namespace,
     Resource,
 )
 from enmasse.resources.address import SERVED_TYPES, AddressMetadata
 from enmasse.resources.address_space import AddressSpaceMetadata
+from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
 from enmasse.store import Store
 
-DEFAULT_SPACE = "default"
+DEFAULT_SPACE = FIRST_DEFAULT[1]
 
 
 def default_resources(types: Sequence[str] = SERVED_TYPES) -> list[Resource]:
@@ -34,9 +37,30 @@ def with_default_space(resources: Sequence[Resource], store: Store) -> list[Reso
     return [space, *resources] if needed and not declared else list(resources)
 
 
+def with_default_noted(
+    platform: Namespace, spaces: Collection[tuple[str, str]]
+) -> Namespace | None:
+    """Return the namespace of the platform with its default space noted, where that is due.
+
+    `spaces`: namespace and name of all there are. The space `default` is the default one, and else
+    the first, while it is the only one. It is noted with the first chance, so that no other space
+    takes its place when it is deleted, and no second one shuts out clients that name none.
+    """
+    if default_space(platform) is not None:
+        return None
+    if FIRST_DEFAULT in spaces:
+        namespace, name = FIRST_DEFAULT
+    elif len(spaces) == 1:
+        ((namespace, name),) = spaces
+    else:
+        return None
+    annotations = platform.metadata.annotations | {DEFAULT_SPACE_ANNOTATION: f"{name}.{namespace}"}
+    return platform.with_metadata(annotations=annotations)
+
+
 def _in_default_space(resource: Resource) -> bool:
     home = (resource.metadata.namespace, resource.space)
-    return home == (DEFAULT_NAMESPACE, DEFAULT_SPACE)
+    return home == FIRST_DEFAULT
 
 
 def _default_space() -> AddressSpace:

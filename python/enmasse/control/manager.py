@@ -38,7 +38,7 @@ from enmasse.control.shown import NodeIdentity
 from enmasse.control.status import Answer, Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
-from enmasse.plan import CATALOGUED, Catalogue, Compiler, Plan
+from enmasse.plan import CATALOGUED, PLATFORM, Catalogue, Compiler, Plan
 from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser, Resource
 from enmasse.resources.address_space import Usage
 from enmasse.resources.address_space_plan import Allowance
@@ -90,10 +90,12 @@ class Manager:
         backoff: Backoff | None = None,
         *,
         exposed: bool = False,
+        hosts: Iterable[str] = (),
     ) -> None:
         """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces.
 
-        `exposed`: other machines can reach a listener and that is not meant.
+        `exposed`: other machines can reach a listener and that is not meant. `hosts`: the names of
+        the platform itself, which clients may use without naming a space.
         """
         self._store = store
         self._engine = engine
@@ -110,7 +112,7 @@ class Manager:
 
         self._spaces_gone: set[str] = set()
         self._due = asyncio.Event()
-        self._compiler = Compiler(exposed=exposed)
+        self._compiler = Compiler(exposed=exposed, hosts=hosts)
         self._taken_in: int | None = None
         """Version of the store up to which changes are in the compiler."""
 
@@ -273,7 +275,7 @@ class Manager:
             try:
                 async for event in self._store.watch(since):
                     if not isinstance(event.resource, Declared):
-                        if event.resource.kind in EXPORTED:
+                        if event.resource.kind in EXPORTED or event.resource.key == PLATFORM:
                             self._due.set()
                         continue
                     known = self._looked_at.get(event.resource.key)
@@ -379,18 +381,17 @@ class Manager:
 
         Raises: whatever the engine refuses with.
         """
-        spaces = self._compiler.spaces()
+        wanted = self._compiler.plan(version)
         before = self._proof
         doubted, self._doubted = self._doubted or prove, False
         try:
             if self._plan is not None and doubted:
                 self._proof = await self._engine.prove()
             plan, proof = self._plan, self._proof
-            holds = plan and proof and plan.version == proof.version and plan.spaces == spaces
+            holds = plan and proof and plan.version == proof.version and plan.says_as(wanted)
             if not holds or not self._is_served:
-                plan = Plan(version=version, spaces=spaces)
-                self._proof = await self._engine.apply(plan)
-                self._plan = plan
+                self._proof = await self._engine.apply(wanted)
+                self._plan = wanted
         except EnMasseError:
             self._doubted = doubted
             raise
@@ -442,7 +443,7 @@ class Manager:
         except Conflict as error:
             if error.code != Code.VERSION_EXPIRED:
                 raise
-            keys = {*self._looked_at, *(one.key for one in self._store.list())}
+            keys = {PLATFORM, *self._looked_at, *(one.key for one in self._store.list())}
         taken_in, keys = self._store.version, set(keys)
         if any(self._goes(key) for key in keys):
             # The engine forgets its counters with the space.
@@ -474,6 +475,9 @@ class Manager:
     def _look_at(self, key: Key) -> bool:
         """Give the compiler a resource, if it is not as it was; say whether that is so."""
         found = self._store.get(key)
+        if key == PLATFORM:
+            self._compiler.put(key, found)
+            return False
         resource = found if isinstance(found, Declared) else None
         now = _identity(resource) if resource else None
         before = self._looked_at.get(key)
@@ -551,6 +555,7 @@ class Manager:
                 now = address.with_effective(now, outcomes[now.key])
             elif isinstance(now, AddressSpace):
                 now = address_space.with_login(now, outcomes[now.key].unentered, seen.now)
+                now = address_space.with_names(now, outcomes[now.key].misnamed, seen.now)
                 now = self._with_endpoints(self._told(now))
             decided.append(with_kept(now, seen.now))
         await self._store.put_status(decided)

@@ -20,7 +20,18 @@ from enmasse.control.index import (
     host_name,
     unique_names,
 )
-from enmasse.plan import ADDRESSES, Catalogue, Demand, Excess, Problem, dangling, exceeded, outgrown
+from enmasse.plan import (
+    ADDRESSES,
+    PLATFORM,
+    Catalogue,
+    Demand,
+    Excess,
+    Problem,
+    dangling,
+    default_space,
+    exceeded,
+    outgrown,
+)
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -32,6 +43,7 @@ from enmasse.resources import (
 )
 from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.forwarders import unconnected
+from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +405,27 @@ def _demands(catalogue: Catalogue, choices: Mapping[Choice, int]) -> Counter[Dem
     return demands
 
 
+def default_space_unknown(
+    resource: Resource, before: Resource | None, world: World
+) -> EnMasseError | None:
+    """The space that connections enter which name none does not exist. One that is deleted later
+    stays the default one."""
+    if resource.key != PLATFORM:
+        return None
+    name = default_space(resource)
+    if not name or name == default_space(before):
+        return None
+    space, _, namespace = name.partition(".")
+    if world.index.get(Key("AddressSpace", namespace, space)) is not None:
+        return None
+    fault = Fault(
+        f"metadata.annotations[{DEFAULT_SPACE_ANNOTATION}]",
+        f"there is no address space {name!r}; name one as NAME.NAMESPACE, or leave the value empty:"
+        " then every client has to name its space",
+    )
+    return _invalid(Code.REFERENCE_INVALID, resource, [fault])
+
+
 CHECKS: tuple[Check, ...] = (
     field_changed,
     type_not_served,
@@ -403,6 +436,7 @@ CHECKS: tuple[Check, ...] = (
     plan_withheld,
     host_taken,
     forwarder_unconnected,
+    default_space_unknown,
 )
 """What every created or changed resource must pass, in the order in which faults are told."""
 

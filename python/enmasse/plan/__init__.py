@@ -7,15 +7,26 @@ read.
 """
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
-from enmasse.plan.compiler import Compiled, Compiler, compile, is_open
+from enmasse.plan.compiler import (
+    FIRST_DEFAULT,
+    PLATFORM,
+    Compiled,
+    Compiler,
+    compile,
+    default_space,
+    is_open,
+)
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
+from enmasse.plan.naming import names_of
 from enmasse.plan.quota import ADDRESSES, Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
-from enmasse.plan.space import LeftOut, Outcome, names_of
+from enmasse.plan.space import LeftOut, Outcome
 
 __all__ = [
     "ADDRESSES",
     "CATALOGUED",
+    "FIRST_DEFAULT",
+    "PLATFORM",
     "Catalogue",
     "Compiled",
     "Compiler",
@@ -30,6 +41,7 @@ __all__ = [
     "Problem",
     "compile",
     "dangling",
+    "default_space",
     "demand",
     "exceeded",
     "is_open",

@@ -12,15 +12,30 @@ from dataclasses import dataclass
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue
 from enmasse.plan.model import Plan, PlannedSpace
+from enmasse.plan.naming import Naming
 from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
-from enmasse.resources import AddressSpace, Declared, Key, MessagingUser, Resource
+from enmasse.resources import (
+    DEFAULT_NAMESPACE,
+    AddressSpace,
+    Declared,
+    Key,
+    MessagingUser,
+    Resource,
+)
 from enmasse.resources.address_space import BUILT_IN, Authentication
+from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION, INFRA_NAMESPACE
 
 _Home = tuple[str, str]
 """Namespace and name of an address space."""
 
 _CATALOGUED = {model.__name__ for model in CATALOGUED}
 _MEMBERS = ("AddressSpace", "Address", "MessagingUser")
+
+PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
+"""The resource whose annotation DEFAULT_SPACE_ANNOTATION names the default space."""
+
+FIRST_DEFAULT = (DEFAULT_NAMESPACE, "default")
+"""The default space where the annotation says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +50,18 @@ class Compiled:
 class Compiler:
     """What is declared, kept with what it comes to, so that a change costs what it touches."""
 
-    def __init__(self, *, exposed: bool = False) -> None:
-        """`exposed`: spaces that would let everybody in are served closed."""
+    def __init__(self, *, exposed: bool = False, hosts: Iterable[str] = ()) -> None:
+        """`exposed`: spaces that would let everybody in are served closed. `hosts`: the names of
+        the platform itself."""
         self._exposed = exposed
+        self._hosts = tuple(sorted(hosts))
+        self._default_space: str | None = None
+        self._naming = Naming(self._hosts)
         self._spaces: dict[_Home, SpaceState] = {}
         self._due: set[_Home] = set()
+        self._renamed: set[_Home] = set()
+        """Spaces whose names may be others than at the last `refresh`."""
+
         self._chosen_from: dict[Key, Declared] = {}
         self._catalogue = Catalogue()
         self._problems: dict[Key, Outcome] = {}
@@ -51,8 +73,12 @@ class Compiler:
         """The plans and services, as of the last `refresh`."""
         return self._catalogue
 
-    def put(self, key: Key, resource: Declared | None) -> None:
+    def put(self, key: Key, resource: Resource | None) -> None:
         """Take in what is declared under a key now; None is nothing any more."""
+        if key == PLATFORM:
+            self._default_space = default_space(resource)
+        if resource is not None and not isinstance(resource, Declared):
+            return
         if key.kind in _CATALOGUED:
             self._chosen_anew = True
             if resource is None:
@@ -63,6 +89,9 @@ class Compiler:
             home = _home(key)
             self._state(home).put(key, resource)
             self._due.add(home)
+            if key.kind == "AddressSpace":
+                space = resource if isinstance(resource, AddressSpace) else None
+                self._renamed |= self._naming.put(home, space)
 
     def _state(self, home: _Home) -> SpaceState:
         if home not in self._spaces:
@@ -75,13 +104,17 @@ class Compiler:
         if self._chosen_anew:
             self._catalogue = Catalogue(self._chosen_from.values())
             differing |= self._note_problems()
+        for home in self._renamed:
+            if self._spaces[home].space is not None:
+                self._spaces[home].lose_names(self._naming.lost(home))
+        self._due |= self._renamed
         for home in self._spaces if self._chosen_anew else self._due:
             state = self._spaces[home]
             differing |= state.refresh(self._catalogue, chosen_anew=self._chosen_anew)
         for home in self._due:
             if self._spaces[home].is_empty:
                 del self._spaces[home]
-        self._due, self._chosen_anew = set(), False
+        self._due, self._renamed, self._chosen_anew = set(), set(), False
         return differing
 
     def exhaust(self, spaces: Iterable[Key]) -> None:
@@ -98,6 +131,13 @@ class Compiler:
         return tuple(
             state.planned for _, state in sorted(self._spaces.items()) if state.planned is not None
         )
+
+    def plan(self, version: int) -> Plan:
+        """Return the Plan as of the last `refresh`."""
+        default = self._default_space
+        if default is None and (state := self._spaces.get(FIRST_DEFAULT)) and state.planned:
+            default = state.planned.names[-1]
+        return Plan(version=version, default_space=default, hosts=self._hosts, spaces=self.spaces())
 
     def space(self, key: Key) -> AddressSpace | None:
         """Return the address space of a key as it was taken in last."""
@@ -131,12 +171,11 @@ def compile(resources: Iterable[Resource], version: int) -> Compiled:
     """Return the Plan for all declared resources, and what had to be left out of it."""
     compiler = Compiler()
     for resource in resources:
-        if isinstance(resource, Declared):
-            compiler.put(resource.key, resource)
+        compiler.put(resource.key, resource)
     compiler.refresh()
     outcomes = list(compiler.outcomes())
     return Compiled(
-        Plan(version=version, spaces=compiler.spaces()),
+        compiler.plan(version),
         {key: one.left_out for key, one in outcomes if one.left_out is not None},
         {key: one.waiting for key, one in outcomes if one.waiting is not None},
     )
@@ -154,6 +193,15 @@ def is_open(
     has_users = any(_home(user.key) == _home(space.key) for user in users)
     kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
     return kind == "none"
+
+
+def default_space(platform: Resource | None) -> str | None:
+    """Return the full name of the default space by the resource PLATFORM; None: it does not say."""
+    return (
+        platform.metadata.annotations.get(DEFAULT_SPACE_ANNOTATION)
+        if platform is not None
+        else None
+    )
 
 
 def _home(key: Key) -> _Home:

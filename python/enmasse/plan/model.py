@@ -187,9 +187,24 @@ class Plan(Model):
     """Everything a node serves. `version` grows with every change."""
 
     version: int
+    default_space: str | None = None
+    """Full name of the space of connections that name none; None: the only space there is."""
+
+    hosts: tuple[str, ...] = ()
+    """Host names of the platform, which name no space."""
+
     spaces: tuple[PlannedSpace, ...] = ()
+
+    def says_as(self, other: "Plan") -> bool:
+        """Whether it says the same as another one, whatever their versions."""
+        return (self.default_space, self.hosts, self.spaces) == (
+            other.default_space,
+            other.hosts,
+            other.spaces,
+        )
 
     def json_text(self) -> str:
         """Return the plan as the node reads it."""
+        head = self.model_dump_json(by_alias=True, exclude={"spaces"}, exclude_defaults=True)
         spaces = ",".join(space.json_text for space in self.spaces)
-        return f'{{"version":{self.version},"spaces":[{spaces}]}}'
+        return f'{head[:-1]},"spaces":[{spaces}]}}'

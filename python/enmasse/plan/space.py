@@ -7,7 +7,7 @@ the outcome is that of everything declared at once.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from enmasse.plan.model import (
     Right,
     SpaceLimits,
 )
+from enmasse.plan.naming import names_of
 from enmasse.plan.quota import Demand, Excess, demand, exceeded, outgrown
 from enmasse.plan.references import dangling
 from enmasse.plan.stored import planned as planned_address
@@ -100,6 +101,9 @@ class Outcome:
     unentered: LeftOut | None = None
     """Why nobody can come into a space, though it is served."""
 
+    misnamed: LeftOut | None = None
+    """Why a space does not answer to its short name or the host name of an endpoint."""
+
 
 NOTHING = Outcome()
 """What there is to say of most that is no address."""
@@ -138,6 +142,7 @@ class SpaceState:
         self._touched: set[str] = set()
         self._whole = True
         self._exhausted = False
+        self._lost: frozenset[str] = frozenset()
 
     @property
     def space(self) -> AddressSpace | None:
@@ -159,6 +164,11 @@ class SpaceState:
         else:
             self._put_address(key, resource if isinstance(resource, Address) else None)
         self._changed.add(key)
+
+    def lose_names(self, lost: frozenset[str]) -> None:
+        """Note the names that the space would have if somebody else had not; in lower case."""
+        self._whole |= lost != self._lost
+        self._lost = lost
 
     def _put_user(self, key: Key, user: MessagingUser | None) -> None:
         self._rights.pop(key, None)
@@ -218,7 +228,8 @@ class SpaceState:
         }
         outcomes |= self._outcomes_of_users(catalogue, whole=whole)
         if self._space is not None:
-            outcomes[self._space.key] = self._outcome_of_space(self._space, catalogue)
+            outcome = self._outcome_of_space(self._space, catalogue)
+            outcomes[self._space.key] = replace(outcome, misnamed=self._misnamed(self._space))
         outcomes |= {key: None for key in self._changed if key not in outcomes}
         differing = {key for key, now in outcomes.items() if self._note(key, now)}
         if whole or differing or self._changed:
@@ -413,7 +424,7 @@ class SpaceState:
         planned = [one.planned for one in self.outcomes.values() if one.planned is not None]
         now = PlannedSpace(
             uid=space.metadata.uid or "",
-            names=names_of(space),
+            names=tuple(name for name in names_of(space) if name.lower() not in self._lost),
             authentication=_authentication(kind, space, catalogue.service_of(space)),
             users=self._planned_users() if kind != "none" else (),
             limits=SpaceLimits(
@@ -447,6 +458,17 @@ class SpaceState:
             return Outcome(unentered=LeftOut("NoUsers", NO_USERS))
         return NOTHING
 
+    def _misnamed(self, space: AddressSpace) -> LeftOut | None:
+        names = names_of(space)
+        lost = [name for name in names if name.lower() in self._lost]
+        if not lost:
+            return None
+        message = (
+            f"{', '.join(map(repr, lost))} is the name of an older address space, or of the"
+            f" platform; clients reach this space by its full name, {names[-1]}"
+        )
+        return LeftOut("NameTaken", message)
+
     def _planned_users(self) -> tuple[PlannedUser, ...]:
         found = []
         for key, user in self._users.items():
@@ -456,13 +478,6 @@ class SpaceState:
                     self._rights[key] = _user(user)
                 found.append(self._rights[key])
         return tuple(sorted(found, key=lambda one: one.name))
-
-
-def names_of(space: AddressSpace) -> tuple[str, ...]:
-    """Return what a space answers to: its short name, the host names of its endpoints, and, last,
-    its full name."""
-    full = f"{space.metadata.name}.{space.metadata.namespace}"
-    return (space.metadata.name, *(one for one in space.spec.hosts if one != full), full)
 
 
 def no_space(orphan: Declared) -> LeftOut:

@@ -16,6 +16,10 @@ from enmasse.base.kinds import API_VERSION, KINDS
 
 DEFAULT_NAMESPACE = "default"
 INFRA_NAMESPACE = "enmasse-infra"
+
+DEFAULT_SPACE_ANNOTATION = "enmasse.io/default-space"
+"""Annotation of the namespace INFRA_NAMESPACE: the full name of the address space that connections
+enter which name none. Empty: there is none."""
 """Where kinds of the service administrator are, if their documents do not say."""
 
 NAME_LENGTH_MAX = 253

@@ -29,8 +29,8 @@ pub trait Credentials {
     fn anonymous(&self) -> bool;
     /// How the password of that user is checked.
     fn plain(&self, user: &str) -> PlainRule;
-    /// What is kept of that user's password.
-    fn scram(&self, user: &str, hash: Hash) -> Verifier;
+    /// What is kept of that user's password; `None`: no exchange is begun, whoever the user is.
+    fn scram(&self, user: &str, hash: Hash) -> Option<Verifier>;
     /// The user that the transport has proved already (the subject of a client certificate), if it may come in.
     fn external(&self) -> Option<String>;
     /// Whether somebody can be asked about a token of `user` (`None`: it does not say for whom it is).
@@ -46,6 +46,8 @@ pub enum PlainRule {
     Check(Verifier),
     /// by asking somebody else
     Ask,
+    /// none will do: it is not looked at
+    Refuse,
 }
 
 /// Who came in.
@@ -203,7 +205,7 @@ impl Server {
             Mechanism::XOAuth2 | Mechanism::OAuthBearer => self.bearer(mechanism, message, credentials),
             Mechanism::Scram(hash) => match ClientFirst::parse(message) {
                 Ok(first) => {
-                    let verifier = credentials.scram(&first.user, hash);
+                    let Some(verifier) = credentials.scram(&first.user, hash) else { return refused(NOWHERE) };
                     let (exchange, challenge) = ServerExchange::begin(&first, verifier, &self.nonce);
                     self.state = State::Final(hash, Box::new(exchange));
                     Step::Challenge(challenge)
@@ -224,6 +226,7 @@ impl Server {
                 self.state = State::Checking(user);
                 Step::CheckPlain(PlainCheck::new(password.to_owned(), verifier))
             }
+            PlainRule::Refuse => refused(NOWHERE),
             PlainRule::Ask => {
                 self.state = State::Asking(Mechanism::Plain);
                 let secret = Secret::new(password);
@@ -245,6 +248,7 @@ impl Server {
 }
 
 const WRONG_PASSWORD: &str = "unknown user or wrong password";
+const NOWHERE: &str = "the user name names nothing that users belong to";
 
 const fn accepted(mechanism: Mechanism, user: Option<String>, data: Option<Vec<u8>>) -> Step {
     Step::Accepted { identity: Identity { mechanism, user }, data }

@@ -67,11 +67,16 @@ impl Table {
             spaces.insert(compiled.key, compiled);
         }
         let names = answer_to(plan, spaces.values())?;
+        let default = match &plan.default_space {
+            Some(name) => names.get(&lower(name)).copied().filter(|key| spaces[key].name().eq_ignore_ascii_case(name)),
+            None => only_space(&spaces),
+        };
+        let hosts = plan.hosts.iter().map(|host| lower(host)).collect();
         let mechanisms = strongest_first(spaces.values().flat_map(Space::mechanisms).copied());
         let certified = |space: &&Space| !space.is_open() && space.mechanisms().contains(&Mechanism::External);
         let certificates_name_space = spaces.values().filter(certified).nth(1).is_some();
         let (version, secret) = (plan.version, previous.secret);
-        Ok(Self { version, spaces, names, mechanisms, certificates_name_space, next, secret })
+        Ok(Self { version, spaces, names, default, hosts, mechanisms, certificates_name_space, next, secret })
     }
 }
 
@@ -103,6 +108,12 @@ fn answer_to<'s>(plan: &Plan, spaces: impl Iterator<Item = &'s Space>) -> Checke
         }
     }
     Ok(full)
+}
+
+/// The only space that peers can enter, if there is exactly one.
+fn only_space(spaces: &HashMap<SpaceKey, Space>) -> Option<SpaceKey> {
+    let mut keys = spaces.iter().filter(|(_, space)| !space.is_internal()).map(|(key, _)| *key);
+    keys.next().filter(|_| keys.next().is_none())
 }
 
 fn lower(name: &str) -> Box<str> {

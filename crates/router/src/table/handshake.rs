@@ -1,9 +1,10 @@
 //! Who comes into which space (contracts 4 and 5), from the first byte to the answer to open.
 //!
 //! A [`Handshake`] lives from the SASL header to the SASL outcome. The space becomes known when the client names its
-//! user (in sasl-init, or in the response that follows), by server name, host name of SASL, `@space` or as the only one;
-//! from then on only that space's users, rules and mechanisms count. With ANONYMOUS and without SASL it may stay open
-//! until [`Table::open`]. Where no space is found, the exchange goes on with users that do not exist.
+//! user (in sasl-init, or in the response that follows), by server name, host name of SASL, `@space` or as the default
+//! one; from then on only that space's users, rules and mechanisms count. With ANONYMOUS and without SASL it may stay
+//! open until [`Table::open`]. Where one of these names is unknown, the exchange is refused before any password or
+//! token is looked at. Where there is no default space, it goes on with users that do not exist.
 //!
 //! The handshake holds on to the table it began with, so that a plan applied in between cannot join the password of
 //! one space with the name of another.
@@ -15,9 +16,10 @@ use enmasse_amqp::sasl::{
     Claim, Credentials, Hash, Identity, Mechanism, Nonce, PlainRule, Server, Step, Verdict, Verifier,
 };
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Error, SaslInit, Symbol, condition};
+use enmasse_amqp::types::{Error, SaslCode, SaslInit, Symbol, condition};
 
 use super::decoy::Decoy;
+use super::lookup::Meaning;
 use super::space::{Space, User};
 use super::{Clues, NoSpace, Rights, SpaceKey, Table};
 
@@ -41,6 +43,8 @@ pub struct Guest {
     pub user: Option<String>,
     /// the space it was vouched for, where none answers to that name: it comes in nowhere
     pub astray: Option<Box<str>>,
+    /// a peer without a user name: the host name, stated before open, that is unknown; it comes in nowhere
+    pub misnamed: Option<Box<str>>,
     /// what it came in by: it stays for as long as that would let it in again
     pub proof: Proof,
 }
@@ -107,7 +111,16 @@ impl Guest {
     /// A peer that speaks no SASL.
     #[must_use]
     pub fn without_sasl(table: &Table, peer: &Peer) -> Self {
-        Self { space: peer.sni.as_deref().and_then(|name| table.space_named(name)), ..Self::default() }
+        Self::nameless(table, peer, None)
+    }
+
+    /// A peer without a user name. Where its host names say nothing, open decides.
+    fn nameless(table: &Table, peer: &Peer, hostname: Option<&str>) -> Self {
+        match table.space_of_hosts(peer.sni.as_deref(), hostname) {
+            Ok(space) => Self { space, ..Self::default() },
+            Err(NoSpace::Unknown(name)) => Self { misnamed: Some(name.into()), ..Self::default() },
+            Err(_) => Self::default(),
+        }
     }
 
     /// Somebody from within this process, let in already as `user` (`None`: without a name) of the space called
@@ -115,7 +128,8 @@ impl Guest {
     #[must_use]
     pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
         let found = table.space_within(space);
-        Self { space: found, user, astray: found.is_none().then(|| space.into()), proof: Proof::Vouched }
+        let astray = found.is_none().then(|| space.into());
+        Self { space: found, user, astray, misnamed: None, proof: Proof::Vouched }
     }
 
     /// Until when it may stay; `None`: there is no end to it.
@@ -191,6 +205,11 @@ impl Handshake {
     pub fn init(&mut self, init: &SaslInit) -> Step<Guest> {
         self.hostname.clone_from(&init.hostname);
         self.mechanism = Mechanism::from_name(init.mechanism.as_str());
+        let hosts = self.table.space_of_hosts(self.peer.sni.as_deref(), self.hostname.as_deref());
+        if hosts.is_err() && self.mechanism != Some(Mechanism::Anonymous) {
+            // With ANONYMOUS no secret is at stake, and open refuses it with a text.
+            return Step::Refused { code: SaslCode::Auth, why: "a host name of the connection is unknown" };
+        }
         let known = known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked);
         let step = self.server.init(init, &known);
         match step {
@@ -308,6 +327,7 @@ impl Handshake {
         };
         let found = match (self.mechanism.filter(|mechanism| self.server.offers(*mechanism)), &user, &space) {
             _ if judged.is_some() => judged,
+            (_, _, Err(unknown @ NoSpace::Unknown(_))) => Some(unknown.to_string()),
             (Some(_), Some(_), Err(none)) => Some(none.to_string()),
             (Some(mechanism), _, Ok(space)) if !space.mechanisms().contains(&mechanism) => {
                 let names: Vec<_> = space.mechanisms().iter().map(|mechanism| mechanism.name()).collect();
@@ -343,10 +363,14 @@ const fn known<'a>(
 
 /// The mechanisms to offer to a peer whose space may not be known yet.
 fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
-    let named = peer.sni.as_deref().and_then(|name| table.space_named(name));
-    let mechanisms = named.and_then(|key| table.space(key)).map_or(&*table.mechanisms, Space::mechanisms);
+    let named = peer.sni.as_deref().map_or(Meaning::Neutral, |name| table.meaning(name));
+    let mechanisms = match named {
+        Meaning::Space(key) => table.space(key).map_or(&[][..], Space::mechanisms),
+        Meaning::Neutral | Meaning::Unknown => &table.mechanisms,
+    };
     let possible = |mechanism: &Mechanism| match mechanism {
-        shown if shown.shows_secret() => peer.confidential,
+        // Nobody can log in under an unknown name, so no secret needs to cross the wire.
+        shown if shown.shows_secret() => peer.confidential && named != Meaning::Unknown,
         Mechanism::External => peer.subject.is_some(),
         _ => true,
     };
@@ -375,6 +399,11 @@ impl<'a> Known<'a> {
         self.table.space(key).ok_or(NoSpace::Nothing)
     }
 
+    /// Whether nothing but an unknown name says which space a user is of.
+    fn is_unknown(&self, user: &str) -> bool {
+        matches!(self.space(Some(user)), Err(NoSpace::Unknown(_)))
+    }
+
     /// The space of a user, if it lets that mechanism be used, and the user.
     fn user<'n>(&self, name: &'n str, mechanism: Mechanism) -> Option<(&'a Space, &'n str, Option<&'a User>)> {
         let space = self.space(Some(name)).ok().filter(|space| space.mechanisms().contains(&mechanism))?;
@@ -384,7 +413,7 @@ impl<'a> Known<'a> {
 
     fn guest(&self, identity: Identity) -> Guest {
         let Some(user) = identity.user else {
-            return Guest { space: self.space(None).ok().map(Space::key), ..Guest::default() };
+            return Guest::nameless(self.table, self.peer, self.hostname);
         };
         // Whoever has proved a name was looked up in its space, so it is found here too.
         match self.user(&user, identity.mechanism) {
@@ -411,6 +440,9 @@ impl Credentials for Known<'_> {
 
     fn plain(&self, user: &str) -> PlainRule {
         self.asked.replace(Some(user.to_owned()));
+        if self.is_unknown(user) {
+            return PlainRule::Refuse;
+        }
         let Some((space, name, found)) = self.user(user, Mechanism::Plain) else {
             return PlainRule::Check(Decoy::nowhere().strongest(&self.table.secret, user));
         };
@@ -425,13 +457,16 @@ impl Credentials for Known<'_> {
         PlainRule::Check(found.and_then(User::strongest).cloned().unwrap_or(decoy))
     }
 
-    fn scram(&self, user: &str, hash: Hash) -> Verifier {
+    fn scram(&self, user: &str, hash: Hash) -> Option<Verifier> {
         self.asked.replace(Some(user.to_owned()));
+        if self.is_unknown(user) {
+            return None;
+        }
         let Some((space, name, found)) = self.user(user, Mechanism::Scram(hash)) else {
-            return Decoy::nowhere().verifier(&self.table.secret, user, hash);
+            return Some(Decoy::nowhere().verifier(&self.table.secret, user, hash));
         };
         let decoy = space.decoy.verifier(&self.table.secret, name, hash);
-        found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(decoy)
+        Some(found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(decoy))
     }
 
     fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool {
@@ -465,8 +500,8 @@ impl Table {
     ///
     /// # Errors
     /// What to close the connection with: `amqp:unauthorized-access` (no space was named, or it lets nobody in without a
-    /// name: strangers learn not which), `amqp:not-found` (there is no space, or it is gone), `amqp:not-allowed` (the host
-    /// name names another space); and why, for operators.
+    /// name: strangers learn not which), `amqp:not-found` (there is no space, it is gone, or the host name is unknown),
+    /// `amqp:not-allowed` (the host name names another space); and why, for operators.
     pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, (Error, Box<Refusal>)> {
         self.find(guest, hostname).map_err(|(error, space, reason)| {
             let refusal = Refusal {
@@ -488,13 +523,17 @@ impl Table {
                 );
                 return Err((Error::new(condition::NOT_FOUND, text), None, None));
             }
+            Guest { user: None, misnamed: Some(name), .. } => {
+                let why = NoSpace::Unknown(name.to_string());
+                return Err((nameless(&why), None, Some(why.to_string())));
+            }
             Guest { user: None, .. } => {
                 let clues = Clues { open_hostname: hostname, ..Clues::default() };
-                self.space_for(&clues).map_err(|why| (nameless(why), None, Some(why.to_string())))?
+                self.space_for(&clues).map_err(|why| (nameless(&why), None, Some(why.to_string())))?
             }
             // Whoever has a name has a space before the outcome of SASL, and gets none afterwards.
             Guest { user: Some(_), .. } => {
-                return Err((nameless(NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
+                return Err((nameless(&NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
             }
         };
         let Some(space) = self.space(key) else {
@@ -503,17 +542,26 @@ impl Table {
         };
         if guest.user.is_none() && !space.admits_anonymous() {
             let reason = format!("address space {} lets nobody in without a name", space.name());
-            return Err((nameless(NoSpace::Unnamed), Some(space), Some(reason)));
+            return Err((nameless(&NoSpace::Unnamed), Some(space), Some(reason)));
         }
         if let Err(why) = space.welcomes(guest) {
             return Err((Error::new(condition::UNAUTHORIZED_ACCESS, why), Some(space), None));
         }
-        if hostname.is_some_and(|hostname| self.names_another(key, hostname)) {
-            let text =
-                format!("this connection belongs to address space {}; open names another as its host", space.name());
-            return Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None));
+        match hostname.map_or(Meaning::Neutral, |hostname| self.meaning(hostname)) {
+            Meaning::Space(named) if named != key => {
+                let text = format!(
+                    "this connection belongs to address space {}; open names another as its host",
+                    space.name()
+                );
+                Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None))
+            }
+            // Within this process no name has been typed by anybody.
+            Meaning::Unknown if guest.proof != Proof::Vouched => {
+                let why = NoSpace::Unknown(hostname.unwrap_or_default().to_owned());
+                Err((Error::new(condition::NOT_FOUND, why.to_string()), Some(space), None))
+            }
+            _ => Ok(key),
         }
-        Ok(key)
     }
 }
 
@@ -522,10 +570,10 @@ type Stopped<'a> = (Error, Option<&'a Space>, Option<String>);
 
 /// A peer that belongs nowhere and one whose space lets nobody in without a name are told the same, or strangers could
 /// ask which spaces there are.
-fn nameless(why: NoSpace) -> Error {
+fn nameless(why: &NoSpace) -> Error {
     match why {
         NoSpace::Nothing => Error::new(condition::NOT_FOUND, why.to_string()),
-        NoSpace::Unnamed => Error::new(
+        NoSpace::Unnamed | NoSpace::Unknown(_) => Error::new(
             condition::UNAUTHORIZED_ACCESS,
             "no address space of that name lets anybody in without a name; set the virtual host (hostname of the TLS \
              handshake, of sasl-init or of open) to the name of one that does, or log in as user@space",

@@ -1,9 +1,10 @@
 //! Which space a connection belongs to (contracts 4).
 
+use std::net::IpAddr;
+
 use super::{SpaceKey, Table};
 
-/// What a connection says about the space it wants, in the order of precedence. A name that is no space's
-/// (`localhost`, an IP address, a host name of the machine) is passed over.
+/// What a connection says about the space it wants, in the order of precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clues<'a> {
     /// the server name of the TLS handshake
@@ -16,15 +17,32 @@ pub struct Clues<'a> {
     pub open_hostname: Option<&'a str>,
 }
 
+/// What one name says about the space that a connection wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// nothing: it is empty, an IP address, `localhost` or a host name of the platform
+    Neutral,
+    /// this space
+    Space(SpaceKey),
+    /// neither a space nor the platform: it was mistyped, or was meant for another platform
+    Unknown,
+}
+
 /// Why a connection belongs to no space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSpace {
-    /// there are several and none was named
+    /// none was named and there is no default
     #[error(
-        "the connection names no address space; set the virtual host (hostname of the TLS handshake, of sasl-init or \
-         of open) to the name of one, or log in as user@space"
+        "the connection names no address space and the platform has no default one; set the virtual host (hostname of \
+         the TLS handshake, of sasl-init or of open) to the name of a space, or log in as user@space"
     )]
     Unnamed,
+    /// it names something that is neither a space nor the platform
+    #[error(
+        "{0:?} is neither an address space nor a host name of this platform; correct the virtual host or the part of \
+         the user name after the last @, or add a host name of the platform to its setting host-names"
+    )]
+    Unknown(String),
     /// there is none at all
     #[error("this node serves no address space yet; declare one")]
     Nothing,
@@ -32,16 +50,66 @@ pub enum NoSpace {
 
 impl Table {
     /// The space that these clues lead to: server name, host name of SASL, what follows the last `@` of the user
-    /// name, host name of open (only without a user name), else the only space there is.
+    /// name, host name of open (only without a user name), else the default space.
+    ///
+    /// A name that is unknown is refused rather than passed over: the credentials that follow it are meant for another
+    /// space, whose users and authentication service must not be replaced by those of the default space. What follows
+    /// `@` may be part of the user's own name, as in an e-mail address, so it counts only where no host name has named
+    /// a space.
     ///
     /// # Errors
-    /// Several spaces and no match is refused, never a default.
+    /// No space is named and there is no default, or a name is unknown.
     pub fn space_for(&self, clues: &Clues<'_>) -> Result<SpaceKey, NoSpace> {
+        if let Some(key) = self.space_of_hosts(clues.sni, clues.sasl_hostname)? {
+            return Ok(key);
+        }
         let suffix = clues.user.and_then(|user| user.rsplit_once('@')).map(|(_, suffix)| suffix);
         let opened = clues.open_hostname.filter(|_| clues.user.is_none());
-        let named = [clues.sni, clues.sasl_hostname, suffix, opened];
-        let named = named.into_iter().flatten().find_map(|name| self.space_named(name));
-        named.map_or_else(|| self.only_space(), Ok)
+        for name in [suffix, opened].into_iter().flatten() {
+            match self.meaning(name) {
+                Meaning::Space(key) => return Ok(key),
+                Meaning::Unknown => return Err(NoSpace::Unknown(name.to_owned())),
+                Meaning::Neutral => {}
+            }
+        }
+        self.default_space()
+    }
+
+    /// The space that the host names known before the user name lead to; `None`: they say nothing.
+    ///
+    /// # Errors
+    /// One of them is unknown.
+    pub(super) fn space_of_hosts(
+        &self,
+        sni: Option<&str>,
+        sasl_hostname: Option<&str>,
+    ) -> Result<Option<SpaceKey>, NoSpace> {
+        let mut found = None;
+        for name in [sni, sasl_hostname].into_iter().flatten() {
+            match self.meaning(name) {
+                Meaning::Space(key) => found = found.or(Some(key)),
+                Meaning::Unknown => return Err(NoSpace::Unknown(name.to_owned())),
+                Meaning::Neutral => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a name says about the space that a connection wants.
+    #[must_use]
+    pub fn meaning(&self, name: &str) -> Meaning {
+        let host = without_port(name);
+        // An IPv6 address of a link has a zone after `%` (RFC 4007, section 11).
+        let address = host.split_once('%').map_or(host, |(address, _)| address);
+        let is_platform = host.is_empty()
+            || host.eq_ignore_ascii_case("localhost")
+            || address.parse::<IpAddr>().is_ok()
+            || self.hosts.contains(&*host.to_ascii_lowercase());
+        // A space that is called like the platform must not get the clients of all others.
+        if is_platform {
+            return Meaning::Neutral;
+        }
+        self.space_named(host).map_or(Meaning::Unknown, Meaning::Space)
     }
 
     /// The space that answers to `name` for a peer; names are compared without regard to case, as host names are.
@@ -56,19 +124,19 @@ impl Table {
         self.names.get(&*name.to_ascii_lowercase()).copied()
     }
 
-    fn only_space(&self) -> Result<SpaceKey, NoSpace> {
-        let mut keys = self.spaces.iter().filter(|(_, space)| !space.is_internal()).map(|(key, _)| key);
-        match (keys.next(), keys.next()) {
-            (Some(only), None) => Ok(*only),
-            (Some(_), Some(_)) => Err(NoSpace::Unnamed),
-            (None, _) => Err(NoSpace::Nothing),
-        }
+    fn default_space(&self) -> Result<SpaceKey, NoSpace> {
+        let is_empty = || self.spaces.values().all(super::Space::is_internal);
+        self.default.ok_or_else(|| if is_empty() { NoSpace::Nothing } else { NoSpace::Unnamed })
     }
+}
 
-    /// Whether `hostname` of a later open names another space than the one the connection belongs to: then the
-    /// connection is closed with `amqp:not-allowed`.
-    #[must_use]
-    pub fn names_another(&self, space: SpaceKey, hostname: &str) -> bool {
-        self.space_named(hostname).is_some_and(|named| named != space)
+/// A host name without the port that some clients leave behind it, and an IPv6 address without brackets.
+fn without_port(name: &str) -> &str {
+    if let Some((address, rest)) = name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return if rest.is_empty() || rest.starts_with(':') { address } else { name };
+    }
+    match name.split_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => name,
     }
 }

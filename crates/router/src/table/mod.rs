@@ -21,7 +21,7 @@ mod storage;
 mod tests;
 mod usage;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use enmasse_amqp::sasl::Mechanism;
 
@@ -60,6 +60,10 @@ pub struct Table {
     spaces: HashMap<SpaceKey, Space>,
     /// every name a space answers to, in lower case
     names: HashMap<Box<str>, SpaceKey>,
+    /// the space of connections that name none
+    default: Option<SpaceKey>,
+    /// host names of the platform, in lower case
+    hosts: HashSet<Box<str>>,
     /// of all spaces together, strongest first
     mechanisms: Vec<Mechanism>,
     /// several closed spaces let certificates in, all signed by one authority: each has to say for which it is
@@ -85,6 +89,8 @@ impl Table {
             version: 0,
             spaces: HashMap::new(),
             names: HashMap::new(),
+            default: None,
+            hosts: HashSet::new(),
             mechanisms: Vec::new(),
             certificates_name_space: false,
             next,

@@ -159,6 +159,10 @@ def addressspace(
         spec["authenticationService"] = {"type": authentication}
     document = _document("AddressSpace", name, namespace, spec)
     _create("addressspaces", document, wait, output, (data, server, token_file))
+    if output is Output.TABLE:
+        from enmasse.cli.home import default_home, entering
+
+        typer.echo(entering((namespace, name), default_home(data, server, token_file)))
 
 
 @app.command()

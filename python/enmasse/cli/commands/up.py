@@ -63,6 +63,15 @@ Host = Annotated[
         rich_help_panel=_LISTENERS,
     ),
 ]
+HostNames = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Host names of the platform, by commas, beside --host and that of the machine, such as"
+        " that of a load balancer. Clients that use one name no address space by it.",
+        rich_help_panel=_LISTENERS,
+    ),
+]
 Insecure = Annotated[
     bool | None,
     typer.Option(
@@ -138,6 +147,7 @@ def up(
     config: Config = None,
     output: Told = Output.TEXT,
     host: Host = None,
+    host_names: HostNames = None,
     insecure: Insecure = None,
     amqp_port: AmqpPort = None,
     amqps_port: AmqpsPort = None,
@@ -169,6 +179,7 @@ def up(
         "data": data,
         "store": store,
         "host": host,
+        "host_names": host_names,
         "insecure": insecure,
         "amqp_port": amqp_port,
         "amqps_port": amqps_port,

@@ -47,11 +47,11 @@ impl Credentials for Users {
         match (self.open, self.delegated) {
             (true, _) => PlainRule::Accept,
             (_, true) => PlainRule::Ask,
-            _ => PlainRule::Check(self.scram(user, Hash::Sha256)),
+            _ => PlainRule::Check(self.scram(user, Hash::Sha256).unwrap()),
         }
     }
 
-    fn scram(&self, user: &str, hash: Hash) -> Verifier {
+    fn scram(&self, user: &str, hash: Hash) -> Option<Verifier> {
         let decoy = Verifier {
             hash,
             salt: vec![1; 16],
@@ -60,7 +60,7 @@ impl Credentials for Users {
             server_key: vec![3; hash.length()],
         };
         let real = |password| derive(hash, password, &[9; 16], ROUNDS).unwrap();
-        self.passwords.get(user).copied().map_or(decoy, real)
+        Some(self.passwords.get(user).copied().map_or(decoy, real))
     }
 
     fn external(&self) -> Option<String> {

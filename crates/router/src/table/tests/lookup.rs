@@ -1,12 +1,37 @@
 //! Contracts 4: which space a connection belongs to.
 
+use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table};
 use crate::table::{Clues, NoSpace, Table};
 
-/// Two spaces `north` and `south`, each also `.test`.
+/// Two spaces `north` and `south`, each also `.test`, on a platform that is called `broker.example.com`; no default.
 fn two() -> Table {
-    table(&plan(1, [space("north", &[]), space("south", &[])]))
+    table(&of_two(None))
 }
+
+fn of_two(default_space: Option<&str>) -> Plan {
+    let spaces = vec![space("north", &[]), space("south", &[])];
+    let default_space = default_space.map(str::to_owned);
+    Plan { version: 1, default_space, hosts: vec!["Broker.example.com".into()], spaces }
+}
+
+fn unknown<T>(name: &str) -> Result<T, NoSpace> {
+    Err(NoSpace::Unknown(name.into()))
+}
+
+/// What says nothing about the space.
+const NEUTRAL: [&str; 10] = [
+    "",
+    "localhost",
+    "LOCALHOST:5672",
+    "127.0.0.1",
+    "10.0.0.7:5671",
+    "::1",
+    "[::1]",
+    "[2001:db8::1]:5671",
+    "fe80::1%eth0",
+    "broker.EXAMPLE.com",
+];
 
 fn found(table: &Table, clues: &Clues<'_>) -> Result<String, NoSpace> {
     table.space_for(clues).map(|key| table.space(key).unwrap().name().to_owned())
@@ -37,14 +62,68 @@ fn an_earlier_clue_beats_a_later_one() {
 }
 
 #[test]
-fn a_value_that_names_no_space_is_passed_over() {
+fn an_address_localhost_and_a_host_name_of_the_platform_are_no_clue() {
     let table = two();
-    for noise in ["localhost", "127.0.0.1", "::1", "broker.example.com", ""] {
-        let clues = Clues { sni: Some(noise), sasl_hostname: Some(noise), user: Some("a@north"), open_hostname: None };
-        assert_eq!(found(&table, &clues), Ok("north.test".into()), "{noise:?}");
-        let clues = Clues { sni: Some(noise), sasl_hostname: Some(noise), user: None, open_hostname: Some("south") };
-        assert_eq!(found(&table, &clues), Ok("south.test".into()), "{noise:?}");
+    for name in NEUTRAL {
+        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: Some("a@north"), open_hostname: None };
+        assert_eq!(found(&table, &clues), Ok("north.test".into()), "{name:?}");
+        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some("south") };
+        assert_eq!(found(&table, &clues), Ok("south.test".into()), "{name:?}");
     }
+}
+
+#[test]
+fn an_unknown_name_is_refused_wherever_it_stands() {
+    let one = Plan { spaces: vec![space("north", &[])], ..of_two(None) };
+    for table in [two(), table(&of_two(Some("south.test"))), table(&one)] {
+        for name in ["nroth", "north.tset", "localhost.test", "xbroker.example.com", "1.2.3", "$within", "north:"] {
+            for clues in [
+                Clues { sni: Some(name), ..Clues::default() },
+                Clues { sni: Some(name), sasl_hostname: Some("north"), user: Some("a@north"), open_hostname: None },
+                Clues { sasl_hostname: Some(name), ..Clues::default() },
+                Clues { sni: Some("north"), sasl_hostname: Some(name), user: Some("a"), open_hostname: None },
+                Clues { user: Some(&format!("alice@{name}")), ..Clues::default() },
+                Clues { sni: Some("localhost"), user: Some(&format!("a@north@{name}")), ..Clues::default() },
+                Clues { open_hostname: Some(name), ..Clues::default() },
+            ] {
+                assert_eq!(found(&table, &clues), unknown(name), "{clues:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_at_sign_belongs_to_the_user_where_a_host_name_names_the_space() {
+    let user = Some("carol@example.com");
+    for clues in [
+        Clues { sni: Some("north"), user, ..Clues::default() },
+        Clues { sasl_hostname: Some("north"), user, ..Clues::default() },
+    ] {
+        assert_eq!(found(&two(), &clues), Ok("north.test".into()));
+    }
+    let platform = Clues { user: Some("carol@broker.example.com"), ..Clues::default() };
+    assert_eq!(found(&table(&of_two(Some("south.test"))), &platform), Ok("south.test".into()));
+}
+
+#[test]
+fn without_a_clue_the_default_space_is_meant() {
+    for (default, expected) in [
+        (Some("south.test"), Ok("south.test")),
+        (Some("South.Test"), Ok("south.test")),
+        (Some("gone.test"), Err(NoSpace::Unnamed)),
+        (Some("south"), Err(NoSpace::Unnamed)), // a short name may come to stand for another space
+        (None, Err(NoSpace::Unnamed)),
+    ] {
+        let table = table(&of_two(default));
+        let expected = expected.map(str::to_owned);
+        assert_eq!(found(&table, &Clues::default()), expected, "{default:?}");
+        for name in NEUTRAL {
+            let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: Some("alice"), open_hostname: None };
+            assert_eq!(found(&table, &clues), expected, "{default:?} {name:?}");
+        }
+    }
+    let one = Plan { spaces: vec![space("north", &[])], ..of_two(Some("south.test")) };
+    assert_eq!(found(&table(&one), &Clues::default()), Err(NoSpace::Unnamed), "no other space takes its place");
 }
 
 #[test]
@@ -52,7 +131,7 @@ fn only_what_follows_the_last_at_sign_counts() {
     let table = two();
     let clues = |user| Clues { user: Some(user), ..Clues::default() };
     assert_eq!(found(&table, &clues("a@south@north")), Ok("north.test".into()));
-    assert_eq!(found(&table, &clues("a@north@example.com")), Err(NoSpace::Unnamed));
+    assert_eq!(found(&table, &clues("a@north@example.com")), unknown("example.com"));
     assert_eq!(found(&table, &clues("north")), Err(NoSpace::Unnamed));
 }
 
@@ -78,17 +157,6 @@ fn several_spaces_and_no_match_is_refused() {
 }
 
 #[test]
-fn a_later_open_that_names_another_space_is_noticed() {
-    let table = two();
-    let north = table.space_named("north").unwrap();
-    assert!(table.names_another(north, "south"));
-    assert!(table.names_another(north, "South.Test"));
-    for fine in ["north", "north.test", "localhost", ""] {
-        assert!(!table.names_another(north, fine), "{fine:?}");
-    }
-}
-
-#[test]
 fn a_short_name_counts_where_it_is_unique_and_the_full_name_always() {
     let mut south = space("south", &[]);
     south.names[0] = "north".into();
@@ -96,6 +164,17 @@ fn a_short_name_counts_where_it_is_unique_and_the_full_name_always() {
     assert_eq!(twins.space_named("north"), None, "two spaces have it");
     assert_ne!(twins.space_named("north.test"), None);
     assert_ne!(twins.space_named("south.test"), None);
+}
+
+#[test]
+fn a_space_called_like_the_platform_does_not_get_its_clients() {
+    let mut called = of_two(Some("south.test"));
+    called.spaces[0].names = vec!["localhost".into(), "broker.example.com".into(), "north.test".into()];
+    let table = table(&called);
+    for name in ["localhost", "Broker.Example.com"] {
+        let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
+        assert_eq!(found(&table, &clues), Ok("south.test".into()), "{name}");
+    }
 }
 
 #[test]
@@ -120,11 +199,10 @@ fn no_clue_of_a_peer_leads_to_an_internal_space() {
     let alone = table(&plan(1, [internal()]));
     assert_eq!(found(&alone, &Clues::default()), Err(NoSpace::Nothing));
     let table = table(&plan(1, [space("north", &[]), internal()]));
+    assert_eq!(found(&table, &Clues::default()), Ok("north.test".into()), "it is the only one there is");
     for name in ["$within", "$WITHIN"] {
         let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
-        assert_eq!(found(&table, &clues), Ok("north.test".into()), "it is the only one there is");
-        let north = table.space_named("north").unwrap();
-        assert!(!table.names_another(north, name));
+        assert_eq!(found(&table, &clues), unknown(name));
         assert_eq!(table.space_named(name), None);
         let key = table.space_within(name).expect("a session within this process finds it");
         assert!(table.space(key).unwrap().is_internal());

@@ -29,7 +29,7 @@ fn table(plan: &Plan) -> Table {
 }
 
 fn plan(version: u64, spaces: impl IntoIterator<Item = Space>) -> Plan {
-    Plan { version, spaces: spaces.into_iter().collect() }
+    Plan { version, spaces: spaces.into_iter().collect(), ..Plan::default() }
 }
 
 /// A space open to everybody, called `NAME` and `NAME.test`, with these addresses.

@@ -1,0 +1,77 @@
+"""Which address space a command is about that names none: the default space of the platform.
+
+The answer comes from the platform, so it is asked for only where a command needs it.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer._click.globals import get_current_context
+
+from enmasse.base.errors import EnMasseError
+
+FIRST = ("default", "default")
+"""Namespace and name where the platform does not say, or does not tell."""
+
+_OPTIONS = ("namespace", "space")
+_PLACE = {"data": "ENMASSE_DATA", "server": "ENMASSE_SERVER", "token_file": "ENMASSE_TOKEN_FILE"}
+_SAID = ("COMMANDLINE", "ENVIRONMENT")
+"""Sources of what somebody has said, as typer names them."""
+
+
+def defaults_of(command: Any) -> dict[str, Callable[[], str]]:
+    """Return the defaults of --namespace and --space of a command that has both and is about one
+    address space; of any other none."""
+    options = {one.name: one.default for one in getattr(command, "params", ())}
+    if any(options.get(name) != "default" for name in _OPTIONS):
+        return {}
+    return {"namespace": lambda: _home()[0], "space": lambda: _home()[1]}
+
+
+def default_home(data: Path | None, server: str | None, token_file: Path | None) -> tuple[str, str]:
+    """Return namespace and name of the default space of a platform; FIRST if it does not tell."""
+    from enmasse.cli.client import Api
+    from enmasse.plan import PLATFORM, default_space
+    from enmasse.resources import Namespace, parse
+
+    try:
+        with Api.find(data, server, token_file) as api:
+            document = api.get(Namespace, "", PLATFORM.name)
+    except EnMasseError:
+        # Whatever keeps it from being told is told by the command itself.
+        return FIRST
+    name, _, namespace = (default_space(parse(document, stored=True)) or "").partition(".")
+    return (namespace, name) if name and namespace else FIRST
+
+
+def entering(space: tuple[str, str], default: tuple[str, str]) -> str:
+    """Return how clients enter a space that is new, and what becomes of those that name none.
+
+    Both are given by namespace and name.
+    """
+    full = ".".join(reversed(space))
+    if space == default:
+        return f"clients that name no address space enter it: it is the default one, {full}"
+    others = ".".join(reversed(default))
+    return (
+        f"clients enter it by the virtual host {full} (TLS server name, SASL or open hostname) or"
+        f" as USER@{full}; those that name no address space go on to enter {others}"
+    )
+
+
+def _home() -> tuple[str, str]:
+    """Return the home of the command that is being read; FIRST if it names one half of it."""
+    context = get_current_context()
+    sources = (context.get_parameter_source(name) for name in _OPTIONS)
+    if any(source is not None and source.name in _SAID for source in sources):
+        return FIRST
+    if "home" not in context.meta:
+        said = {name: context.params.get(name) or os.environ.get(of) for name, of in _PLACE.items()}
+        data, token_file = (
+            Path(one) if (one := said[name]) else None for name in ("data", "token_file")
+        )
+        context.meta["home"] = default_home(data, said["server"], token_file)
+    home: tuple[str, str] = context.meta["home"]
+    return home

@@ -1,0 +1,82 @@
+"""Who has a name that several address spaces want. Pure.
+
+Full names, `NAME.NAMESPACE`, are unique. A short name, `NAME`, and the host names of endpoints go
+to the first space that claims them, so that nobody breaks the logins of another tenant by declaring
+a space of the same short name. The first is the one that was created first, then the one with the
+smaller uid: both stay over restarts, backups and changes of the store.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from enmasse.resources import AddressSpace
+
+LOCALHOST = "localhost"
+
+_Home = tuple[str, str]
+
+
+def names_of(space: AddressSpace) -> tuple[str, ...]:
+    """Return what a space would answer to: its short name, the host names of its endpoints, and,
+    last, its full name."""
+    full = f"{space.metadata.name}.{space.metadata.namespace}"
+    return (space.metadata.name, *(one for one in space.spec.hosts if one != full), full)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    names: tuple[str, ...]
+    since: tuple[str, str]
+    """creationTimestamp and uid"""
+
+
+class Naming:
+    """The names that spaces claim, kept so that a change costs what it touches."""
+
+    def __init__(self, platform: Collection[str] = ()) -> None:
+        """`platform`: names of the platform itself, which are no space's."""
+        self._platform = {LOCALHOST, *(name.lower() for name in platform)}
+        self._claims: dict[_Home, _Claim] = {}
+        self._claimants: defaultdict[str, set[_Home]] = defaultdict(set)
+
+    def put(self, home: _Home, space: AddressSpace | None) -> set[_Home]:
+        """Take in a space as it is now; return the homes of all whose names that may change."""
+        before = self._claims.pop(home, None)
+        touched = set(before.names) if before else set()
+        for name in touched:
+            self._claimants[name].discard(home)
+        if space is not None:
+            names = tuple(name.lower() for name in names_of(space))
+            metadata = space.metadata
+            since = (metadata.creation_timestamp or "", metadata.uid or "")
+            self._claims[home] = _Claim(names, since)
+            for name in names:
+                self._claimants[name].add(home)
+            touched.update(names)
+        homes = {home} if space is not None else set()
+        for name in touched:
+            homes |= self._claimants[name]
+            if not self._claimants[name]:
+                del self._claimants[name]
+        return homes
+
+    def lost(self, home: _Home) -> frozenset[str]:
+        """Return the names that a space claims and somebody else has, in lower case."""
+        claim = self._claims[home]
+        full = claim.names[-1]
+        return frozenset(name for name in claim.names if name != full and self._owner(name) != home)
+
+    def _owner(self, name: str) -> _Home | None:
+        """Return the space that has a name; None: it is the platform's."""
+        if name in self._platform:
+            return None
+        # A full name is always that of its space, whoever was there before.
+        return min(
+            self._claimants[name],
+            key=lambda home: (
+                self._claims[home].names[-1] != name,
+                *self._claims[home].since,
+                home,
+            ),
+        )
