@@ -5,7 +5,6 @@ a request, would keep it for ever.
 """
 
 import asyncio
-import contextlib
 import ssl
 from typing import Any
 
@@ -13,9 +12,13 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from enmasse.api.handshakes import over_tls
 from enmasse.api.http2 import PREFACE, Http2Connection
 from enmasse.api.waiting import Bounds, make_room
 from enmasse.auth.certificates import TlsFiles
+
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2, authenticated encryption alone, as the node has it: no CBC (RFC 9325, 4.2)."""
 
 _WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
@@ -29,10 +32,16 @@ class BoundedConfig(uvicorn.Config):
         self._tls = tls
 
     def load(self) -> None:
-        """Load the application, and the certificate if there is one."""
+        """Load the application, and the certificate if there is one.
+
+        TLS is part of the protocol: uvicorn's own has no bounds.
+        """
         super().load()
         if self._tls is not None:
-            self.ssl = Renewed(self._tls).context()
+            context = Renewed(self._tls).context
+            context()
+            made: Any = over_tls(BoundedProtocol, context, self.bounds)
+            self.http_protocol_class = made
 
 
 class Renewed:
@@ -44,11 +53,16 @@ class Renewed:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a listener.
+        """Return the context for the next handshake.
 
-        Raises: OSError if the files cannot be read.
+        Raises: OSError if the files cannot be read, the first time.
         """
-        self._look()
+        try:
+            self._look()
+        except OSError:
+            if self._changed is None:
+                raise
+            # Half-written files: the certificate from before is as good for the next handshake.
         return self._context
 
     def _look(self) -> None:
@@ -59,15 +73,9 @@ class Renewed:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*files)
+        context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(["h2", "http/1.1"])
-        context.sni_callback = self._greeted
         self._context, self._changed = context, changed
-
-    def _greeted(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
-        with contextlib.suppress(OSError):
-            # Half-written files: the certificate from before is as good for this handshake.
-            self._look()
-        connection.context = self._context
 
 
 class BoundedProtocol(H11Protocol):

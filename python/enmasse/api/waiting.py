@@ -19,6 +19,12 @@ class Bounds:
     waiting_of_peer_max: int = 256
     """Those of one address."""
 
+    half_open_max: int = 1024
+    """Connections whose TLS handshake is not done; each has `request_s` for it."""
+
+    handshakes_max: int = 256
+    """Of these, those whose handshake has begun."""
+
     silent_s: float = 30.0
     """Time that a connection of HTTP/2 is kept without a request."""
 
