@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from authenticating import authenticator
-from doubles import TestClock
+from doubles import TestClock, user
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Unanswered
 from enmasse.auth.logins import KEPT_MAX, KEPT_S, Logins
@@ -100,7 +100,8 @@ async def test_a_token_is_for_the_space_unless_the_service_says_for_whom() -> No
     assert "aud" in (await asked("XOAUTH2", asked.issuer.token(aud="shop.south")))["refused"]
     other = {"issuer": ISSUER, "audience": "all-of-us"}
     await asked.declare(service("idp", "standard", standard={"oidc": other}))
-    assert (await asked("OAUTHBEARER", asked.issuer.token(aud="all-of-us")))["user"] == "alice"
+    token = asked.issuer.token(aud="all-of-us", groups=["view"])
+    assert (await asked("OAUTHBEARER", token))["user"] == "alice"
     assert "refused" in await asked("OAUTHBEARER", own)
 
 
@@ -303,3 +304,17 @@ async def test_what_speaks_something_else_does_not_answer() -> None:
         place = {"host": "127.0.0.1", "port": server.sockets[0].getsockname()[1]}
         said = await problem(asked, "e", "external", external=place)
     assert said is not None and "does not speak SASL over AMQP" in said
+
+
+async def test_a_good_token_of_nobody_holds_no_connection() -> None:
+    asked = Asked()
+    await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
+    await asked.store.put([space("idp")])
+    answer = await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
+    assert "no MessagingUser of the space" in answer["refused"]
+    elsewhere = user("other.alice").with_metadata(namespace="north")
+    await asked.store.put([elsewhere])
+    assert "refused" in await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
+    await asked.store.put([user("shop.alice").with_metadata(namespace="north")])
+    answer = await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
+    assert (answer["user"], answer["rights"]) == ("alice", [])

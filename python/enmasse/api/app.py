@@ -97,6 +97,7 @@ def _pages(
         Route("/healthz", pages.healthz),
         Route("/livez", pages.healthz),
         Route("/readyz", pages.readyz),
+        Route("/readyz/messaging", pages.messaging_ready),
         Route("/metrics", pages.metrics),
         Route(f"{BASE}/connections", pages.connections),
         Route(f"{BASE}/logs", pages.logs),
@@ -179,6 +180,14 @@ class _Pages:
             trouble = self._platform.engine.trouble()
             return PlainTextResponse(f"ok; {trouble}\n" if trouble else "ok\n")
         return PlainTextResponse("starting or stopping\n", 503)
+
+    async def messaging_ready(self, _request: Request) -> Response:
+        """Messages are served here, on disk too: not by a process that stands by, nor with a
+        journal that has stopped."""
+        if not self._platform.is_ready():
+            return PlainTextResponse("starting or stopping\n", 503)
+        trouble = self._platform.engine.trouble()
+        return PlainTextResponse(f"{trouble}\n", 503) if trouble else PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
         """The figures for Prometheus; `?addresses=all` for every single address."""

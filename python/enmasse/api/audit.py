@@ -41,6 +41,9 @@ valid one; of the others only how many there were, so that nobody drives out rec
 WHO = "enmasse.who"
 """Where in a scope the guard says who asks."""
 
+AS = "enmasse.as"
+"""Where it says in whose name, if that is another one's."""
+
 STRANGER = "system:anonymous"
 
 _READING = ("get", "list", "watch")
@@ -89,6 +92,7 @@ class Audit:
         record = {
             "time": rfc3339(self._clock.now()),
             "who": who,
+            "as": scope.get(AS),
             "from": (scope.get("client") or ("",))[0],
             **asked,
             "name": name,

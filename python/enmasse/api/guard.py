@@ -16,8 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from enmasse.api.access import CALLER, STILL, forbidden
 from enmasse.api.attributes import attributes_of
-from enmasse.api.audit import WHO
+from enmasse.api.audit import AS, WHO
 from enmasse.api.errors import error_response
+from enmasse.api.impersonation import Impersonating, acting
 from enmasse.api.requests import TURN
 from enmasse.api.turns import Turns
 from enmasse.auth.callers import Callers
@@ -37,7 +38,7 @@ REQUESTS_OF_ONE_MAX = 128
 RESERVED = 64
 """Of these, those that only the owner of the platform gets."""
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/readyz/messaging"})
 """Paths that say nothing about tenants: anybody may ask."""
 
 LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
@@ -84,7 +85,9 @@ class Guard:
                 Code.HOST_REFUSED,
                 f"this server is not called {host!r}; use its address or localhost",
             )
-        length = headers.get("content-length", "0")
+        # Of the two, the transfer coding counts (RFC 9112, section 6.3).
+        chunked = "transfer-encoding" in headers
+        length = "0" if chunked else headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
             return _too_large()
         path = scope["path"]
@@ -97,8 +100,10 @@ class Guard:
                 " the platform with --insecure",
             )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
-        authorization = headers.get("authorization")
-        caller = self._callers.bearer(authorization)
+        try:
+            caller = self._caller(headers)
+        except EnMasseError as error:
+            return error
         if caller is None and not open_here:
             return Denied(
                 Code.TOKEN_REQUIRED,
@@ -107,12 +112,23 @@ class Guard:
             )
         if caller is not None:
             asked = attributes_of(scope)
-            scope[WHO], scope[CALLER] = caller.name, caller
-            scope[TURN] = partial(self._turns.run, caller.name)
-            scope[STILL] = lambda: (now := self._callers.bearer(authorization)) and now.may(asked)
+            by = caller.by if isinstance(caller, Impersonating) else caller
+            scope[WHO], scope[CALLER] = by.name, caller
+            if by is not caller:
+                scope[AS] = caller.name
+            scope[TURN] = partial(self._turns.run, by.name)
+            scope[STILL] = lambda: (now := self._caller(headers)) and now.may(asked)
             if not open_here and not caller.may(asked):
                 return forbidden(caller, asked)
         return self._crowded(caller)
+
+    def _caller(self, headers: Headers) -> Caller | None:
+        """Return who asks; None: nobody who is known.
+
+        Raises: Denied or Invalid if it would ask as somebody else and may not.
+        """
+        caller = self._callers.bearer(headers.get("authorization"))
+        return acting(caller, headers, self._callers) if caller is not None else None
 
     def _crowded(self, caller: Caller | None) -> EnMasseError | None:
         """Return what is told when there is no room for one more request of a caller."""

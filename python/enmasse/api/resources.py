@@ -182,7 +182,19 @@ async def _delete_options(request: Request) -> tuple[Document, bool]:
     if asked not in ([], ["All"]):
         fault = Fault("dryRun", "can only be All")
         raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+    for policy in (options.get("propagationPolicy"), request.query_params.get("propagationPolicy")):
+        if policy is not None and policy not in _PROPAGATIONS:
+            fault = Fault(
+                "propagationPolicy",
+                f"Unsupported value: {json.dumps(policy)}: supported values:"
+                f" {', '.join(map(json.dumps, _PROPAGATIONS))}",
+            )
+            raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
     return options, query.dry_run or bool(asked)
+
+
+_PROPAGATIONS = ("Background", "Foreground", "Orphan")
+"""What becomes of dependents. Owner references have no effect here, so that all mean the same."""
 
 
 def _member(data: Document, name: str) -> Document:

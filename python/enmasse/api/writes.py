@@ -81,8 +81,16 @@ class Write:
         return await self._created(made)
 
     async def replace(self, key: Key) -> Response:
-        """Answer PUT on one resource."""
+        """Answer PUT on one resource.
+
+        Raises: Invalid without a version, but for kinds of `v1`, as an API server of Kubernetes has
+            it: what another one has changed meanwhile would be lost.
+        """
         data = await object_body(self._request)
+        if self._kind.group and not _member(data, "metadata").get("resourceVersion"):
+            fault = Fault("metadata.resourceVersion", "must be specified for an update")
+            message = f'{self._kind.qualified} "{key.name}" is invalid: {fault}'
+            raise Invalid(Code.FIELD_INVALID, message, faults=[fault], name=key.name)
         return await self._change(key, lambda _: data)
 
     async def patch(self, key: Key) -> Response:

@@ -56,6 +56,17 @@ class Callers:
         ended = caller.expires is not None and caller.expires <= self._clock.now()
         return None if ended else caller
 
+    def named(self, name: str) -> Caller:
+        """Return whom a name stands for: the owner, who has the token of that name, or somebody
+        without rights."""
+        if name == OWNER_CALLER.name:
+            return OWNER_CALLER
+        secret = self._store.get(Key("Secret", TOKENS_NAMESPACE, name))
+        is_token = isinstance(secret, Secret) and secret.type == TOKEN_TYPE
+        if not is_token or not isinstance(secret, Secret) or secret.faults():
+            return Caller(name)
+        return caller_of(secret)
+
 
 def caller_of(secret: Secret) -> Caller:
     """Return whom the Secret of a token describes."""

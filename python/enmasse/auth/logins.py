@@ -25,7 +25,7 @@ from enmasse.auth.tokens import Expected
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
 from enmasse.base.hosts import is_loopback
-from enmasse.resources import AddressSpace, AuthenticationService, Key, Secret
+from enmasse.resources import AddressSpace, AuthenticationService, Key, MessagingUser, Secret
 from enmasse.resources.authentication_service import KeycloakService, Oidc
 from enmasse.store import Store
 from enmasse.store.restored import RESTORED, lost
@@ -97,6 +97,7 @@ class Logins:
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 grant = await self.decide(question)
+                self._check_known(question, grant)
         except Refused as refused:
             return {"id": login["id"], "refused": str(refused)}
         except Unanswered as unanswered:
@@ -115,6 +116,29 @@ class Logins:
             "expiresMs": int(expires.timestamp() * 1000) if expires else None,
             "renewable": grant.renewable,
         }
+
+    def _check_known(self, question: Question, grant: Grant) -> None:
+        """See that a token is for somebody who may do something here.
+
+        An issuer signs tokens for everybody it knows; who is no user of the space would hold a
+        connection and its memory for nothing.
+        Raises: Refused if it is for nobody.
+        """
+        if question.mechanism == "PLAIN" or grant.rights:
+            return
+        name, _, namespace = question.space.partition(".")
+        users = self._store.list("MessagingUser", namespace)
+        names = (
+            one.spec.username
+            for one in users
+            if isinstance(one, MessagingUser) and one.space == name
+        )
+        if grant.user in names:
+            return
+        raise Refused(
+            f"the token is good, but {grant.user!r} is no MessagingUser of the space, and none of"
+            " its groups gives a right"
+        )
 
     async def decide(self, question: Question) -> Grant:
         """Return who the peer is.
