@@ -1,8 +1,14 @@
 """Health, metrics, connections and traces."""
 
+from pathlib import Path
+
 from prometheus_client.parser import text_string_to_metric_families
 
+from enmasse import __version__
 from enmasse.api.metrics import ADDRESSES_MAX, OTHERS, SPACES_MAX, render
+from enmasse.auth.certificates import ensure_certificates
+from enmasse.base.clock import SystemClock
+from enmasse.base.data_dir import DataDir
 from enmasse.engines import (
     AddressFigures,
     CanaryFigures,
@@ -19,7 +25,7 @@ NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepte
 NORTH = AddressFigures("u3", "default.north", "orders", 0, 1)
 
 
-LABELS = ("space", "address", "outcome", "cause", "version", "transport", "worker")
+LABELS = ("space", "address", "outcome", "cause", "version", "transport", "worker", "certificate")
 
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:
@@ -189,3 +195,16 @@ async def test_connections_can_be_listed_and_traced(served: Served) -> None:
     assert served.engine.traced == {7: False}
     for unknown in ("8", "x", "-1", "9" * 40):
         assert (await served.http.post(f"{base}/{unknown}/trace")).status_code == 404
+
+
+def test_the_process_its_disk_and_its_certificates_have_figures(tmp_path: Path) -> None:
+    with DataDir(tmp_path / "data") as data:
+        ensure_certificates(data.tls, ["localhost"], SystemClock())
+        page = render(Observed(0, []), [], ready=True, all_addresses=False, data=data)
+    found = samples(page)
+    assert found["enmasse_build_info", __version__] == 1
+    assert found["process_resident_memory_bytes",] > 0
+    assert 0 < found["enmasse_disk_free_bytes",] < found["enmasse_disk_size_bytes",]
+    expiry = "enmasse_certificate_expiry_timestamp_seconds"
+    assert found[expiry, "tls"] > SystemClock().now().timestamp()
+    assert found[expiry, "ca"] > found[expiry, "tls"]

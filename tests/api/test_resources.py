@@ -81,7 +81,9 @@ async def test_a_body_may_be_yaml(with_space: Served) -> None:
     text = yaml.safe_dump(body(address()))
     made = await http.post(ADDRESSES, content=text, headers=headers)
     assert (made.status_code, made.json()["spec"]["address"]) == (201, "orders")
-    labelled = text.replace("metadata:", "metadata:\n  labels: {team: north}")
+    version = made.json()["metadata"]["resourceVersion"]
+    said = f"metadata:\n  resourceVersion: '{version}'\n  labels: {{team: north}}"
+    labelled = text.replace("metadata:", said)
     put = await http.put(f"{ADDRESSES}/default.orders", content=labelled, headers=headers)
     assert put.json()["metadata"]["labels"] == {"team": "north"}
     for bad in (f"{text}---\n{text}", "a: [", "- a\n", "!!python/name:os.system", b"\xff"):

@@ -50,7 +50,9 @@ async def test_a_dry_run_answers_and_changes_nothing(with_space: Served) -> None
     plan = {"spec": {"plan": "small"}}
     patched = await http.patch(PATH, json=plan, headers=MERGE, params=dry)
     assert patched.json()["spec"]["plan"] == "small"
-    replaced = await http.put(PATH, json=body() | {"metadata": {"labels": {"a": "b"}}}, params=dry)
+    there = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+    labelled = {"metadata": {"labels": {"a": "b"}, "resourceVersion": there}}
+    replaced = await http.put(PATH, json=body() | labelled, params=dry)
     assert replaced.json()["metadata"]["labels"] == {"a": "b"}
     assert (await http.request("DELETE", PATH, params=dry)).json()["status"] == "Success"
     assert (await http.request("DELETE", PATH, json={"dryRun": ["All"]})).status_code == 200

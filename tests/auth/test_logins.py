@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from authenticating import authenticator
-from doubles import TestClock, user
+from doubles import TestClock
+from doubles import user as declared_user
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Unanswered
 from enmasse.auth.logins import KEPT_MAX, KEPT_S, Logins
@@ -312,9 +313,9 @@ async def test_a_good_token_of_nobody_holds_no_connection() -> None:
     await asked.store.put([space("idp")])
     answer = await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
     assert "no MessagingUser of the space" in answer["refused"]
-    elsewhere = user("other.alice").with_metadata(namespace="north")
+    elsewhere = declared_user("other.alice").with_metadata(namespace="north")
     await asked.store.put([elsewhere])
     assert "refused" in await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
-    await asked.store.put([user("shop.alice").with_metadata(namespace="north")])
+    await asked.store.put([declared_user("shop.alice").with_metadata(namespace="north")])
     answer = await asked("OAUTHBEARER", asked.issuer.token(aud="shop.north"))
     assert (answer["user"], answer["rights"]) == ("alice", [])

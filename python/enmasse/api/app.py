@@ -197,6 +197,7 @@ class _Pages:
             await self._platform.engine.usage(),
             ready=self._platform.is_ready(),
             all_addresses=request.query_params.get("addresses") == "all",
+            data=self._platform.data(),
         )
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -14,6 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from enmasse import __version__
+from enmasse.api import machine
+from enmasse.base.data_dir import DataDir
 from enmasse.engines import (
     AddressFigures,
     Connection,
@@ -70,7 +72,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
     ("expired_messages", "Messages whose time to live ended.", attrgetter("expired")),
     (
         "replaced_messages",
-        "Messages that went because a newer one of their key came.",
+        "Messages replaced by a newer message with the same key.",
         attrgetter("replaced"),
     ),
     (
@@ -97,7 +99,7 @@ _JOURNAL: tuple[
     (GaugeMetricFamily, "used_bytes", "Disk that messages take.", attrgetter("used_bytes")),
     (GaugeMetricFamily, "alive_bytes", "Bytes of it still needed.", attrgetter("alive_bytes")),
     (CounterMetricFamily, "appended_bytes", "Bytes written.", attrgetter("appended_bytes")),
-    (CounterMetricFamily, "syncs", "Times that the disk was told to keep.", attrgetter("syncs")),
+    (CounterMetricFamily, "syncs", "fsync calls.", attrgetter("syncs")),
     (
         GaugeMetricFamily,
         "stopped",
@@ -150,9 +152,11 @@ def render(
     *,
     ready: bool,
     all_addresses: bool,
+    data: DataDir | None = None,
 ) -> bytes:
-    """Return the page for the figures of one moment."""
+    """Return the page for the figures of one moment; `data` is the folder of this process."""
     registry = CollectorRegistry()
+    machine.register(registry, data)
     registry.register(_Snapshot(observed, connections, spaces, ready, all_addresses))
     return generate_latest(registry)
 
@@ -179,7 +183,7 @@ class _Snapshot(Collector):
         """Yield every family."""
         addresses = self._observed.addresses
         yield GaugeMetricFamily("enmasse_ready", "1 when all is served.", value=self._ready)
-        info = GaugeMetricFamily("enmasse_build", "The running version.", labels=["version"])
+        info = GaugeMetricFamily("enmasse_build_info", "The running version.", labels=["version"])
         info.add_metric([__version__], 1)
         yield info
         yield from self._of_connections()

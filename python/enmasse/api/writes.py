@@ -87,7 +87,9 @@ class Write:
             it: what another one has changed meanwhile would be lost.
         """
         data = await object_body(self._request)
-        if self._kind.group and not _member(data, "metadata").get("resourceVersion"):
+        there = self._platform.store_of(self._kind.model).get(key)
+        versioned = _member(data, "metadata").get("resourceVersion")
+        if there is not None and self._kind.group and not versioned:
             fault = Fault("metadata.resourceVersion", "must be specified for an update")
             message = f'{self._kind.qualified} "{key.name}" is invalid: {fault}'
             raise Invalid(Code.FIELD_INVALID, message, faults=[fault], name=key.name)
