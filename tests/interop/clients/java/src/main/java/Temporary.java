@@ -45,12 +45,15 @@ final class Temporary {
         TemporaryTopic topic = session.createTemporaryTopic();
         List<String> received = new ArrayList<>();
         int count = options.number("count");
-        for (MessageProducer producer : List.of(session.createProducer(queue), session.createProducer(null))) {
-            for (int number = 0; number < count; number++) {
-                producer.send(queue, session.createTextMessage("message " + number));
-            }
-            producer.send(topic, session.createTextMessage("nobody listens"));
+        MessageProducer named = session.createProducer(queue);
+        for (int number = 0; number < count; number++) {
+            named.send(session.createTextMessage("message " + number));
         }
+        MessageProducer anonymous = session.createProducer(null);
+        for (int number = 0; number < count; number++) {
+            anonymous.send(queue, session.createTextMessage("message " + number));
+        }
+        anonymous.send(topic, session.createTextMessage("nobody listens"));
         try (MessageConsumer consumer = session.createConsumer(queue)) {
             for (int number = 0; number < 2 * count; number++) {
                 received.add(Client.next(consumer).getBody(String.class));
