@@ -150,6 +150,9 @@ pub struct SpaceLimits {
     /// links at one time, on this node, all connections together
     #[serde(default)]
     pub links: Option<u32>,
+    /// links of one connection at one time
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links_per_connection: Option<u32>,
     /// messages that may be sent a second, on this node, all links together; at least 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<u64>,

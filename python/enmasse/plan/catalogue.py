@@ -63,6 +63,7 @@ class Bounds:
 
     connections: int | None = None
     links: int | None = None
+    links_per_connection: int | None = None
     messages_per_second: int | None = None
     bytes_per_second: int | None = None
     message_size: int | None = None
@@ -167,6 +168,7 @@ class Catalogue:
         return Bounds(
             connections=smaller(own.connections, policy.max_connections),
             links=own.links,
+            links_per_connection=own.links_per_connection,
             messages_per_second=own.messages_per_second,
             bytes_per_second=own.bytes_per_second,
             message_size=smaller(own.message_size, policy.max_message_size),

@@ -146,6 +146,7 @@ class SpaceLimits(Model):
 
     connections: int | None = None
     links: int | None = None
+    links_per_connection: int | None = None
     messages_per_second: int | None = None
     bytes_per_second: int | None = None
     exhausted: bool = False
@@ -153,7 +154,7 @@ class SpaceLimits(Model):
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say of the pace of a space no more than it has."""
+        """Leave out the bounds that the space does not have, except those that always stand."""
         always = ("connections", "links")
         return {name: one for name, one in serialize(self).items() if name in always or one}
 

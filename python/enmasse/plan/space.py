@@ -430,6 +430,7 @@ class SpaceState:
             limits=SpaceLimits(
                 connections=bounds.connections,
                 links=bounds.links,
+                links_per_connection=bounds.links_per_connection,
                 messages_per_second=bounds.messages_per_second,
                 bytes_per_second=bounds.bytes_per_second,
                 exhausted=self._exhausted,

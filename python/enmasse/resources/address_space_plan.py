@@ -63,6 +63,9 @@ class SpaceLimits(Model):
     links: LinkCount | None = None
     """Senders and receivers of all connections together; one more is refused."""
 
+    links_per_connection: LinkCount | None = None
+    """Senders and receivers of one connection; one more is refused."""
+
     message_size: MessageSize | None = None
     """Bytes of one message."""
 

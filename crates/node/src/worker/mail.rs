@@ -151,7 +151,7 @@ impl Worker {
     }
 
     fn adopt(&mut self, now: Time, mut socket: Socket, moved: Moved) {
-        (socket.queued, socket.swept, socket.wanted) = (false, false, true);
+        (socket.queued, socket.swept, socket.wanted, socket.paused) = (false, false, true, false);
         socket.timer = crate::timers::Tick::NEVER;
         let Some(key) = self.seat(socket) else { return };
         let conn = self.shard.adopt(moved);

@@ -1,8 +1,9 @@
 //! Whose socket is read next: spaces take turns by bytes, and within a space its sockets take turns.
 //!
-//! Deficit round robin (Shreedhar and Varghese, 1995). A visit to a space is worth [`QUANTUM`]; what its last read took
-//! beyond that is a debt, which its next visit pays. So spaces that always have something to read get the same bytes,
-//! however many sockets they have, and a space alone goes on as if there were no turns. Pure: no socket, no clock.
+//! Deficit round robin (Shreedhar and Varghese, 1995). A visit to a space is worth [`QUANTUM`]; what it cost beyond that
+//! is a debt, which its next visits pay. A cost is bytes read and the work they led to: links, deliveries, settlements.
+//! So spaces that always have something to read get the same share, however many sockets they have, and a space alone
+//! goes on as if there were no turns. Pure: no socket, no clock.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,11 +20,19 @@ const READ_COST: u64 = 2 * 1024;
 const NEWCOMER_COST: u64 = 8 * 1024;
 /// What a microsecond costs, by those two.
 const MICRO_COST: u64 = 800;
+/// Work that one read may lead to, in nanoseconds, before others have their turn: as much as a read of small messages
+/// takes, so that only what costs more than its bytes is interrupted.
+pub(super) const VISIT_NANOS: u64 = 1_300_000;
 
 /// What a read costs that took so much of the processor, as a handshake does: the signature alone is 70 us of an elliptic
 /// curve, 300 us of RSA with 2,048 bits, 1,500 with 4,096. A visit at most, so that no debt outlasts one.
 pub(super) fn cost_of_micros(micros: u64) -> u64 {
     micros.saturating_mul(MICRO_COST).min(QUANTUM as u64)
+}
+
+/// What work in the shard costs (`Shard::input_within`).
+pub(super) fn cost_of_nanos(nanos: u64) -> u64 {
+    nanos.saturating_mul(MICRO_COST) / 1000
 }
 
 /// Names those who share their turns: the connections of a space, or all newcomers.
@@ -116,32 +125,48 @@ impl Rounds {
     /// The next socket, and to whom it belongs; `None` once the turn's visits or reads are over. To be followed by
     /// `spend`.
     pub(super) fn next(&mut self) -> Option<(Party, u32)> {
-        if self.visits == 0 || self.reads == 0 {
-            return None;
+        while self.visits > 0 && self.reads > 0 {
+            let party = *self.order.front()?;
+            let members = &mut self.parties[party.0 as usize];
+            if members.left <= 0 {
+                // This visit pays a debt.
+                self.pass_by(party);
+                continue;
+            }
+            let socket = members.ready.pop_front()?;
+            if members.ready.is_empty() {
+                self.order.pop_front();
+                self.visits -= 1;
+            }
+            self.ready -= 1;
+            self.reads -= 1;
+            return Some((party, socket));
         }
-        let party = *self.order.front()?;
-        let members = &mut self.parties[party.0 as usize];
-        let socket = members.ready.pop_front()?;
-        if members.ready.is_empty() {
-            self.order.pop_front();
-            self.visits -= 1;
-        }
-        self.ready -= 1;
-        self.reads -= 1;
-        Some((party, socket))
+        None
     }
 
-    /// A read of a socket of the party took so many bytes, or cost as much. Once they are as many as a visit is worth, the next party is
+    /// A read of a socket of the party took so many bytes, or cost as much. Once a visit is spent the next party is
     /// visited.
     pub(super) fn spend(&mut self, party: Party, bytes: u64) {
         let least = if party == Self::NEWCOMERS { NEWCOMER_COST } else { READ_COST };
-        let Some(members) = self.parties.get_mut(party.0 as usize) else { return };
-        members.left -= bytes.max(least) as i64;
-        if members.left <= 0 && self.order.front() == Some(&party) {
-            members.left += QUANTUM;
-            self.order.rotate_left(1);
-            self.visits -= 1;
+        self.charge(party, bytes.max(least));
+        if self.order.front() == Some(&party) && self.parties[party.0 as usize].left <= 0 {
+            self.pass_by(party);
         }
+    }
+
+    /// Work was done for the party outside of its visits.
+    pub(super) fn charge(&mut self, party: Party, cost: u64) {
+        if let Some(members) = self.parties.get_mut(party.0 as usize) {
+            members.left = members.left.saturating_sub_unsigned(cost);
+        }
+    }
+
+    /// Ends the visit of the first party: what it is worth is for the next one.
+    fn pass_by(&mut self, party: Party) {
+        self.parties[party.0 as usize].left += QUANTUM;
+        self.order.rotate_left(1);
+        self.visits -= 1;
     }
 }
 
@@ -201,6 +226,37 @@ mod tests {
             rounds.spend(party, bytes);
         }
         assert_eq!(rounds.parties[many.0 as usize].left, 1, "all but a byte of the next visit is spent");
+    }
+
+    #[test]
+    fn a_visit_that_led_to_much_work_is_paid_for_by_the_next_ones() {
+        let mut rounds = Rounds::new();
+        let (heavy, light) = (rounds.join(SpaceKey(1)), rounds.join(SpaceKey(2)));
+        rounds.push(heavy, 0);
+        rounds.push(light, 1);
+        let cost = |socket: u32| if socket == 0 { 5 * FULL } else { FULL };
+        let had = serve(&mut rounds, 500, cost);
+        assert_eq!((had[&heavy.0], had[&light.0]), (100 * 5 * FULL, 500 * FULL));
+        rounds.charge(heavy, 10 * FULL);
+        let had = serve(&mut rounds, 10, cost);
+        assert_eq!(
+            (had.get(&heavy.0), had[&light.0]),
+            (None, 10 * FULL),
+            "work done outside of its visits counts, too"
+        );
+    }
+
+    #[test]
+    fn a_debt_holds_a_space_up_only_while_others_have_something_to_read() {
+        let mut rounds = Rounds::new();
+        let (heavy, light) = (rounds.join(SpaceKey(1)), rounds.join(SpaceKey(2)));
+        rounds.push(heavy, 0);
+        rounds.charge(heavy, 8 * FULL);
+        let turns = (1..100).find(|_| serve(&mut rounds, 1, |_| FULL).contains_key(&heavy.0));
+        assert!(turns.is_some_and(|turns| turns <= 9), "{turns:?} empty turns");
+        rounds.leave(light);
+        rounds.charge(heavy, 8 * FULL);
+        assert_eq!(serve(&mut rounds, 1, |_| FULL)[&heavy.0], FULL, "alone it has no debts");
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub(crate) struct Socket {
     pub(super) over: bool,
     /// the shard takes bytes
     pub(super) wanted: bool,
+    /// bytes in `tail` are to be used before more is read: its last visit was over before
+    pub(super) paused: bool,
     /// in the list of sockets to read
     pub(super) queued: bool,
     /// was used since the last sweep, and may hold buffers
@@ -107,6 +109,7 @@ impl Socket {
             hung_up: false,
             over: false,
             wanted: true,
+            paused: false,
             queued: false,
             warm: false,
             swept: false,

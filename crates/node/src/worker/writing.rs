@@ -11,6 +11,7 @@ use enmasse_amqp::time::Time;
 use enmasse_router::shard::{Attention, ConnId, OUTPUT_LOW_BYTES};
 
 use super::Worker;
+use super::rounds::cost_of_nanos;
 use super::socket::{Phase, Socket};
 use crate::events::{Happening, NodeEvent};
 use crate::stream::Moved;
@@ -44,7 +45,11 @@ impl Worker {
 
     fn attend(&mut self, now: Time, attention: Attention) {
         let Some(key) = self.socket_of(attention.conn) else { return };
+        let work = self.shard.take_work(attention.conn);
         let socket = &mut self.sockets[key as usize];
+        if work > 0 {
+            self.rounds.charge(socket.party, cost_of_nanos(work));
+        }
         if attention.wants_read && !socket.wanted {
             socket.wanted = true;
             self.feed_again(now, key);
@@ -138,7 +143,7 @@ impl Worker {
     pub(super) fn linger(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
         socket.phase = Phase::Lingering(now.plus_millis(self.shared.limits.linger_ms));
-        socket.tail = Vec::new();
+        (socket.tail, socket.paused) = (Vec::new(), false);
         self.queue_if_readable(key);
     }
 

@@ -81,14 +81,18 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
         // A link that came with its connection from another shard has taken one there.
         conn.give_up_place(link);
-        if conn.links.len() > LINKS_MAX {
-            let what = format!("this connection has {LINKS_MAX} links, the most one may have: open another");
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let planned = space.and_then(|space| space.limits().links_per_connection);
+        let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
+        if conn.link_count >= most {
+            let what = format!(
+                "this connection has {most} links, the most one may have: close one or open another connection"
+            );
             return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
         }
-        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
         let place = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
         if let (Some(place), Some(conn)) = (place, self.fabric.conns.get_mut(id.key())) {
-            conn.link_places.push((link, place));
+            conn.take_place(link, place);
         }
         match want {
             Want::Anonymous => {

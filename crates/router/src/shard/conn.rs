@@ -168,9 +168,13 @@ pub(super) struct Conn {
     pub(super) resuming: Option<Box<Resuming>>,
     /// it has had a link, and moves no more
     pub(super) settled_here: bool,
-    /// its place among the connections of its space, and those of its links, where these are limited
+    /// its place among the connections of its space, and those of its links by their numbers
     pub(super) place: Option<Place>,
-    pub(super) link_places: Vec<(LinkId, Place)>,
+    pub(super) link_places: Vec<Option<Place>>,
+    /// links that have a place
+    pub(super) link_count: usize,
+    /// work done for it while it was not read, in nanoseconds
+    pub(super) work_nanos: u64,
     /// what it carries, and how fast it may send
     pub(super) pacing: Pacing,
     /// its transactions, by their numbers
@@ -215,6 +219,8 @@ impl Conn {
             settled_here: false,
             place: None,
             link_places: Vec::new(),
+            link_count: 0,
+            work_nanos: 0,
             pacing: Pacing::default(),
             transactions: BTreeMap::new(),
             dirty: false,
@@ -270,9 +276,20 @@ impl Conn {
         self.guest.user.as_deref()
     }
 
+    /// The link counts among those of the space and of the connection.
+    pub(super) fn take_place(&mut self, link: LinkId, place: Place) {
+        let index = link.0 as usize;
+        if self.link_places.len() <= index {
+            self.link_places.resize_with(index + 1, || None);
+        }
+        self.link_count += usize::from(self.link_places[index].replace(place).is_none());
+    }
+
     /// The link counts no more among those of the space.
     pub(super) fn give_up_place(&mut self, link: LinkId) {
-        self.link_places.retain(|(holder, _)| *holder != link);
+        if let Some(place) = self.link_places.get_mut(link.0 as usize) {
+            self.link_count -= usize::from(place.take().is_some());
+        }
     }
 
     /// Whether a link we send to listens to several addresses.

@@ -24,6 +24,7 @@ use super::departing::Farewell;
 use super::discharging::{Discharging, Homes};
 use super::terminus::{Terminus, reply};
 use super::window::Window;
+use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
 use crate::core::{Arrival, Ending, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
 
@@ -415,6 +416,7 @@ impl Shard {
                 direct.push(link);
             }
         }
+        self.fabric.charge((direct.len() + retired.len()) as u64 * SETTLED_NANOS);
         for link in direct {
             let what = "disposition.state: only deliveries of addresses that store messages take part in transactions";
             let error = Error::new(condition::NOT_IMPLEMENTED, what);

@@ -16,6 +16,7 @@ use super::coordinator::within;
 use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use super::subscribing::Description;
+use super::work::{DELIVERY_NANOS, WEIGHED_NANOS, Work};
 use crate::core::{Delivery, Ending, Links, PortId, TransactionId, Unsettled};
 use crate::plan::Operation;
 
@@ -39,6 +40,8 @@ pub(super) struct Fabric {
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// connections whose spaces have sent too fast, by when they may go on
     pub(super) paced: BTreeSet<(Time, u32)>,
+    /// what the connection that is being read has cost
+    pub(super) work: Work,
     /// when the driver last called
     pub(super) now: Time,
 }
@@ -58,6 +61,7 @@ impl Fabric {
             freed: Vec::new(),
             discharged: Vec::new(),
             paced: BTreeSet::new(),
+            work: Work::default(),
             now: Time::ZERO,
         }
     }
@@ -203,6 +207,7 @@ impl Fabric {
     #[cold]
     pub(super) fn weigh_holds(&mut self, conn: u32) {
         let Some(state) = self.conns.get(conn as usize) else { return };
+        self.work.nanos += state.links.len() as u64 * WEIGHED_NANOS;
         let links = || state.links.iter().enumerate().map(|(link, state)| (LinkId(link as u32), self.is_held(state)));
         let goes_on = |link: LinkId| {
             let sends_to_us = !matches!(state.links[link.0 as usize], Link::Vacant | Link::Consumer { .. });
@@ -271,6 +276,10 @@ impl Fabric {
         }
         port.sending = more;
         state.pacing.carried.went(delivery.first, payload.len());
+        // Copying a byte takes a quarter of a nanosecond.
+        let nanos = DELIVERY_NANOS + payload.len() as u64 / 4;
+        let account = if self.work.reading { &mut self.work.nanos } else { &mut state.work_nanos };
+        *account += nanos;
         if delivery.first {
             port.handed = port.handed.wrapping_add(1);
         } else if !more && state.is_shared(port.link) {

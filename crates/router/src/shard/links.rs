@@ -7,6 +7,7 @@ use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
 use super::batch::Entry;
 use super::conn::Link;
+use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, Arrival, Delivery, Links, Origin, PortId, PortRole, home_of_token};
 use crate::table::AddressEntry;
@@ -91,7 +92,8 @@ impl Shard {
         }
         let mut tokens = std::mem::take(&mut self.settled);
         conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
-        // Of what is said of many with many words each home needs one copy.
+        self.fabric.charge(tokens.len() as u64 * SETTLED_NANOS);
+        // Group tokens by home: clone a large outcome once per shard.
         for tokens in tokens.chunk_by(|one, other| home_of_token(*one) == home_of_token(*other)) {
             self.report_outcomes(tokens, outcome);
         }

@@ -35,6 +35,7 @@ mod subscribing;
 mod terminus;
 mod terms;
 mod window;
+mod work;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub use event::{About, Fact, Request};
 pub use placement::Load;
 pub use shelves::{Changes, Openings, Shelves};
 pub use stored::Shelving;
+pub use work::Fed;
 
 use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, Router};
 use crate::table::{Carried, SpaceKey, Table};
@@ -58,6 +60,7 @@ use conn::Conn;
 use departing::{Departing, ending_by};
 use discharging::Discharges;
 use fabric::Fabric;
+use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
 
 /// Output of one connection past which consumers on it count as having no credit, in bytes.
 pub const OUTPUT_HIGH_BYTES: usize = 512 * 1024;
@@ -206,8 +209,13 @@ impl Shard {
     /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or has to wait for
     /// an answer or a move; the caller keeps it and hands it in again, in front of what comes next.
     pub fn input(&mut self, now: Time, id: ConnId, bytes: &[u8]) -> usize {
+        self.input_within(now, id, bytes, u64::MAX).used
+    }
+
+    /// As [`Shard::input`], until the work it leads to has cost `budget_nanos`: the last frame may exceed it.
+    pub fn input_within(&mut self, now: Time, id: ConnId, bytes: &[u8], budget_nanos: u64) -> Fed {
         if !self.knows(id) {
-            return bytes.len();
+            return Fed { used: bytes.len(), work_nanos: 0, paused: false };
         }
         self.fabric.now = now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key())
@@ -216,16 +224,24 @@ impl Shard {
         {
             conn.machine.set_reading(now, true);
         }
+        self.fabric.work = Work { reading: true, nanos: 0 };
         let mut rest = bytes;
+        let mut paused = false;
         while let Some(conn) = self.fabric.conns.get_mut(id.key()) {
             if conn.moving.is_some() {
                 break;
             }
+            if self.fabric.work.nanos >= budget_nanos {
+                paused = true;
+                break;
+            }
             let Some(event) = conn.machine.poll_event(now, &mut rest) else { break };
+            self.fabric.charge(DELIVERY_NANOS);
             self.handle(id, event);
         }
         self.fabric.mark(id.key);
-        bytes.len() - rest.len()
+        let work_nanos = std::mem::take(&mut self.fabric.work).nanos;
+        Fed { used: bytes.len() - rest.len(), work_nanos, paused }
     }
 
     #[inline]
@@ -240,8 +256,14 @@ impl Shard {
             }
             Event::Declared { session, .. } => self.declared_by_receiver(id, session),
             Event::Credit { link, credit, drain } => self.granted(id, link, credit, drain),
-            Event::Attach { link, attach, .. } => self.attach(id, link, attach),
-            Event::Detach { link, closed, by, ended, .. } => self.link_over(id, link, closed, by, ended),
+            Event::Attach { link, attach, .. } => {
+                self.fabric.charge(ATTACH_NANOS);
+                self.attach(id, link, attach);
+            }
+            Event::Detach { link, closed, by, ended, .. } => {
+                self.fabric.charge(RELEASE_NANOS);
+                self.link_over(id, link, closed, by, ended);
+            }
             Event::SaslInit(init) => self.sasl_init(id, &init),
             Event::SaslResponse(response) => self.sasl_response(id, &response.0),
             Event::Open(open) => self.opened(id, &open),

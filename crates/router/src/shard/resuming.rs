@@ -16,6 +16,7 @@ use enmasse_amqp::types::{
 use super::batch::Entry;
 use super::conn::{Conn, Link};
 use super::fabric::Fabric;
+use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
 use crate::core::{AddressKind, PortId, Resume};
 use crate::table::AddressEntry;
@@ -235,6 +236,7 @@ impl Shard {
     ) {
         let conn = conn_of(&mut self.fabric, id);
         let said: Vec<(u32, LinkId, u64)> = conn.machine.unsettled(session, first, last).collect();
+        self.fabric.charge(said.len() as u64 * SETTLED_NANOS);
         for (delivery, link, token) in said {
             let conn = conn_of(&mut self.fabric, id);
             let port = match conn.links.get(link.0 as usize) {

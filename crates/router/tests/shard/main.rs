@@ -16,6 +16,7 @@ mod termini;
 mod topics;
 mod transactions;
 mod transactions_temporary;
+mod work;
 
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};

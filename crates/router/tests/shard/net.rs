@@ -14,7 +14,7 @@ use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
-use enmasse_router::shard::{About, ConnId, DynamicNodes, Entropy, Fact, Load, Peer, Request, Shard, Shared};
+use enmasse_router::shard::{About, ConnId, DynamicNodes, Entropy, Fact, Fed, Load, Peer, Request, Shard, Shared};
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
 /// What a client was told, in order, without what borrows.
@@ -414,6 +414,25 @@ impl Net {
         self.shards[shard].end_turn(self.now);
         self.paused = false;
         self.shards[shard].output(id).is_some_and(|output| !output.is_empty())
+    }
+
+    /// What a client says reaches its shard, which works on it for `budget_nanos` and keeps the rest.
+    pub(crate) fn feed_within(&mut self, client: usize, budget_nanos: u64, what: impl FnOnce(&mut Self)) -> Fed {
+        self.paused = true;
+        what(self);
+        self.paused = false;
+        self.clients[client].speak(self.now);
+        let (shard, id) = self.clients[client].server;
+        let bytes = std::mem::take(&mut self.clients[client].to_server);
+        let fed = self.shards[shard].input_within(self.now, id, &bytes, budget_nanos);
+        self.clients[client].to_server = bytes[fed.used..].to_vec();
+        fed
+    }
+
+    /// Work done for a client while it was not read, since the last look.
+    pub(crate) fn work(&mut self, client: usize) -> u64 {
+        let (shard, id) = self.clients[client].server;
+        self.shards[shard].take_work(id)
     }
 
     /// Lets everything be said until nobody has anything to say.

@@ -1,0 +1,101 @@
+//! What connections cost: reading stops once a budget is spent, and each kind of work is part of it.
+
+use enmasse_amqp::types::{Outcome, Role, Target, condition};
+
+use crate::OPEN_SPACE;
+use crate::net::{Heard, Net, blank};
+
+const MILLISECOND: u64 = 1_000_000;
+
+fn attached(net: &Net, client: usize) -> usize {
+    net.clients[client].heard.iter().filter(|heard| matches!(heard, Heard::Attached { .. })).count()
+}
+
+#[test]
+fn a_burst_of_attaches_is_interrupted_and_goes_on_where_it_stopped() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let client = net.simple(0);
+    let mut fed = net.feed_within(client, MILLISECOND, |net| {
+        for number in 0..1000 {
+            let mut attach = blank(Role::Sender, format!("s{number}"));
+            attach.target = Some(Box::new(Target::node(Some("anycast".to_owned()))));
+            net.attach(client, attach);
+        }
+    });
+    let mut visits = 1;
+    while fed.paused {
+        assert!(fed.work_nanos < 2 * MILLISECOND, "a visit ends after its budget: {fed:?}");
+        fed = net.feed_within(client, MILLISECOND, |_| ());
+        visits += 1;
+    }
+    assert!(visits > 4, "1,000 attaches took {visits} visits of a millisecond");
+    net.run();
+    assert_eq!(attached(&net, client), 1000);
+}
+
+#[test]
+fn a_multicast_message_costs_its_sender_every_copy() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let sender = net.simple(0);
+    for _ in 0..50 {
+        let receiver = net.simple(0);
+        net.receiver(receiver, "multicast", 10);
+    }
+    let out = net.sender(sender, Some("multicast"));
+    let fed = net.feed_within(sender, MILLISECOND, |net| net.send(sender, out, b"news", true));
+    assert!(fed.work_nanos > 50 * 200, "{fed:?}");
+    net.run();
+    assert_eq!(net.messages(1).len(), 1);
+}
+
+#[test]
+fn a_delivery_that_waited_costs_the_connection_that_gets_it() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let (sender, receiver) = (net.simple(0), net.simple(0));
+    let into = net.receiver(receiver, "anycast", 0);
+    let out = net.sender(sender, Some("anycast"));
+    net.send(sender, out, b"early", true);
+    let fed = net.feed_within(receiver, MILLISECOND, |net| net.grant(receiver, into, 1));
+    assert!(fed.work_nanos > 0, "{fed:?}");
+    net.run();
+    assert_eq!((net.messages(receiver).len(), net.work(receiver)), (1, 0), "the reader has paid");
+}
+
+#[test]
+fn a_disposition_costs_as_much_as_the_deliveries_it_covers() {
+    let mut net = Net::new(1, OPEN_SPACE);
+    let (sender, receiver) = (net.simple(0), net.simple(0));
+    let into = net.receiver(receiver, "anycast", 1000);
+    let out = net.sender(sender, Some("anycast"));
+    let mut cost_of = |count: u32| {
+        net.at_once(|net| (0..count).for_each(|_| net.send(sender, out, b"m", false)));
+        let ids: Vec<u32> = net.messages(receiver).into_iter().map(|(id, _)| id).collect();
+        let fed = net.feed_within(receiver, u64::MAX, |net| {
+            ids.iter().for_each(|id| net.settle(receiver, into, *id, &Outcome::Accepted));
+        });
+        net.run();
+        fed.work_nanos
+    };
+    let (few, many) = (cost_of(10), cost_of(900));
+    assert!(many > few + 800 * 50, "{few} and {many}");
+}
+
+#[test]
+fn a_plan_bounds_the_links_of_a_connection() {
+    let plan = OPEN_SPACE.replace("\"links\": null", "\"links\": null, \"linksPerConnection\": 2");
+    let mut net = Net::new(1, &plan);
+    let (one, other) = (net.simple(0), net.simple(0));
+    let first = net.sender(one, Some("anycast"));
+    net.receiver(one, "multicast", 1);
+    assert_eq!(net.detached(one), None);
+    net.sender(one, None);
+    let error = net.detached(one).expect("the third link is refused");
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert!(error.description.is_some_and(|text| text.contains("2 links")));
+    net.sender(other, Some("anycast"));
+    assert_eq!(net.detached(other), None, "another connection has its own");
+    net.detach(one, first);
+    net.clients[one].heard.clear();
+    net.sender(one, None);
+    assert_eq!(net.detached(one), None, "a link that went makes room");
+}
