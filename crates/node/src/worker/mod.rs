@@ -215,6 +215,7 @@ impl Worker {
             || !self.newcomers.is_empty()
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
+            || self.shard.has_departures()
             || self.mesh.has_incoming();
         self.again = false;
         if busy {

@@ -7,6 +7,8 @@
 //!
 //! What becomes of deliveries that nobody answered for is decided at the homes, by `core::Ending`.
 
+use std::collections::VecDeque;
+
 use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
 use enmasse_amqp::types::{Error, condition};
 
@@ -34,6 +36,29 @@ impl Farewell {
     /// Of a link that ends now, with an error.
     pub(super) const fn with(ending: Ending, error: Error) -> Self {
         Self { ending, closed: true, error: Some(error) }
+    }
+}
+
+/// Ports that leave their addresses in one turn, a few microseconds each: a connection with many links that breaks off
+/// does not hold up the others of its worker.
+const TURN_DEPARTURES: usize = 512;
+
+/// Ports on their way out.
+pub(super) struct Departures {
+    /// those that have to wait for a later turn, in order
+    waiting: VecDeque<(PortId, Ending, bool)>,
+    /// how many more may leave in this turn
+    room: usize,
+}
+
+impl Departures {
+    pub(super) const fn new() -> Self {
+        Self { waiting: VecDeque::new(), room: TURN_DEPARTURES }
+    }
+
+    /// Whether one more may leave now without overtaking another.
+    fn are_due(&self) -> bool {
+        self.room > 0 && self.waiting.is_empty()
     }
 }
 
@@ -207,18 +232,59 @@ impl Shard {
         let closed = closed && ending == Ending::ByClient;
         self.fabric.late.forget(port);
         if home == self.fabric.index {
-            if closed {
-                self.router.unsubscribe(port, &mut self.fabric);
+            // An anonymous link that lives on hears what its route had still taken.
+            if self.departures.are_due() || self.fabric.is_anonymous(&gone) {
+                self.leave_address_now(port, ending, closed);
             } else {
-                self.router.depart(port, ending, &mut self.fabric);
+                self.fabric.ports.leave(port);
+                self.departures.waiting.push_back((port, ending, closed));
             }
-            self.fabric.ports.remove(port);
         } else {
             if !gone.parting {
                 self.fabric.outboxes[home as usize].push(Entry::Detach { port, ending, closed });
             }
             self.fabric.ports.leave(port);
         }
+    }
+
+    /// A port of another shard leaves its address, which lives here: at once, or in a later turn where too many have left
+    /// in this one. Nothing is handed to it meanwhile.
+    pub(super) fn leave_address(&mut self, port: PortId, ending: Ending, closed: bool) {
+        if self.departures.are_due() {
+            self.leave_address_now(port, ending, closed);
+        } else {
+            self.departures.waiting.push_back((port, ending, closed));
+        }
+    }
+
+    fn leave_address_now(&mut self, port: PortId, ending: Ending, closed: bool) {
+        self.departures.room = self.departures.room.saturating_sub(1);
+        if closed {
+            self.router.unsubscribe(port, &mut self.fabric);
+        } else {
+            self.router.depart(port, ending, &mut self.fabric);
+        }
+        if port.shard == self.fabric.index {
+            self.fabric.ports.remove(port);
+        } else {
+            self.fabric.outboxes[port.shard as usize].push(Entry::Left { port });
+        }
+    }
+
+    /// The turn's share of the ports that wait to leave their addresses.
+    pub(super) fn leave_addresses(&mut self) {
+        self.departures.room = TURN_DEPARTURES;
+        while self.departures.room > 0
+            && let Some((port, ending, closed)) = self.departures.waiting.pop_front()
+        {
+            self.leave_address_now(port, ending, closed);
+        }
+    }
+
+    /// Whether ports wait to leave their addresses in the next turn.
+    #[must_use]
+    pub fn has_departures(&self) -> bool {
+        !self.departures.waiting.is_empty()
     }
 
     /// Ends those of a connection's dynamic nodes that are to go.

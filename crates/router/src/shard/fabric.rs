@@ -144,7 +144,7 @@ impl Fabric {
         }
     }
 
-    fn is_anonymous(&self, port: &Port) -> bool {
+    pub(super) fn is_anonymous(&self, port: &Port) -> bool {
         let link = self.conns.get(port.conn as usize).and_then(|conn| conn.links.get(port.link as usize));
         matches!(link, Some(Link::Anonymous(_)))
     }

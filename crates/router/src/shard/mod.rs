@@ -57,7 +57,7 @@ use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, Router}
 use crate::table::{Carried, SpaceKey, Table};
 use batch::Entry;
 use conn::Conn;
-use departing::{Departing, ending_by};
+use departing::{Departing, Departures, ending_by};
 use discharging::Discharges;
 use fabric::Fabric;
 use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
@@ -128,6 +128,7 @@ pub struct Shard {
     table: Arc<Table>,
     router: Router,
     fabric: Fabric,
+    departures: Departures,
     serials: Vec<u32>,
     requests: VecDeque<Request>,
     entropy: Entropy,
@@ -155,6 +156,7 @@ impl Shard {
             fabric: Fabric::new(index, count),
             shared,
             table,
+            departures: Departures::new(),
             serials: Vec::new(),
             requests: VecDeque::new(),
             entropy,
@@ -405,14 +407,7 @@ impl Shard {
             Entry::Name { port, number, again } => fabric.name(*port, *number, *again),
             Entry::Settled { port, token } => fabric.confirm(*port, *token),
             Entry::GiveBack { tokens, ending, oldest } => router.relinquish(tokens, *ending, *oldest, fabric),
-            Entry::Detach { port, ending, closed } => {
-                if *closed {
-                    router.unsubscribe(*port, fabric);
-                } else {
-                    router.depart(*port, *ending, fabric);
-                }
-                fabric.outboxes[port.shard as usize].push(Entry::Left { port: *port });
-            }
+            Entry::Detach { port, ending, closed } => self.leave_address(*port, *ending, *closed),
             Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
             Entry::Begun { port } => router.begun(*port, fabric),
             Entry::Stall { port } => router.stall(*port),
@@ -471,6 +466,7 @@ impl Shard {
             self.fabric.keep_pace(now, self.fabric.dirty[index]);
         }
         self.fabric.resume_paced(now);
+        self.leave_addresses();
         self.router.tend_touched(&mut self.fabric);
         while self.fabric.has_afterwork() {
             self.refuse_attaches();

@@ -1,14 +1,19 @@
 //! What connections cost: reading stops once a budget is spent, and each kind of work is part of it.
 
-use enmasse_amqp::types::{Outcome, Role, Target, condition};
+use enmasse_amqp::types::{Outcome, Role, Source, Target, condition};
+use enmasse_router::shard::Shard;
 
-use crate::OPEN_SPACE;
 use crate::net::{Heard, Net, blank};
+use crate::{OPEN_SPACE, pinned};
 
 const MILLISECOND: u64 = 1_000_000;
 
 fn attached(net: &Net, client: usize) -> usize {
     net.clients[client].heard.iter().filter(|heard| matches!(heard, Heard::Attached { .. })).count()
+}
+
+fn consumers(net: &Net) -> u32 {
+    net.shards.iter().flat_map(Shard::address_stats).map(|(_, stats)| stats.consumers).sum()
 }
 
 #[test]
@@ -31,6 +36,42 @@ fn a_burst_of_attaches_is_interrupted_and_goes_on_where_it_stopped() {
     assert!(visits > 4, "1,000 attaches took {visits} visits of a millisecond");
     net.run();
     assert_eq!(attached(&net, client), 1000);
+}
+
+#[test]
+fn a_connection_with_many_links_is_torn_down_over_several_turns_and_hands_nothing_to_itself() {
+    for shards in [1, 2] {
+        let mut net = Net::new(shards, OPEN_SPACE);
+        let (client, keeper) = (pinned(&mut net, usize::from(shards) - 1), pinned(&mut net, 0));
+        let kept = net.receiver(keeper, "anycast", 0);
+        net.at_once(|net| {
+            for number in 0..2000 {
+                let mut attach = blank(Role::Receiver, format!("r{number}"));
+                attach.source = Some(Box::new(Source { address: Some("anycast".to_owned()), ..Source::default() }));
+                let link = net.attach(client, attach);
+                net.grant(client, link, 1);
+            }
+        });
+        let out = net.sender(keeper, Some("anycast"));
+        net.at_once(|net| (0..10).for_each(|_| net.send(keeper, out, b"m", false)));
+        assert_eq!(net.messages(client).len(), 10);
+        assert_eq!(consumers(&net), 2001);
+        let mut turns = 0;
+        net.at_once(|net| net.cut(client));
+        net.grant(keeper, kept, 100);
+        while net.shards.iter().any(Shard::has_departures) {
+            net.run();
+            turns += 1;
+            assert!(turns < 20);
+        }
+        net.run();
+        let outcomes = net.outcomes(keeper);
+        assert_eq!(outcomes.len(), 10);
+        assert!(outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Modified(it) if it.delivery_failed)));
+        assert_eq!(consumers(&net), 1);
+        net.send(keeper, out, b"next", false);
+        assert_eq!(net.messages(keeper).len(), 1);
+    }
 }
 
 #[test]
