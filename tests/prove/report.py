@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,21 @@ COLOURS = {
     Verdict.DUPLICATE: "#ff9f0e",
     Verdict.UNKNOWN: "#8a8f98",
 }
+MEANINGS = {
+    Verdict.OK: "stored and consumed, or refused and never seen",
+    Verdict.LOST: "accepted, and no consumer ever got it: a fault",
+    Verdict.DUPLICATE: "delivered again although its consumer's acceptance was confirmed: a fault",
+    Verdict.UNKNOWN: "the platform died before it answered the producer, and nothing of the message"
+    " was stored; the producer has to send it again, so this is no fault",
+}
+ROWS = {
+    "orders": "a queue with two producers and two consumers; rejections go to the dead letter",
+    "payments": "a queue with one producer and two consumers, and the same dead letter",
+    "once": "a queue that detects duplicates; its producer sends again what was not answered",
+    "barrier": "markers of consumers: once one comes back, acceptances before it are on disk",
+}
+"""What passes through the addresses that the rows of the picture are named after."""
+
 FAULTY = (Verdict.LOST, Verdict.DUPLICATE)
 FAULTS_SHOWN = 50
 """Messages whose history is written out."""
@@ -69,8 +85,15 @@ canvas {{ width: 100%; border: 1px solid #ccc }} pre {{ background: #f5f5f5; pad
 </style>
 <h1 class="{"good" if run.good else "bad"}">{"Nothing was lost" if run.good else "It failed"}</h1>
 <table>{rows}</table>
-<p>Each mark is a message: across, when it was sent; within its address, upwards, how long until
-it was last heard of (from 1 ms to 100 s).
+<h2>What the words mean</h2>
+<table>{_meanings()}</table>
+<p>There are more deliveries than messages without a duplicate among them: a message that
+its consumer had not settled when the platform was killed is delivered again (at least once).
+<h2>By address</h2>
+<table><tr><th>row<th>messages<th>deliveries<th>what it is{_by_lane(run)}</table>
+<h2>In time</h2>
+<p>Each mark is a message: across, when it was sent; within its row, upwards and logarithmic, how
+long until it was last heard of (from 1 ms to {_longest_s(run):g} s).
 Red lines are kills, grey the time without a platform. {legend}
 <p><canvas id="drawing" width="1600" height="{_height(run)}"></canvas>
 {_faults(run)}
@@ -92,6 +115,30 @@ def _facts(run: Run) -> dict[str, str]:
         "again": run.command,
     }
     return {str(name): html.escape(str(value)) for name, value in facts.items()}
+
+
+def _meanings() -> str:
+    return "".join(f"<tr><th>{verdict}<td>{said}" for verdict, said in MEANINGS.items())
+
+
+def _by_lane(run: Run) -> str:
+    """One line for each row of the picture: how many messages and deliveries, and of what."""
+    messages: Counter[str] = Counter()
+    deliveries: Counter[str] = Counter()
+    for name, judged in run.judged.items():
+        messages[_lane(name)] += 1
+        deliveries[_lane(name)] += judged.deliveries
+    return "".join(
+        f"<tr><th>{html.escape(lane)}<td>{messages[lane]:,}<td>{deliveries[lane]:,}"
+        f"<td>{ROWS.get(lane, '')}"
+        for lane in _lanes(run)
+    )
+
+
+def _longest_s(run: Run) -> float:
+    """The top of a row: the power of ten above the longest time of any message."""
+    longest_s = max((one.ended_s - one.began_s for one in run.judged.values()), default=0.0)
+    return float(10 ** max(math.ceil(math.log10(max(longest_s, 0.01))), -1))
 
 
 def _lanes(run: Run) -> list[str]:
@@ -130,6 +177,7 @@ def _drawing(run: Run) -> dict[str, object]:
             for name, judged in drawn
         ],
         "laneHeight": LANE_HEIGHT,
+        "longest": _longest_s(run),
     }
 
 
@@ -167,7 +215,8 @@ run.lanes.forEach((name, lane) => {
 const step = Math.max(1, Math.ceil(run.end / 15));
 for (let at = 0; at <= run.end; at += step) pen.fillText(at + " s", across(at), canvas.height - 8);
 for (const [began, ended, lane, verdict] of run.marks) {
-  const up = Math.min(1, Math.max(0, (Math.log10(Math.max(ended - began, 1e-3)) + 3) / 5));
+  const decades = Math.log10(run.longest) + 3;
+  const up = Math.min(1, Math.max(0, (Math.log10(Math.max(ended - began, 1e-3)) + 3) / decades));
   pen.fillStyle = run.colours[verdict];
   const size = verdict === 0 ? 2 : 5;
   const floor = (lane + 1) * run.laneHeight - 6;

@@ -6,8 +6,8 @@ import subprocess
 from html.parser import HTMLParser
 
 from prove.history import Event, Kill, What
-from prove.judge import judge
-from prove.report import Run, page, summary
+from prove.judge import Verdict, judge
+from prove.report import MEANINGS, ROWS, Run, page, summary
 
 GOOD = [
     Event(0.0, What.SENT, "orders-0-1"),
@@ -64,6 +64,14 @@ def test_a_loss_fails_and_its_history_is_shown() -> None:
     assert "It failed" in text
     assert "&lt;orders&gt;-0-2: lost: its producer was told that it was accepted" in text
     assert "0.600 s accepted" in text
+
+
+def test_the_page_explains_its_words_and_counts_by_address() -> None:
+    text = page(run_of(GOOD))
+    for verdict in Verdict:
+        assert f"<tr><th>{verdict}<td>{MEANINGS[verdict]}" in text
+    assert f"<tr><th>orders<td>1<td>1<td>{ROWS['orders']}" in text
+    assert "from 1 ms to 1 s" in text, "a row is no higher than what happened needs"
 
 
 def test_what_is_kept_back_fails() -> None:
