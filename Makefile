@@ -114,7 +114,7 @@ bench-baseline: setup ## this checkout beside another one that is set up; AGAINS
 bench-journal: ## commits of the journal beside bare writes and syncs, and how long it takes to open
 	$(CARGO) run --release --locked -p enmasse-journal-bench -- $(ARGS)
 
-docs: $(STAMPS)/dev ## build the documentation into site/
+docs: $(STAMPS)/docs ## build the documentation into site/
 	rm -rf site && $(BIN)/zensical build --strict
 
 reference: setup-dev ## write the pages of reference into docs/reference, from the models

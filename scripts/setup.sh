@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|dev|interop
+# Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|docs|dev|interop
 #   run      Python environment and build tools: enough for `make run`
+#   docs     run + the builder of the documentation: enough for `make docs`
 #   dev      run + linters, pytest and its clients, Node.js, Java, Spark, systemd-analyze: enough for `make test` and `make check`
 #   interop  dev + JDK, Maven, Go, xfsprogs and strace: enough for `make check-all`
 # Debian and Ubuntu packages are installed when this runs as root; otherwise one line names what is missing.
@@ -34,7 +35,7 @@ system() {
   have "$python" || packages+=(python3 python3-venv)
   if have "$python" && ! "$python" -c 'import ensurepip' 2>/dev/null; then packages+=(python3-venv); fi
   need cc gcc libc6-dev
-  if [ "$level" != run ]; then
+  if [ "$level" = dev ] || [ "$level" = interop ]; then
     # qpid-proton compiles C: OpenSSL for its TLS, Cyrus for its SCRAM.
     need g++ g++
     need pkg-config pkg-config
@@ -83,9 +84,12 @@ environment() {
   [ -x $uv ] || .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.13,<0.14"
   local what=(-r pyproject.toml "maturin>=1.16,<2")
   # Spark gives a Python worker 10 s to start: the first one is not to compile what it imports
-  [ "$level" = run ] || what=(-r pyproject.toml --extra dev --compile-bytecode)
+  case $level in
+    docs) what+=(--extra docs) ;;
+    dev | interop) what=(-r pyproject.toml --extra dev --compile-bytecode) ;;
+  esac
   $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
-  [ "$level" = run ] || proton_with_sasl
+  case $level in dev | interop) proton_with_sasl ;; esac
 }
 
 # Proton compiles without an error where the headers of Cyrus SASL are missing, and then knows neither SCRAM nor
@@ -99,7 +103,7 @@ proton_with_sasl() {
   .venv/bin/python -c "$extended" || stop "qpid-proton has no SASL though libsasl2-dev is installed"
 }
 
-case $level in run | dev | interop) ;; *) stop "unknown level '$level': run, dev or interop" ;; esac
+case $level in run | docs | dev | interop) ;; *) stop "unknown level '$level': run, docs, dev or interop" ;; esac
 system
 toolchains
 environment
