@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from enmasse import _native
 from enmasse.base.errors import KINDS
@@ -41,6 +41,19 @@ def translated() -> Iterator[None]:
         raise KINDS[kind](code, message) from None
 
 
+class NodeLimits(NamedTuple):
+    """What holds for every connection of a node."""
+
+    max_frame_size: int = 131_072
+    """Largest frame that is taken, told to peers at open."""
+
+    link_credit: int = 1000
+    """Credit of a sender on addresses that no infra config speaks of."""
+
+    idle_timeout_s: float | None = 60.0
+    """Silence after which a peer counts as gone, told to it at open; None: never."""
+
+
 class Node:
     """A running data plane. See `_native.pyi` for bounds and the members of what it returns."""
 
@@ -51,6 +64,7 @@ class Node:
         insecure: bool = False,
         decoy_secret: str | None = None,
         journal: Path | None = None,
+        limits: NodeLimits | None = None,
     ) -> None:
         """Start the worker threads (0: one a core), without listeners and with an empty Plan.
 
@@ -58,12 +72,19 @@ class Node:
         up from; by default they look another way after each start, unlike those that do. `journal`
         is the folder of messages on disk; without one no address can keep its messages there.
         """
+        bounds = limits or NodeLimits()
+        idle_s = bounds.idle_timeout_s
         config = {
             "workers": workers,
             "insecure": insecure,
             "containerId": "enmasse",
             "decoySecret": decoy_secret,
             "journal": str(journal) if journal else None,
+            "limits": {
+                "maxFrameSizeBytes": bounds.max_frame_size,
+                "linkCapacity": bounds.link_credit,
+                "idleTimeoutMs": None if idle_s is None else round(idle_s * 1000),
+            },
         }
         with translated():
             self._node = _native.Node(json.dumps(config))

@@ -53,6 +53,24 @@ def test_another_port_is_refused_by_name(text: str) -> None:
         load({"amqp_port": text}, {})
 
 
+@pytest.mark.parametrize(("text", "idle_s"), [("off", None), ("1", 1.0), ("90.5", 90.5)])
+def test_an_idle_timeout_is_seconds_or_off(text: str, idle_s: float | None) -> None:
+    assert load({"idle_timeout_s": text}, {})[0].idle_timeout_s == idle_s
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("idle_timeout_s", text) for text in ("0", "-1", "86401", "soon")),
+        *(("max_frame_size", text) for text in ("511", "1048577")),
+        *(("link_credit", text) for text in ("0", "100001")),
+    ],
+)
+def test_a_bound_of_connections_out_of_its_range_is_refused_by_name(name: str, text: str) -> None:
+    with pytest.raises(Invalid, match=f"setting {name.replace('_', '-')}: "):
+        load({name: text}, {})
+
+
 @pytest.mark.parametrize(("text", "grace_s"), [("off", None), ("0", 0.0), ("2.5", 2.5)])
 def test_a_grace_is_seconds_or_off(text: str, grace_s: float | None) -> None:
     assert load({"leader_grace_s": text}, {})[0].leader_grace_s == grace_s

@@ -42,6 +42,8 @@ def test_the_commands_fit_what_is_there() -> None:
     one = next_commands(Meeting("orders", "shop.default", False), Path("d"), Path("x"))
     assert "receive orders --space shop.default --data d" in one
     assert "receive" not in next_commands(None, Path("d"), Path("x"))
+    waiting = next_commands(None, Path("d"), Path("x"), waits_for_users=True)
+    assert "user create alice --send queue --receive queue --data d" in waiting
 
 
 def test_a_program_is_named_as_the_shell_finds_it(

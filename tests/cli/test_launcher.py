@@ -25,6 +25,7 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Unavailab
 from enmasse.base.log import configure
 from enmasse.base.settings import Settings
 from enmasse.cli import app
+from enmasse.cli.commands.up import welcome
 from enmasse.cli.launcher import Endpoint, Ready, serve
 from enmasse.client import connect
 
@@ -307,6 +308,9 @@ async def test_a_first_start_for_other_machines_asks_for_users(tmp_path: Path) -
     settings = Settings(data=tmp_path, host="0.0.0.0", **FREE)
     async with running(settings) as ready:
         assert ready.meeting is None
+        told = welcome(settings, ready)
+        assert "Nobody can log in yet" in told and "user create alice" in told
+        assert f"Other machines reach it as {socket.gethostname()}" in told
         assert await unmet(tmp_path) == ["NoUsers"]
         port = ready.endpoints["amqp"].port
         with pytest.raises(EnMasseError, match="the server offers SCRAM"):

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use aws_lc_rs::digest;
 use enmasse_journal::log::{self, GROUP_BYTES_MAX};
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
+use enmasse_router::table::LINK_CAPACITY_MAX;
 use serde::Deserialize;
 
 use crate::error::NodeError;
@@ -87,6 +88,8 @@ pub struct Limits {
     pub idle_timeout_ms: Option<u32>,
     /// Largest frame taken, bytes; told to the peer at open.
     pub max_frame_size_bytes: u32,
+    /// Credit of a sender whose address says none: deliveries that it may have on the way.
+    pub link_capacity: u32,
     /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its consumers count as having
     /// no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that makes us talk without listening gets here.
     pub output_hard_bytes: usize,
@@ -101,6 +104,7 @@ impl Default for Limits {
             handshake_timeout_ms: 10_000,
             idle_timeout_ms: Some(60_000),
             max_frame_size_bytes: 131_072,
+            link_capacity: 1000,
             output_hard_bytes: 8 * 1024 * 1024,
             linger_ms: 1_000,
         }
@@ -148,6 +152,9 @@ impl NodeConfig {
         }
         if limits.max_frame_size_bytes < 512 || limits.max_frame_size_bytes > 1 << 20 {
             return wrong("limits.maxFrameSizeBytes", "must be 512 to 1048576");
+        }
+        if !(1..=LINK_CAPACITY_MAX).contains(&limits.link_capacity) {
+            return wrong("limits.linkCapacity", "must be 1 to 100000");
         }
         if limits.output_hard_bytes < 2 * OUTPUT_HIGH_BYTES {
             return wrong("limits.outputHardBytes", "must be 1048576 or more: twice of what waits for a slow reader");
@@ -249,6 +256,8 @@ mod tests {
         assert!(unknown.contains("wrkers"), "{unknown}");
         let small = NodeConfig::from_json(r#"{"limits": {"maxFrameSizeBytes": 100}}"#).unwrap_err().to_string();
         assert!(small.contains("maxFrameSizeBytes") && small.contains("512"), "{small}");
+        let none = NodeConfig::from_json(r#"{"limits": {"linkCapacity": 0}}"#).unwrap_err().to_string();
+        assert!(none.contains("linkCapacity") && none.contains("100000"), "{none}");
         let tiny = NodeConfig::from_json(r#"{"journalSegmentBytes": 4096}"#).unwrap_err().to_string();
         assert!(tiny.contains("journalSegmentBytes") && tiny.contains("16384"), "{tiny}");
         let short = NodeConfig::from_json(r#"{"decoySecret": "abc"}"#).unwrap_err().to_string();

@@ -368,7 +368,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         connection: Arc::new(connection),
         dynamic: DynamicNodes::default(),
         loads: (0..count).map(|_| Load::default()).collect(),
-        link_capacity: 1000,
+        link_capacity: limits.link_capacity,
         queue_numbers,
         message_size_max: None,
         insecure: config.insecure,

@@ -172,7 +172,7 @@ pub struct SpaceLimits {
 pub struct Address {
     /// identity; an address deleted and made again has another
     pub uid: String,
-    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, no white space, no `*`, no `+` or `#` as a whole level, not beginning
+    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, spaces within it and no other white space, no `*`, no `+` or `#` as a whole level, not beginning
     /// with `_!`; the single exception is `#`, the open name space
     pub name: String,
     /// semantics

@@ -112,6 +112,17 @@ def _host_names(value: str) -> str:
     return ",".join(names)
 
 
+def _idle(value: object) -> float | None:
+    """Turn `off` into None and digits into a number of seconds that a client can be told."""
+    seconds = _grace(value)
+    if seconds is not None and not 1 <= seconds <= IDLE_MAX_S:
+        raise ValueError(f"must be 1 to {IDLE_MAX_S} seconds, or `off`")
+    return seconds
+
+
+IDLE_MAX_S = 86_400
+
+
 class Settings(BaseModel):
     """Everything `enmasse up` can be told."""
 
@@ -155,6 +166,16 @@ class Settings(BaseModel):
 
     workers: int = Field(default=0, ge=0, le=256)
     """Threads that carry messages. 0 is one for each core the process may use."""
+
+    max_frame_size: int = Field(default=131_072, ge=512, le=1 << 20)
+    """Largest AMQP frame that is taken, in bytes; clients are told at open."""
+
+    link_credit: int = Field(default=1000, ge=1, le=100_000)
+    """Messages that a sender may have on the way, where no infra config says (`linkCapacity`)."""
+
+    idle_timeout_s: Annotated[float | None, BeforeValidator(_idle)] = 60.0
+    """Seconds of silence after which a client counts as gone; clients are told at open. None
+    (`off`) is never."""
 
     namespace_resources_max: int = Field(default=NAMESPACE_RESOURCES_MAX, ge=1)
     """Resources of each kind that a namespace may hold; one more is refused."""

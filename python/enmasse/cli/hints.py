@@ -44,13 +44,20 @@ def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting 
     return None
 
 
-def next_commands(where: Meeting | None, data: Path, program: Path) -> str:
-    """Return the lines that tell what to try with the program at that path."""
+def next_commands(
+    where: Meeting | None, data: Path, program: Path, *, waits_for_users: bool = False
+) -> str:
+    """Return the lines that tell what to try with the program at that path.
+
+    `waits_for_users`: no user is declared, and nobody comes in without a name.
+    """
     enmasse = typed(program)
     folder = "" if data == default_data_dir() else f" --data {data}"
     if where is not None:
         place = where.address + ("" if where.is_default else f" --space {where.space}") + folder
         commands = [f"receive {place}", f"send {place} --body hello", f"get addresses{folder}"]
+    elif waits_for_users:
+        commands = [f"user create alice --send queue --receive queue{folder}", "user create --help"]
     else:
         commands = [
             f"get addressspaces{folder}",

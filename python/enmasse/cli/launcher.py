@@ -57,6 +57,9 @@ class Ready:
     meeting: Meeting | None = None
     """Where a first message can pass."""
 
+    has_users: bool = True
+    """Whether there is anybody who could log in."""
+
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
         endpoints = {name: place._asdict() for name, place in self.endpoints.items()}
@@ -121,7 +124,7 @@ async def serve(
             endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
             process.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
         write_kubeconfig(data, endpoints.get("https"), tls, token)
-        ready = Ready(os.getpid(), endpoints, meeting(store.list(), exposed=is_exposed(settings)))
+        ready = ready_of(endpoints, store, settings)
         data.write_endpoint(ready.document())
 
         async def take_over() -> None:
@@ -152,6 +155,12 @@ def listening(stack: AsyncExitStack, settings: Settings) -> Iterator[tuple[str, 
     for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
         if port is not None:
             yield kind, stack.enter_context(bind(settings.host, port))
+
+
+def ready_of(endpoints: dict[str, Endpoint], store: Store, settings: Settings) -> Ready:
+    """Return what this process says when everything listens at `endpoints`."""
+    place = meeting(store.list(), exposed=is_exposed(settings))
+    return Ready(os.getpid(), endpoints, place, bool(store.list("MessagingUser")))
 
 
 def status_of(ready: Ready, *, leads: bool) -> str:

@@ -25,7 +25,7 @@ from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
 from enmasse.control.shown import NodeIdentity
 from enmasse.engines.native import NativeEngine
-from enmasse.native import ListenerKind, Node
+from enmasse.native import ListenerKind, Node, NodeLimits
 from enmasse.store import Store
 from enmasse.store.leading import replaced
 from enmasse.store.protocol import Leadership
@@ -191,6 +191,11 @@ class Leader:
             insecure=self._settings.insecure,
             decoy_secret=ensure_token(self._data.decoy),
             journal=self._data.journal,
+            limits=NodeLimits(
+                self._settings.max_frame_size,
+                self._settings.link_credit,
+                self._settings.idle_timeout_s,
+            ),
         )
         engine = NativeEngine(node, clock)
         manager = Manager(
@@ -200,6 +205,7 @@ class Leader:
             self._computed,
             exposed=self._admission.exposed,
             hosts=platform_names(self._settings.host, self._settings.host_names),
+            link_credit=self._settings.link_credit,
         )
         interim = Interim(self._data.usage)
         await self._store.refresh()

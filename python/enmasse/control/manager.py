@@ -39,6 +39,7 @@ from enmasse.control.status import Answer, Check, Seen, decide
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, PLATFORM, Catalogue, Compiler, Plan
+from enmasse.plan.model import LINK_CAPACITY
 from enmasse.resources import Address, AddressSpace, Declared, Key, MessagingUser, Resource
 from enmasse.resources.address_space import Usage
 from enmasse.resources.address_space_plan import Allowance
@@ -91,11 +92,13 @@ class Manager:
         *,
         exposed: bool = False,
         hosts: Iterable[str] = (),
+        link_credit: int = LINK_CAPACITY,
     ) -> None:
         """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces.
 
         `exposed`: other machines can reach a listener and that is not meant. `hosts`: the names of
-        the platform itself, which clients may use without naming a space.
+        the platform itself, which clients may use without naming a space. `link_credit`: what a
+        sender gets where no infra config says.
         """
         self._store = store
         self._engine = engine
@@ -112,7 +115,7 @@ class Manager:
 
         self._spaces_gone: set[str] = set()
         self._due = asyncio.Event()
-        self._compiler = Compiler(exposed=exposed, hosts=hosts)
+        self._compiler = Compiler(exposed=exposed, hosts=hosts, link_credit=link_credit)
         self._taken_in: int | None = None
         """Version of the store up to which changes are in the compiler."""
 

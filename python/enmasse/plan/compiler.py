@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue
-from enmasse.plan.model import Plan, PlannedSpace
+from enmasse.plan.model import LINK_CAPACITY, Plan, PlannedSpace
 from enmasse.plan.naming import Naming
 from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
 from enmasse.resources import (
@@ -50,10 +50,17 @@ class Compiled:
 class Compiler:
     """What is declared, kept with what it comes to, so that a change costs what it touches."""
 
-    def __init__(self, *, exposed: bool = False, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        exposed: bool = False,
+        hosts: Iterable[str] = (),
+        link_credit: int = LINK_CAPACITY,
+    ) -> None:
         """`exposed`: spaces that would let everybody in are served closed. `hosts`: the names of
-        the platform itself."""
+        the platform itself. `link_credit`: what a sender gets where no infra config says."""
         self._exposed = exposed
+        self._link_credit = link_credit
         self._hosts = tuple(sorted(hosts))
         self._default_space: str | None = None
         self._naming = Naming(self._hosts)
@@ -95,7 +102,7 @@ class Compiler:
 
     def _state(self, home: _Home) -> SpaceState:
         if home not in self._spaces:
-            self._spaces[home] = SpaceState(exposed=self._exposed)
+            self._spaces[home] = SpaceState(exposed=self._exposed, link_credit=self._link_credit)
         return self._spaces[home]
 
     def refresh(self) -> set[Key]:

@@ -15,6 +15,7 @@ from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
 from enmasse.plan.effective import with_plan
 from enmasse.plan.model import (
     EVERY_NAME,
+    LINK_CAPACITY,
     Authentication,
     PlannedAddress,
     PlannedSpace,
@@ -118,9 +119,11 @@ def was_planned(address: Address) -> bool:
 class SpaceState:
     """What is declared in one address space, and what it comes to."""
 
-    def __init__(self, *, exposed: bool = False) -> None:
-        """`exposed`: it is served closed where it would let everybody in."""
+    def __init__(self, *, exposed: bool = False, link_credit: int = LINK_CAPACITY) -> None:
+        """`exposed`: it is served closed where it would let everybody in. `link_credit`: what a
+        sender gets where no infra config says."""
         self._exposed = exposed
+        self._link_credit = link_credit
         self.outcomes: dict[Key, Outcome] = {}
         """What each resource of the space came to at the last `refresh`."""
 
@@ -346,7 +349,7 @@ class SpaceState:
             self._said(address, catalogue, bounds),
             topic=self._said(topic, catalogue, bounds) if topic else None,
             missing=lambda name: self._of_type("deadletter", name) is None,
-            link_capacity=bounds.link_capacity,
+            link_capacity=bounds.link_capacity or self._link_credit,
         )
         applied = catalogue.applied(address)
         return Outcome(planned, applied, waiting=waiting or self._waits_for(address))

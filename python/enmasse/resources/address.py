@@ -54,8 +54,11 @@ def _address(value: str) -> str:
         raise ValueError("must not be empty")
     if len(value.encode()) > ADDRESS_BYTES_MAX:
         raise ValueError(f"is longer than {ADDRESS_BYTES_MAX} bytes")
-    if any(character.isspace() or not character.isprintable() for character in value):
-        raise ValueError("must not contain white space or control characters")
+    if value != value.strip(" "):
+        raise ValueError("must not begin or end with a space")
+    # Of white space `isprintable` takes the space alone.
+    if not value.isprintable():
+        raise ValueError("must not contain control characters, or white space other than spaces")
     if value.startswith(("_!", "$")):
         raise ValueError("must not begin with `_!` or `$`: those names belong to the node")
     if value != OPEN_NAME_SPACE and ("*" in value or {"+", "#"} & set(value.split("/"))):

@@ -19,7 +19,7 @@ use super::{AddressEntry, AddressKey, AddressKind, Home, NextKeys, SpaceKey, Tab
 use crate::plan::{self, AddressType, AuthenticationType, OnFull, Plan};
 
 /// Most credit that an address may give to one link.
-const LINK_CAPACITY_MAX: u32 = 100_000;
+pub const LINK_CAPACITY_MAX: u32 = 100_000;
 /// RFC 5802, section 5.1 asks for at least 4,096; the upper bound keeps one PLAIN login within about a second.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
@@ -192,8 +192,12 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     if name != "#" && (is_wildcard(name) || name.contains('*')) {
         return bad_name("contains a wildcard; only the name # alone, the open name space, may");
     }
-    if name.starts_with("_!") || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return bad_name("begins with _! or contains white space or control characters");
+    // A space is a character of many JMS names; what could not be seen, or told from it, is refused.
+    let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
+    if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
+        return bad_name(
+            "begins with _!, begins or ends with a space, or contains other white space or control characters",
+        );
     }
     if !(1..=LINK_CAPACITY_MAX).contains(&address.limits.link_capacity) {
         return Err((".limits.linkCapacity", format!("is not 1 to {LINK_CAPACITY_MAX}")));

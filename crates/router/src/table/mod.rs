@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 use enmasse_amqp::sasl::Mechanism;
 
 pub use address::{AddressEntry, Home};
-pub use compile::PlanError;
+pub use compile::{LINK_CAPACITY_MAX, PlanError};
 pub use diff::Diff;
 pub use handshake::{Granted, Guest, Handshake, Judged, Peer, Proof, Question, Refusal};
 pub use lookup::{Clues, NoSpace};

@@ -92,6 +92,30 @@ HttpsPort = Annotated[str | None, _listener("HTTP API over TLS, for kubectl.", 6
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
 ]
+MaxFrameSize = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES", min=512, max=1 << 20, help="Largest AMQP frame.", show_default="131072"
+    ),
+]
+LinkCredit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=100_000,
+        help="Messages that a sender may have on the way, where no infra config says.",
+        show_default="1000",
+    ),
+]
+IdleTimeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SECONDS|off",
+        help="Silence after which a client counts as gone.",
+        show_default="60",
+    ),
+]
 NamespaceResources = Annotated[
     int | None,
     typer.Option(
@@ -156,6 +180,9 @@ def up(
     http_port: HttpPort = None,
     https_port: HttpsPort = None,
     workers: Workers = None,
+    max_frame_size: MaxFrameSize = None,
+    link_credit: LinkCredit = None,
+    idle_timeout_s: IdleTimeout = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,
@@ -188,6 +215,9 @@ def up(
         "http_port": http_port,
         "https_port": https_port,
         "workers": workers,
+        "max_frame_size": max_frame_size,
+        "link_credit": link_credit,
+        "idle_timeout_s": idle_timeout_s,
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,
         "namespace_plans": namespace_plans,
@@ -228,6 +258,8 @@ def _run(
     try:
         settings, _ = load(options, os.environ, config)
         log.configure(settings.log_level)
+        if output is Output.TEXT and sys.stderr.isatty():
+            errors.tell(f"starting, with the data in {settings.data}")
         asyncio.run(serve(settings, files, announce, upgrade_data=upgrade_data))
     except EnMasseError as error:
         errors.say(error)
@@ -253,9 +285,20 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
+    waits_for_users = ready.meeting is None and not ready.has_users
+    notes = ""
+    if settings.host in network.WILDCARDS:
+        name = network.reachable_name(settings.host)
+        notes += f"\nOther machines reach it as {name}, at the same ports."
+    if waits_for_users:
+        notes += "\nNobody can log in yet: no user is declared."
+    program = Path(sys.argv[0])
+    next_ = hints.next_commands(
+        ready.meeting, settings.data, program, waits_for_users=waits_for_users
+    )
     return f"""EnMasse is up (process {ready.pid}). Ctrl-C stops it.
 
 {places}
   data   {settings.data}
-
-{hints.next_commands(ready.meeting, settings.data, Path(sys.argv[0]))}"""
+{notes}
+{next_}"""
