@@ -22,7 +22,7 @@ class _Documented(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         described = super().model_schema(schema)
-        model = schema["cls"]
+        model: type[Model] = schema["cls"]
         for name, text in docstrings(model).items():
             field = model.model_fields[name]
             said = described.get("properties", {}).get(field.alias or name)
