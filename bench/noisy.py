@@ -1,10 +1,14 @@
 """A noisy neighbour: what a tenant that sends ten times its limit does to the latency of another.
 
-    .venv/bin/python bench/noisy.py [--seconds 10] [--rounds 3] [--connections 20]
+    .venv/bin/python bench/noisy.py [--seconds 10] [--rounds 3] [--connections 20] [--stored]
 
 A quiet client sends 1,000 messages a second through its space, alone and while a noisy one tries
 to send ten times what the plan of its own space allows. The control is the bare forwarder with the
 same two clients. The goal: the quiet one's p99 beside the noise is within twice the control's.
+
+With `--stored` the quiet client sends 100 durable messages of 1 KiB a second, and the noisy one
+durable messages of 60 MB as fast as it can, both to queues. The goal: the quiet one's p99 beside
+the noise is within five times its own alone. The forwarder stores nothing and is no control.
 
 Client and server share the machine. `cargo build --release -p enmasse-client -p enmasse-forwarder`
 leaves the load tool and the forwarder.
@@ -29,14 +33,17 @@ from run import TOOL, load
 
 QUIET_RATE, NOISY_RATE = 1_000, 10 * servers.NOISY_LIMIT
 RATIO_MAX = 2.0
+DIRECT_QUIET = {"address": "anycast", "rate": str(QUIET_RATE)}
+STORED_QUIET = {"address": "queue", "body": "1024", "durable": "true", "rate": "100"}
+STORED_NOISE = {"address": "queue", "body": "60000000", "durable": "true", "credit": "2"}
+STORED_RATIO_MAX = 5.0
 HEAD_S = 2.0
 """The noise begins so long before the quiet client, and outlasts it."""
 
 
-def quiet(server: servers.Server, seconds: float) -> Report:
+def quiet(server: servers.Server, seconds: float, options: dict[str, str]) -> Report:
     """One run of the quiet client; raises `servers.Unavailable` with what the tool said."""
-    options = {"address": "anycast", "rate": str(QUIET_RATE), "duration": str(seconds)}
-    return load(server, options | host(server, "default"))
+    return load(server, options | {"duration": str(seconds)} | host(server, "default"))
 
 
 def host(server: servers.Server, space: str) -> dict[str, str]:
@@ -44,15 +51,22 @@ def host(server: servers.Server, space: str) -> dict[str, str]:
     return {} if server.name == "forwarder" else {"hostname": space, "mechanism": "ANONYMOUS"}
 
 
-def noise(server: servers.Server, seconds: float, connections: int) -> subprocess.Popen[str]:
-    """Start the noisy client."""
-    # The forwarder knows addresses and no spaces: there the noise has an address of its own.
-    options = {
-        "url": server.url,
+def direct_noise(server: servers.Server, connections: int) -> dict[str, str]:
+    """What the noisy client of direct addresses does."""
+    return {
+        # The forwarder knows addresses and no spaces: there the noise has an address of its own.
         "address": "noise" if server.name == "forwarder" else "anycast",
         "senders": str(connections // 2),
         "receivers": str(connections - connections // 2),
         "rate": str(NOISY_RATE),
+    }
+
+
+def noise(server: servers.Server, seconds: float, options: dict[str, str]) -> subprocess.Popen[str]:
+    """Start the noisy client."""
+    options = {
+        "url": server.url,
+        **options,
         "duration": str(seconds + 2 * HEAD_S),
         "warmup": "0",
         **server.options,
@@ -62,16 +76,41 @@ def noise(server: servers.Server, seconds: float, connections: int) -> subproces
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def beside(server: servers.Server, seconds: float, connections: int) -> tuple[Report, float]:
+def beside(
+    server: servers.Server, seconds: float, calm: dict[str, str], loud: dict[str, str]
+) -> tuple[Report, float]:
     """One run beside the noise, and the messages a second that the noise came to."""
-    noisy = noise(server, seconds, connections)
+    noisy = noise(server, seconds, loud)
     try:
         time.sleep(HEAD_S)
-        report = quiet(server, seconds)
+        report = quiet(server, seconds, calm)
         said, _ = noisy.communicate(timeout=60)
     finally:
         servers.stop(noisy)
     return report, float(json.loads(said)["messages_per_s"])
+
+
+def stored(seconds: float, rounds: int) -> None:
+    """Measure durable messages, alone and beside, and print medians."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    with (
+        tempfile.TemporaryDirectory(prefix="enmasse-noisy-") as folder,
+        servers.node(Path(folder), "tenants") as node,
+    ):
+        for _ in range(rounds):
+            alone = quiet(node, seconds, STORED_QUIET)
+            noisy, rate = beside(node, seconds, STORED_QUIET, STORED_NOISE)
+            for quantile in ("p50_us", "p99_us"):
+                found[f"alone {quantile}"].append(float(alone["latency"][quantile]))
+                found[f"beside {quantile}"].append(float(noisy["latency"][quantile]))
+            found["noise"].append(rate)
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}; medians of {rounds} rounds")
+    print("| | node |\n| --- | --- |")
+    for name, figures in found.items():
+        print(f"| {name} | {statistics.median(figures):,.1f} |")
+    ratio = statistics.median(found["beside p99_us"]) / statistics.median(found["alone p99_us"])
+    reached = "reached" if ratio <= STORED_RATIO_MAX else "short"
+    print(f"{reached} of {STORED_RATIO_MAX:g} at p99: {ratio:.1f}")
 
 
 def main() -> None:
@@ -80,7 +119,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=20, help="of the noisy client")
+    parser.add_argument("--stored", action="store_true", help="durable messages, through queues")
     arguments = parser.parse_args()
+    if arguments.stored:
+        return stored(arguments.seconds, arguments.rounds)
     found: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     with (
         tempfile.TemporaryDirectory(prefix="enmasse-noisy-") as folder,
@@ -89,8 +131,9 @@ def main() -> None:
     ):
         for _ in range(arguments.rounds):
             for server in (node, forwarder):
-                alone = quiet(server, arguments.seconds)
-                noisy, rate = beside(server, arguments.seconds, arguments.connections)
+                alone = quiet(server, arguments.seconds, DIRECT_QUIET)
+                loud = direct_noise(server, arguments.connections)
+                noisy, rate = beside(server, arguments.seconds, DIRECT_QUIET, loud)
                 for name, report in (("alone", alone), ("beside", noisy)):
                     for quantile in ("p50_us", "p99_us"):
                         figure = float(report["latency"][quantile])

@@ -102,6 +102,8 @@ def _manifest(path: Path, kind: str) -> None:
         documents.append(f"{base}kind: Address\n{metadata}\n{spec}\n")
     if kind == "neighbours":
         documents += _neighbours(base)
+    if kind == "tenants":
+        documents += _tenants(base)
     if kind == "secure":
         password = base64.b64encode(PASSWORD.encode()).decode()
         documents.append(
@@ -111,6 +113,18 @@ def _manifest(path: Path, kind: str) -> None:
             "  authorization: [{addresses: ['*'], operations: [send, recv]}]\n"
         )
     path.write_text("---\n".join(documents))
+
+
+def _tenants(base: str) -> list[str]:
+    """A queue in the first space, and a second space with one."""
+    address = f"{base}kind: Address\nmetadata: {{name: %s.queue}}\n"
+    return [
+        f"{base}kind: AddressSpace\nmetadata: {{name: noisy}}\nspec: {{type: standard}}\n",
+        *(
+            address % space + "spec: {address: queue, type: queue}\n"
+            for space in ("default", "noisy")
+        ),
+    ]
 
 
 def _neighbours(base: str) -> list[str]:
@@ -132,7 +146,7 @@ def _neighbours(base: str) -> list[str]:
 @contextlib.contextmanager
 def node(folder: Path, kind: str = "node", checkout: Path = ROOT) -> Iterator[Server]:
     """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
-    `neighbours` a second space, `noisy`, with a bound.
+    `neighbours` a second space, `noisy`, with a bound, `tenants` one without, and a queue in each.
 
     A second one of the same kind in the same folder finds what the first has left.
     """
