@@ -14,6 +14,7 @@
       logins.log      who came in to send and receive, and who was refused; rotated likewise
       usage.json      what spaces came to since that was last written into their statuses
       endpoint.json   where the running process listens; gone when it stops
+      reserve         room for a start on a full disk; given up then
       restoring       there while a backup is put back; no platform starts on it then
 
 Only the owner may read the folder; and its files, each by itself, should others be let into it.
@@ -27,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from enmasse.base import data_format
+from enmasse.base import data_format, disk_reserve
 from enmasse.base.errors import Code, Conflict, Unavailable
 
 
@@ -58,6 +59,7 @@ class DataDir:
         self.logins = path / "logins.log"
         self.usage = path / "usage.json"
         self.endpoint = path / "endpoint.json"
+        self.reserve = path / "reserve"
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
@@ -96,6 +98,8 @@ class DataDir:
     ) -> None:
         """Give the folder back."""
         self.endpoint.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            disk_reserve.balance(self.reserve)
         self._release_lock()
 
     def write_endpoint(self, endpoint: dict[str, Any]) -> None:
@@ -121,6 +125,7 @@ class DataDir:
                 f"data folder {self.path} is in use by process {owner};"
                 " stop that one or choose another folder with --data",
             ) from None
+        disk_reserve.balance(self.reserve)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor
