@@ -87,6 +87,20 @@ def test_the_delivery_count_grows_until_the_dead_letter(jms: Client, queues: Pla
     assert answer == {"counts": list(range(ATTEMPTS)), "dead": "message 0"}
 
 
+@pytest.mark.parametrize("how", ["consumer", "session", "connection"])
+def test_a_clean_close_costs_prefetched_messages_no_attempt(
+    jms: Client, queues: Platform, how: str
+) -> None:
+    times = ATTEMPTS + 1
+    answer = jms.call("prefetch", address="orders", how=how, count=20, times=times, **place(queues))
+    assert answer == {"counts": [0] * (20 - times)}
+
+
+def test_a_listener_of_spring_is_called_once_an_attempt(jms: Client, queues: Platform) -> None:
+    answer = jms.call("poison", address="orders", dead="dead", consumers=3, **place(queues))
+    assert answer == {"calls": ATTEMPTS, "dead": "message 0"}
+
+
 def test_an_expired_message_goes_to_the_dead_letter(jms: Client, queues: Platform) -> None:
     answer = jms.call("expiry", address="orders", dead="dead", **place(queues))
     assert answer == {"expired": "short", "empty": True}

@@ -99,6 +99,7 @@ public final class Client {
             Map<String, Scenario> scenarios = new LinkedHashMap<>(DIRECT);
             scenarios.putAll(Stored.SCENARIOS);
             scenarios.putAll(Temporary.SCENARIOS);
+            scenarios.putAll(Attempts.SCENARIOS);
             return scenarios.get(scenario).run(session, options);
         }
     }

@@ -36,7 +36,7 @@ final class Stored {
     private Stored() {
     }
 
-    private interface Making {
+    interface Making {
         void change(Message message, int number) throws JMSException;
     }
 
@@ -46,7 +46,7 @@ final class Stored {
     }
 
     /** Sends numbered messages, each accepted before the next. */
-    private static void send(Session session, Queue queue, int count, Making making) throws JMSException {
+    static void send(Session session, Queue queue, int count, Making making) throws JMSException {
         MessageProducer producer = session.createProducer(queue);
         for (int number = 0; number < count; number++) {
             Message message = session.createTextMessage("message " + number);
