@@ -14,7 +14,7 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::QueueNumbers;
-use enmasse_router::shard::{self, DynamicNodes, Load, Shard, Shelves};
+use enmasse_router::shard::{self, DynamicNodes, LinkNames, Load, Shard, Shelves};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
@@ -367,6 +367,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
     shard::Shared {
         connection: Arc::new(connection),
         dynamic: DynamicNodes::default(),
+        link_names: LinkNames::default(),
         loads: (0..count).map(|_| Load::default()).collect(),
         link_capacity: limits.link_capacity,
         queue_numbers,

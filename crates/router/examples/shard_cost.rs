@@ -12,7 +12,7 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
 use enmasse_router::core::QueueNumbers;
 use enmasse_router::plan::Plan;
-use enmasse_router::shard::{ConnId, DynamicNodes, Load, Peer, Shard, Shared};
+use enmasse_router::shard::{ConnId, DynamicNodes, LinkNames, Load, Peer, Shard, Shared};
 use enmasse_router::table::Table;
 
 const PLAN: &str = include_str!("../../../vectors/plans/open.json");
@@ -88,6 +88,7 @@ fn shard(paced: bool) -> Shard {
     let shared = Shared {
         connection: Arc::new(Config::default()),
         dynamic: DynamicNodes::default(),
+        link_names: LinkNames::default(),
         loads: vec![Load::default()],
         link_capacity: 1000,
         message_size_max: None,

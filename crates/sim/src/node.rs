@@ -7,7 +7,8 @@ use std::sync::Arc;
 use enmasse_amqp::time::Time;
 use enmasse_router::core::{AddressKey, AddressStats, QueueNumbers};
 use enmasse_router::shard::{
-    Batch, ConnId, DynamicNodes, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard, Shared,
+    Batch, ConnId, DynamicNodes, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard,
+    Shared,
 };
 use enmasse_router::table::Table;
 
@@ -86,6 +87,7 @@ impl Node {
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
             dynamic: DynamicNodes::default(),
+            link_names: LinkNames::default(),
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,

@@ -352,7 +352,7 @@ impl Driver {
 
     fn attach(&mut self, handle: Handle, role: Role, address: Option<String>, options: &LinkOptions, way: Way) {
         let Some(session) = self.session else { return };
-        let name = options.name.clone().unwrap_or_else(|| format!("{}-{handle}", self.config.container_id));
+        let name = options.name.clone().unwrap_or_else(|| format!("{}-{handle}", self.setup.unique));
         match self.machine.attach(session, attach(name, role, address, options)) {
             Ok(id) => self.links.insert(handle, id, way),
             Err(error) => {

@@ -83,6 +83,9 @@ struct Setup {
     hostname: Option<String>,
     desired_capabilities: Vec<Symbol>,
     container_id: String,
+    /// what the names of links begin with that are given none: no other client has it, even one of the same container
+    /// id, or the two would take over each other's links (2.6.1)
+    unique: String,
     idle_time_out: Option<Duration>,
     connect_time_out: Duration,
 }
@@ -97,13 +100,15 @@ impl Setup {
                 Some(Credentials::new(url, &options.tls, mechanisms, hostname.clone(), options.token.clone())?)
             }
         };
+        let unique = unique();
         Ok(Self {
             route: Route::new(url, &options.tls)?,
             server: url.server(),
             credentials,
             hostname,
             desired_capabilities: options.desired_capabilities.iter().map(|one| one.as_str().into()).collect(),
-            container_id: options.container_id.clone().unwrap_or_else(container_id),
+            container_id: options.container_id.clone().unwrap_or_else(|| unique.clone()),
+            unique,
             idle_time_out: options.idle_time_out,
             connect_time_out: options.connect_time_out,
         })
@@ -120,7 +125,7 @@ impl Setup {
     }
 }
 
-fn container_id() -> String {
+fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("enmasse-{}-{:x}-{}", std::process::id(), since.as_micros(), NEXT.fetch_add(1, Ordering::Relaxed))

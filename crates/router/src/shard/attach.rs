@@ -61,7 +61,8 @@ impl Shard {
         }
     }
 
-    fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
+    pub(super) fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
+        self.give_up_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
         let fact = Fact::AttachRefused {
@@ -77,6 +78,8 @@ impl Shard {
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
+        // The number may have been that of a link which its home has closed.
+        self.give_up_name(id, link);
         let want = wanted(&attach).map_err(|error| (None, error))?;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
         // A link that came with its connection from another shard has taken one there.
@@ -125,6 +128,9 @@ impl Shard {
             return Ok(());
         }
         let terms = self.terms(id, &attach, &entries)?;
+        let own_node = attach.role == Role::Receiver && name.starts_with(DYNAMIC_PREFIX);
+        let attach = if own_node { Some(attach) } else { self.take_name(id, link, attach) };
+        let Some(attach) = attach else { return Ok(()) };
         self.attach_at(id, link, &attach, &entries, name, &terms);
         Ok(())
     }
@@ -220,7 +226,8 @@ impl Shard {
                 }),
             },
         };
-        let digest = self.router.link_digest(&self.fabric.conns[id.key()].container, &attach.name);
+        let conn = &self.fabric.conns[id.key()];
+        let digest = self.router.resume_digest(conn.user(), &conn.container, &attach.name);
         let resume = resuming::asked(attach, entries, digest);
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::management::QuestionId;
+use super::names::{Holder, LinkName, Thief};
 use crate::core::{
     AddressDescription, AddressKey, Arrival, Delivery, Ending, Origin, PortId, PortRole, SubscriptionName,
     TransactionId, Unsettled,
@@ -106,6 +107,17 @@ pub(super) enum Entry {
     },
     Retire {
         address: AddressKey,
+    },
+    /// to the shard of a link that another takes over
+    Steal {
+        name: LinkName,
+        from: Holder,
+        thief: Thief,
+    },
+    /// from there to every shard, and from each to the shard of the link that takes over: what was said before has been
+    /// handled
+    Confirm {
+        thief: Thief,
     },
     Declare {
         transaction: TransactionId,

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::coordinator::{Coordinator, Transaction};
 use super::management::Question;
+use super::names::{LinkName, Stealing};
 use super::pacing::Pacing;
 use super::renewing::Renewal;
 use super::resuming::Resuming;
@@ -156,6 +157,8 @@ pub(super) struct Conn {
     pub(super) questions: Vec<Question>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
+    /// the attach that waits until the link it takes over is gone elsewhere
+    pub(super) stealing: Option<Box<Stealing>>,
     /// the link that waits for its answer; what the peer has sent behind it waits, too
     pub(super) attaching: Option<Box<Attaching>>,
     /// until when it may stay, if what let it in ends
@@ -164,6 +167,8 @@ pub(super) struct Conn {
     pub(super) renewal: Option<Box<Renewal>>,
     /// the names its links were given for, by their numbers, where not everything is allowed
     pub(super) claimed: Vec<Option<Box<str>>>,
+    /// the names of its links, by their numbers, which no other connection of its container has
+    names: Vec<Option<LinkName>>,
     /// its links that can be resumed
     pub(super) resuming: Option<Box<Resuming>>,
     /// it has had a link, and moves no more
@@ -211,10 +216,12 @@ impl Conn {
             temporary: None,
             questions: Vec::new(),
             moving: None,
+            stealing: None,
             attaching: None,
             expires: None,
             renewal: None,
             claimed: Vec::new(),
+            names: Vec::new(),
             resuming: None,
             settled_here: false,
             place: None,
@@ -272,6 +279,26 @@ impl Conn {
         self.claimed[index] = Some(name.into());
     }
 
+    /// The name of a link, if another connection may take the link over.
+    pub(super) fn name(&self, link: LinkId) -> Option<LinkName> {
+        self.names.get(link.0 as usize).copied().flatten()
+    }
+
+    /// All numbers of its links are below.
+    pub(super) fn link_numbers(&self) -> u32 {
+        self.links.len().max(self.names.len()) as u32
+    }
+
+    /// Gives a link a name, or takes it away; the one before.
+    pub(super) fn set_name(&mut self, link: LinkId, name: Option<LinkName>) -> Option<LinkName> {
+        let index = link.0 as usize;
+        if self.names.len() <= index {
+            name?;
+            self.names.resize(index + 1, None);
+        }
+        std::mem::replace(&mut self.names[index], name)
+    }
+
     pub(super) fn user(&self) -> Option<&str> {
         self.guest.user.as_deref()
     }
@@ -310,7 +337,7 @@ impl Conn {
 
     /// Whether more bytes may be read from it now.
     pub(super) fn wants_read(&self) -> bool {
-        let waits = self.moving.is_some() || self.attaching.is_some();
+        let waits = self.moving.is_some() || self.stealing.is_some() || self.attaching.is_some();
         !self.finished && !waits && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

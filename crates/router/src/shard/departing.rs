@@ -112,8 +112,8 @@ impl Shard {
     /// The first phase, for all links of a connection; `finish_all` follows the second.
     pub(super) fn begin_all(&mut self, id: ConnId, ending: Ending, departing: &mut Vec<Departing>) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.attaching = None;
-        for link in 0..conn.links.len() as u32 {
+        (conn.attaching, conn.stealing) = (None, None);
+        for link in 0..conn.link_numbers() {
             self.begin_departure(id, LinkId(link), Farewell::silent(ending, false), departing);
         }
     }
@@ -133,6 +133,7 @@ impl Shard {
         farewell: Farewell,
         departing: &mut Vec<Departing>,
     ) {
+        self.give_up_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         conn.give_up_place(link);
         let resumable = !farewell.closed && conn.is_resumable(link);
@@ -204,7 +205,9 @@ impl Shard {
         }
         self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
         if let (Some(error), Some(conn)) = (error, self.fabric.conns.get_mut(id.key())) {
-            conn.machine.detach(link, true, Some(error));
+            // A link that was stolen goes on elsewhere, and so does its terminus.
+            let closed = error.condition != condition::LINK_STOLEN;
+            conn.machine.detach(link, closed, Some(error));
             self.fabric.mark(id.key);
         }
     }

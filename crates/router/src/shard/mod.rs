@@ -23,6 +23,7 @@ mod late;
 mod links;
 mod login;
 mod management;
+mod names;
 mod pacing;
 mod placement;
 mod ports;
@@ -48,6 +49,7 @@ pub use batch::Batch;
 pub use conn::Peer;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{About, Fact, Request};
+pub use names::LinkNames;
 pub use placement::Load;
 pub use shelves::{Changes, Openings, Shelves};
 pub use stored::Shelving;
@@ -96,6 +98,8 @@ pub struct Shared {
     pub connection: Arc<Config>,
     /// nodes made at attach
     pub dynamic: DynamicNodes,
+    /// which link has which name
+    pub link_names: LinkNames,
     /// one a shard
     pub loads: Vec<Load>,
     /// window of links to dynamic nodes and to the anonymous terminus, in deliveries
@@ -140,6 +144,8 @@ pub struct Shard {
     transactions: u64,
     /// questions that were ever asked here of homes of addresses
     questions: u64,
+    /// attaches here that ever took over a link of another shard
+    thefts: u64,
 }
 
 impl Shard {
@@ -164,6 +170,7 @@ impl Shard {
             discharges: Discharges::default(),
             transactions: 0,
             questions: 0,
+            thefts: 0,
         }
     }
 
@@ -416,6 +423,8 @@ impl Shard {
             Entry::Attached { port, answer } => {
                 fabric.attached(*port, answer.clone().map_err(|error| *error));
             }
+            Entry::Steal { name, from, thief } => self.hand_link_over(*name, *from, *thief),
+            Entry::Confirm { thief } => self.confirm_taken(*thief),
             Entry::Describe { question, address } => self.describe(*question, *address),
             Entry::Described { question, found } => self.described(*question, found.as_deref()),
             Entry::Declare { transaction } => router.declare(*transaction),

@@ -10,6 +10,7 @@ mod plans;
 mod resuming;
 mod revoking;
 mod several;
+mod stealing;
 mod stored;
 mod temporary;
 mod termini;

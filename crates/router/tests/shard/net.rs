@@ -14,7 +14,9 @@ use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
 use enmasse_router::plan::Plan;
-use enmasse_router::shard::{About, ConnId, DynamicNodes, Entropy, Fact, Fed, Load, Peer, Request, Shard, Shared};
+use enmasse_router::shard::{
+    About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared,
+};
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
 /// What a client was told, in order, without what borrows.
@@ -87,6 +89,7 @@ impl Net {
         let shared = Arc::new(Shared {
             connection: Arc::new(Config::default()),
             dynamic: DynamicNodes::default(),
+            link_names: LinkNames::default(),
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,
             message_size_max: None,

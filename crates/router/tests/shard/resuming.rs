@@ -12,9 +12,9 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{Shelf, Unsettled};
-use enmasse_router::shard::Shelving;
+use enmasse_router::shard::{Peer, Shelving};
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{Heard, Net, blank, message_to, plain_init};
 use crate::{OPEN_SPACE, pinned};
 
 /// Shards, and the shard of the client; the queue lives on shard 0.
@@ -233,6 +233,31 @@ fn a_link_that_is_attached_elsewhere_is_ended_there() {
         assert_eq!(net.detached(first).map(|error| error.condition), Some(condition::LINK_STOLEN));
         net.grant(second, link, 1);
         assert_eq!(deliveries(&mut net, second).len(), 1);
+    }
+}
+
+#[test]
+fn a_link_of_another_user_is_another_link() {
+    for (shards, shard) in LAYOUTS {
+        let mut net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));
+        fill(&mut net, 1);
+        let mut clients = ["alice", "bob"].map(|user| {
+            let open = Open { container_id: "worker".to_owned(), ..Open::default() };
+            let peer = Peer { loopback: true, ..Peer::default() };
+            let client = net.client(shard, peer, Some(plain_init(user, "any")), open);
+            net.begin(client);
+            net.sender(client, None);
+            client
+        });
+        clients.reverse();
+        let [bob, alice] = clients;
+        let (link, _) = attached(&mut net, alice, receiver("orders", None));
+        net.grant(alice, link, 1);
+        assert_eq!(deliveries(&mut net, alice).len(), 1);
+        let (link, answer) = attached(&mut net, bob, receiver("orders", Some(vec![(number(0), None)])));
+        assert_eq!((answer.unsettled, net.detached(alice)), (Some(Vec::new()), None), "nothing of hers");
+        net.grant(bob, link, 1);
+        assert!(deliveries(&mut net, bob).is_empty());
     }
 }
 

@@ -4,6 +4,8 @@ use enmasse_amqp::types::condition;
 
 use crate::net::{Heard, Net, message_to};
 use crate::plans::with_other;
+use crate::stored::{with_queue, with_stream};
+use crate::topics::with_topics;
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 #[test]
@@ -47,6 +49,35 @@ fn a_link_is_answered_when_the_homes_of_its_addresses_have_it() {
         net.run();
         let heard: Vec<_> = net.clients[receiver].heard.iter().collect();
         assert!(matches!(heard[..], [Heard::Attached { .. }]), "{heard:?}");
+    }
+}
+
+#[test]
+fn links_of_every_kind_are_answered_when_the_home_of_their_address_has_them() {
+    for address in ["anycast", "multicast", "orders", "news", "events"] {
+        for sends in [false, true] {
+            let mut net = match address {
+                "orders" => with_queue(3),
+                "news" => with_topics(3),
+                "events" => with_stream(3),
+                _ => Net::new(3, OPEN_SPACE),
+            };
+            let home = pinned(&mut net, 0);
+            net.sender(home, Some(address));
+            let client = pinned(&mut net, 1);
+            net.clients[client].heard.clear();
+            let answered = net.reaches_its_shard(client, |net| {
+                if sends {
+                    net.sender(client, Some(address));
+                } else {
+                    net.receiver(client, address, 1);
+                }
+            });
+            assert!(!answered, "{address}: its home has yet to hear of it");
+            net.run();
+            let first = net.clients[client].heard.front();
+            assert!(matches!(first, Some(Heard::Attached { .. })), "{address}: {first:?}");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{LAYOUTS, OPEN_SPACE, pinned};
 const SELECTOR: &str = "apache.org:selector-filter:string";
 
 /// The open space with two topics in memory, which live on shard 0.
-fn with_topics(shards: u16) -> Net {
+pub(crate) fn with_topics(shards: u16) -> Net {
     with_topics_in(shards, OPEN_SPACE)
 }
 
@@ -137,16 +137,21 @@ fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
 }
 
 #[test]
-fn one_that_is_in_use_is_refused_and_the_link_before_goes_on() {
+fn one_that_is_in_use_is_taken_over_by_its_own_container_only() {
     for (shards, _, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
         let first = client_of(&mut net, consumer, "me");
         let second = client_of(&mut net, 0, "me");
         let asked = || durable(subscriber("sub", "news", &[]));
         let (link, _) = ask(&mut net, first, asked());
-        assert_eq!(refused(&mut net, second, asked()).as_str(), condition::RESOURCE_LOCKED.as_str());
+        net.grant(first, link, 10);
         publish(&mut net, second, "news");
-        assert_eq!(received(&mut net, first, link), 1);
+        assert_eq!(net.messages(first).len(), 1);
+        // An attach without a source takes nothing over.
+        assert_eq!(refused(&mut net, second, by_name("sub")).as_str(), condition::RESOURCE_LOCKED.as_str());
+        let (link, _) = ask(&mut net, second, asked());
+        assert_eq!(net.detached(first).map(|error| error.condition), Some(condition::LINK_STOLEN));
+        assert_eq!(received(&mut net, second, link), 1, "it has what the older link held");
     }
 }
 

@@ -268,6 +268,13 @@ impl Router {
         self.digests.short(&[container.as_bytes(), &[0xFF], name.as_bytes()].concat())
     }
 
+    /// As [`Router::link_digest`], of a link that can be resumed: only its own user takes it over.
+    #[must_use]
+    pub fn resume_digest(&self, user: Option<&str>, container: &str, name: &str) -> u64 {
+        let Some(user) = user else { return self.link_digest(container, name) };
+        self.digests.short(&[user.as_bytes(), &[0xFF], container.as_bytes(), &[0xFF], name.as_bytes()].concat())
+    }
+
     /// Bytes of bodies that were read from the disk, or asked for, and are needed still.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {

@@ -26,7 +26,7 @@ pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
 /// How a link asks to be resumed.
 #[derive(Clone, Debug, Default)]
 pub struct Resume {
-    /// digest of container id and link name
+    /// digest of user, container id and link name
     pub link: u64,
     /// seconds for which something is kept of it when it is gone
     pub keep_s: u32,

@@ -153,11 +153,16 @@ final class Subscriptions {
             MessageConsumer consumer = holding.createDurableConsumer(holding.createTopic(address), "sub");
             Session other = session(second);
             List<String> reasons = new ArrayList<>();
-            reasons.add(reason(() -> other.createDurableConsumer(other.createTopic(address), "sub")));
             reasons.add(reason(() -> other.unsubscribe("sub")));
-            consumer.close();
-            holding.unsubscribe("sub");
-            reasons.add(reason(() -> holding.unsubscribe("sub")));
+            MessageConsumer newer = other.createDurableConsumer(other.createTopic(address), "sub");
+            reasons.add(reason(() -> {
+                // It waits until the link is taken over, and then says that it is closed.
+                consumer.receive(TIMEOUT_MS);
+                consumer.receive(TIMEOUT_MS);
+            }));
+            newer.close();
+            other.unsubscribe("sub");
+            reasons.add(reason(() -> other.unsubscribe("sub")));
             return reasons;
         }
     }

@@ -1,0 +1,215 @@
+//! Names of links across connections (2.6.1; `docs/decisions/0051-link-stealing.md`).
+//!
+//! A link is named by its container, its name and its direction. An attach of a link that another connection of the same
+//! container has takes it over, and the older one is detached with `amqp:link:stolen`. Only the same user of the same
+//! space takes a link over: of another user it is another link.
+//!
+//! The registry is shared by all shards and touched when a link attaches and when it goes, never once a message. Where the
+//! older link lives on another shard, the attach waits until each shard has confirmed that it has handled what that
+//! shard said before. Then the homes know that the older link has gone, and an exclusive consumer or a durable
+//! subscription can be taken over.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::types::{Attach, Error, Role, condition};
+
+use super::batch::Entry;
+use super::departing::Farewell;
+use super::{ConnId, Shard};
+use crate::core::Ending;
+
+/// Parts of the registry, each with a lock of its own: shards that attach links at once seldom meet.
+const PARTS: usize = 64;
+
+/// A digest of all that names a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LinkName(u128);
+
+/// The link that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) shard: u16,
+    pub(super) conn: ConnId,
+    pub(super) link: LinkId,
+}
+
+/// An attach that takes a link over, told from others of the same link by a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thief {
+    holder: Holder,
+    number: u64,
+}
+
+/// Which link has which name, over all shards.
+#[derive(Debug)]
+pub struct LinkNames {
+    parts: Vec<Mutex<HashMap<LinkName, Holder>>>,
+    keys: [RandomState; 2],
+}
+
+impl Default for LinkNames {
+    fn default() -> Self {
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Self { parts, keys: [RandomState::new(), RandomState::new()] }
+    }
+}
+
+impl LinkNames {
+    fn digest(&self, space: u32, user: Option<&str>, container: &str, attach: &Attach) -> LinkName {
+        let sends = attach.role == Role::Sender;
+        let [high, low] = &self.keys;
+        let digest = |key: &RandomState| key.hash_one((space, user, container, attach.name.as_str(), sends));
+        LinkName(u128::from(digest(high)) << 64 | u128::from(digest(low)))
+    }
+
+    // A poisoned lock means a thread died while it held it, and then the process is ending.
+    fn part(&self, name: LinkName) -> MutexGuard<'_, HashMap<LinkName, Holder>> {
+        self.parts[name.0 as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a name to a link; who had it before.
+    fn take(&self, name: LinkName, holder: Holder) -> Option<Holder> {
+        self.part(name).insert(name, holder)
+    }
+
+    /// A link gives its name up, if it still has it.
+    pub(super) fn give_up(&self, name: LinkName, holder: Holder) {
+        let mut part = self.part(name);
+        if part.get(&name) == Some(&holder) {
+            part.remove(&name);
+        }
+    }
+}
+
+/// An attach that waits until the link it takes over is gone everywhere.
+pub(super) struct Stealing {
+    pub(super) link: LinkId,
+    number: u64,
+    attach: Box<Attach>,
+    /// the link it takes over
+    from: Holder,
+    /// shards that have yet to confirm
+    waits_for: usize,
+}
+
+/// What a link is told that is attached elsewhere.
+pub(super) fn stolen() -> Error {
+    Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection of its container")
+}
+
+impl Shard {
+    /// Gives a link its name. `None`: another shard has the link that it takes over, and the attach goes on when that
+    /// is gone.
+    pub(super) fn take_name(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Option<Box<Attach>> {
+        let holder = Holder { shard: self.fabric.index, conn: id, link };
+        let conn = self.fabric.conns.get_mut(id.key())?;
+        // A container without an id is known to nobody (2.4.1), and neither are its links.
+        let Some((space, _)) = conn.home.as_ref().filter(|_| !conn.container.is_empty()) else { return Some(attach) };
+        let name = self.shared.link_names.digest(space.0, conn.user(), &conn.container, &attach);
+        if let Some(before) = conn.set_name(link, Some(name)).filter(|before| *before != name) {
+            self.shared.link_names.give_up(before, holder);
+        }
+        let before = self.shared.link_names.take(name, holder).filter(|before| *before != holder);
+        let before = match before {
+            Some(before) if before.shard == self.fabric.index => self.lose_link(before, name),
+            before => before,
+        };
+        let Some(from) = before else { return Some(attach) };
+        self.thefts += 1;
+        let (number, waits_for) = (self.thefts, self.fabric.outboxes.len() - 1);
+        let conn = &mut self.fabric.conns[id.key()];
+        conn.settled_here = true;
+        conn.stealing = Some(Box::new(Stealing { link, number, attach, from, waits_for }));
+        let thief = Thief { holder, number };
+        self.fabric.outboxes[from.shard as usize].push(Entry::Steal { name, from, thief });
+        None
+    }
+
+    /// The link of that name has gone, or does so now.
+    pub(super) fn give_up_name(&mut self, id: ConnId, link: LinkId) {
+        let conn = self.fabric.conns.get_mut(id.key());
+        if let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) {
+            self.shared.link_names.give_up(name, Holder { shard: self.fabric.index, conn: id, link });
+        }
+    }
+
+    /// Another shard takes a link of this one over. All shards are asked to confirm, so that each has handled before what
+    /// was said here.
+    pub(super) fn hand_link_over(&mut self, name: LinkName, from: Holder, thief: Thief) {
+        if let Some(from) = self.lose_link(from, name) {
+            return self.fabric.outboxes[from.shard as usize].push(Entry::Steal { name, from, thief });
+        }
+        for shard in (0..self.fabric.outboxes.len() as u16).filter(|shard| *shard != self.fabric.index) {
+            self.fabric.outboxes[shard as usize].push(Entry::Confirm { thief });
+        }
+    }
+
+    /// The shard of a link that was taken over has said all there was to say of it.
+    pub(super) fn confirm_taken(&mut self, thief: Thief) {
+        let shard = thief.holder.shard;
+        if shard == self.fabric.index {
+            self.link_taken_over(thief);
+        } else {
+            self.fabric.outboxes[shard as usize].push(Entry::Confirm { thief });
+        }
+    }
+
+    /// One more shard has confirmed; after the last the attach goes on.
+    fn link_taken_over(&mut self, Thief { holder, number }: Thief) {
+        let Holder { conn: id, link, .. } = holder;
+        let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial) else {
+            return;
+        };
+        let Some(stealing) = conn.stealing.as_mut().filter(|stealing| stealing.number == number) else { return };
+        stealing.waits_for -= 1;
+        if stealing.waits_for == 0
+            && let Some(stealing) = conn.stealing.take()
+        {
+            self.attach(id, link, stealing.attach);
+        }
+    }
+
+    /// A link of this shard is attached elsewhere now, unless it has gone meanwhile. The link of another shard that it was
+    /// to take over itself, and that may be there still.
+    fn lose_link(&mut self, Holder { conn: id, link, .. }: Holder, name: LinkName) -> Option<Holder> {
+        let conn = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial)?;
+        if conn.name(link) != Some(name) {
+            return None;
+        }
+        if let Some(stealing) = conn.stealing.take_if(|stealing| stealing.link == link) {
+            self.refuse_attach(id, link, String::new(), stolen());
+            self.fabric.mark(id.key);
+            return Some(stealing.from);
+        }
+        if let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link == link) {
+            // The homes of its addresses are still to answer, and then it is refused.
+            attaching.refusal.get_or_insert_with(stolen);
+            return None;
+        }
+        // What its client does elsewhere is no failure of its own.
+        let farewell = Farewell { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
+        self.release(id, &[link], &farewell);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_goes_to_the_last_that_asks_and_is_given_up_by_that_one_only() {
+        let names = LinkNames::default();
+        let holder = |link| Holder { shard: 0, conn: ConnId { key: 1, serial: 2 }, link: LinkId(link) };
+        let name = LinkName(7);
+        assert_eq!(names.take(name, holder(1)), None);
+        assert_eq!(names.take(name, holder(2)), Some(holder(1)));
+        names.give_up(name, holder(1));
+        assert_eq!(names.take(name, holder(3)), Some(holder(2)));
+        names.give_up(name, holder(3));
+        assert_eq!(names.take(name, holder(4)), None);
+    }
+}
