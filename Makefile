@@ -95,7 +95,7 @@ tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_docs.py
 
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
-	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=2000 ENMASSE_CRASH_RUNS=1000 \
+	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=5000 ENMASSE_CRASH_RUNS=5000 \
 	  $(CARGO) test --release --locked $(CRATES)
 	ENMASSE_PIPELINE_KILLS=100 $(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
 	$(MAKE) test-spark

@@ -1,11 +1,14 @@
-//! A seeded simulation of a node and many clients: real shards, real client machines, a virtual clock, and a network
-//! that is late, narrow and breaks. Nothing here reads a clock or touches a socket; a seed tells all, so a run that
-//! fails can be lived through again.
+//! A seeded simulation of a node and many clients: real shards, a real journal on a simulated disk, real client machines, a
+//! virtual clock, and a network that is late, narrow and drops connections. Nothing here reads a clock or touches a socket
+//! or file; the seed determines everything, so a run that fails can be repeated.
 //!
-//! `scenario` draws what a run is like, `world` lets the node (`node`) and the clients (`client`, `link`) take their
-//! turns, and the `ledger` judges what clients see by `docs/contracts.md` 7.
+//! `scenario` draws what a run is like, `world` lets the node (`node`, `journal`) and the clients (`client`, `link`) take
+//! their turns, and the `ledger` checks what clients see against `docs/contracts.md` 7 to 9.
 
+mod address;
 mod client;
+mod faults;
+mod journal;
 mod ledger;
 mod link;
 mod message;
@@ -15,5 +18,7 @@ mod scenario;
 mod wire;
 mod world;
 
+pub use faults::{Fault, FaultCounts};
 pub use ledger::Figures;
+pub use scenario::Profile;
 pub use world::{Report, run};

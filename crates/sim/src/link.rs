@@ -1,22 +1,35 @@
-//! A link that a client wishes to have, and how it stands.
+//! A link that a client wants, and its state.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
-use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target};
+use enmasse_amqp::types::{
+    Attach, Coordinator, Fields, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target,
+    TerminusDurability, TerminusExpiryPolicy, Value,
+};
 
-use crate::ledger::{Ledger, LinkNumber, MessageNumber};
+use crate::ledger::{Ledger, LinkNumber, MessageNumber, TransactionNumber};
 
 /// What a link is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum LinkSpec {
     /// send to a name
-    Send(String),
+    Sender(String),
     /// send to the anonymous terminus
-    Anywhere,
+    AnonymousSender,
     /// receive from a name, maybe with wildcards
-    Receive(String),
-    /// receive from a node made for it
-    Replies,
+    Receiver(String),
+    /// receive from a dynamic node that is an anycast address
+    DynamicReceiver,
+    /// receive from a subscription of a topic that outlives the link; `shared`: with other clients
+    Subscriber { topic: String, name: String, shared: bool },
+    /// read a stream from its first offset
+    StreamReader(String),
+    /// create a temporary queue, by a sender with a dynamic target, as JMS does
+    TemporaryQueue,
+    /// receive from the temporary queue that link `.0` of the client has created
+    TemporaryReceiver(usize),
+    /// declare and discharge transactions
+    Coordinator,
 }
 
 /// How a link stands.
@@ -25,7 +38,7 @@ pub(crate) enum State {
     Idle,
     Attaching(LinkId),
     Attached(LinkId, LinkNumber),
-    Detaching(LinkId),
+    Detaching(LinkId, LinkNumber),
 }
 
 /// A message on its way out.
@@ -35,18 +48,20 @@ pub(crate) struct Sending {
     pub(crate) bytes: Vec<u8>,
     pub(crate) offset: usize,
     pub(crate) settled: bool,
+    /// the transaction it is posted in
+    pub(crate) transaction: Option<TransactionNumber>,
 }
 
-/// A delivery that waits for the client's answer.
+/// A delivery that the client has not settled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Unsettled {
     pub(crate) delivery_id: u32,
     pub(crate) message: MessageNumber,
 }
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) wish: Wish,
+    pub(crate) spec: LinkSpec,
     pub(crate) state: State,
     pub(crate) retry_at: Time,
     pub(crate) sending: Option<Sending>,
@@ -55,28 +70,64 @@ pub(crate) struct Link {
     /// what the node may still send
     pub(crate) credit: u32,
     pub(crate) draining: bool,
-    pub(crate) unanswered: Vec<Held>,
-    /// the name of the node that was made for it
+    pub(crate) unsettled: Vec<Unsettled>,
+    /// the name of the dynamic node
     pub(crate) node: Option<String>,
 }
 
-impl Wish {
+fn capabilities(names: &[&'static str]) -> Vec<Symbol> {
+    names.iter().map(|name| Symbol::constant(name)).collect()
+}
+
+impl LinkSpec {
     pub(crate) const fn sends(&self) -> bool {
-        matches!(self, Self::Send(_) | Self::Anywhere)
+        matches!(self, Self::Sender(_) | Self::AnonymousSender | Self::TemporaryQueue | Self::Coordinator)
+    }
+
+    fn source(&self) -> Source {
+        match self {
+            Self::Receiver(from) => Source { address: Some(from.clone()), ..Source::default() },
+            Self::DynamicReceiver => {
+                Source { dynamic: true, capabilities: capabilities(&["direct"]), ..Source::default() }
+            }
+            Self::Subscriber { topic, shared, .. } => Source {
+                address: Some(topic.clone()),
+                durable: TerminusDurability::UnsettledState,
+                expiry_policy: TerminusExpiryPolicy::Never,
+                capabilities: capabilities(if *shared { &["shared", "global"] } else { &[] }),
+                ..Source::default()
+            },
+            Self::StreamReader(name) => {
+                let first = Value::String("first".to_owned());
+                let name_of = Symbol::constant("rabbitmq:stream-offset-spec");
+                let described = Value::Described(Box::new((Value::Symbol(name_of.clone()), first)));
+                let filter: Fields = vec![(name_of, described)];
+                Source { address: Some(name.clone()), filter, ..Source::default() }
+            }
+            _ => Source::default(),
+        }
+    }
+
+    fn target(&self) -> Target {
+        match self {
+            Self::Sender(to) => Target::node(Some(to.clone())),
+            Self::Coordinator => Target::Coordinator(Coordinator::default()),
+            Self::TemporaryQueue => Target::Node {
+                address: None,
+                durable: TerminusDurability::None,
+                expiry_policy: TerminusExpiryPolicy::SessionEnd,
+                timeout_s: 0,
+                dynamic: true,
+                dynamic_node_properties: Fields::new(),
+                capabilities: capabilities(&["temporary-queue"]),
+            },
+            _ => Target::node(None),
+        }
     }
 
     /// The attach that asks for it. `second`: a receiver that settles after the sender did.
     pub(crate) fn attach(&self, name: String, second: bool) -> Attach {
-        // Nodes of the simulation are direct: a reply has the outcome that its receiver gave it.
-        let capabilities = |dynamic: bool| dynamic.then(|| Symbol::constant("direct")).into_iter().collect();
-        let source =
-            |address, dynamic| Source { address, dynamic, capabilities: capabilities(dynamic), ..Source::default() };
-        let (role, source, target) = match self {
-            Self::Send(to) => (Role::Sender, source(None, false), Target::node(Some(to.clone()))),
-            Self::Anywhere => (Role::Sender, source(None, false), Target::node(None)),
-            Self::Receive(from) => (Role::Receiver, source(Some(from.clone()), false), Target::node(None)),
-            Self::Replies => (Role::Receiver, source(None, true), Target::node(None)),
-        };
+        let role = if self.sends() { Role::Sender } else { Role::Receiver };
         let settle =
             if second && role == Role::Receiver { ReceiverSettleMode::Second } else { ReceiverSettleMode::First };
         Attach {
@@ -85,8 +136,8 @@ impl Wish {
             role,
             snd_settle_mode: SenderSettleMode::Mixed,
             rcv_settle_mode: settle,
-            source: Some(Box::new(source)),
-            target: Some(Box::new(target)),
+            source: Some(Box::new(self.source())),
+            target: Some(Box::new(self.target())),
             unsettled: None,
             incomplete_unsettled: false,
             initial_delivery_count: (role == Role::Sender).then_some(0),
@@ -99,16 +150,16 @@ impl Wish {
 }
 
 impl Link {
-    pub(crate) const fn new(wish: Wish) -> Self {
+    pub(crate) const fn new(spec: LinkSpec) -> Self {
         Self {
-            wish,
+            spec,
             state: State::Idle,
             retry_at: Time::ZERO,
             sending: None,
             partial: Vec::new(),
             credit: 0,
             draining: false,
-            unanswered: Vec::new(),
+            unsettled: Vec::new(),
             node: None,
         }
     }
@@ -116,23 +167,32 @@ impl Link {
     pub(crate) const fn id(&self) -> Option<LinkId> {
         match self.state {
             State::Idle => None,
-            State::Attaching(id) | State::Attached(id, _) | State::Detaching(id) => Some(id),
+            State::Attaching(id) | State::Attached(id, _) | State::Detaching(id, _) => Some(id),
         }
     }
 
-    /// The client has detached it; the node has yet to agree.
-    pub(crate) fn leave(&mut self, ledger: &mut Ledger) {
+    pub(crate) const fn is_attached(&self) -> bool {
+        matches!(self.state, State::Attached(..))
+    }
+
+    /// The client detaches it; the node has yet to answer.
+    pub(crate) fn detach(&mut self, closed: bool, ledger: &mut Ledger) {
         if let State::Attached(id, number) = self.state {
-            ledger.detached(number);
-            *self = Self { state: State::Detaching(id), ..Self::new(self.wish.clone()) };
+            ledger.detaching(number, closed);
+            *self = Self { state: State::Detaching(id, number), ..Self::new(self.spec.clone()) };
         }
     }
 
-    /// It is gone.
-    pub(crate) fn over(&mut self, now: Time, ledger: &mut Ledger) {
-        if let State::Attached(_, number) = self.state {
+    /// It is over, and the node knows.
+    pub(crate) fn detached(&mut self, retry_at: Time, ledger: &mut Ledger) {
+        if let State::Attached(_, number) | State::Detaching(_, number) = self.state {
             ledger.detached(number);
         }
-        *self = Self { retry_at: now, ..Self::new(self.wish.clone()) };
+        self.reset(retry_at);
+    }
+
+    /// It is over with its connection.
+    pub(crate) fn reset(&mut self, retry_at: Time) {
+        *self = Self { retry_at, ..Self::new(self.spec.clone()) };
     }
 }

@@ -1,23 +1,47 @@
-//! Long runs: `enmasse-sim [FIRST [COUNT]]` lives through COUNT seeds from FIRST on (0 and 1000) and stops at the
-//! first fault.
+//! Long runs: `enmasse-sim [FIRST [COUNT [PROFILE]]]` runs COUNT seeds from FIRST on (0 and 1000) of the profile `direct`
+//! or `stored`, or of both, stops at the first violation, and reports how often each fault and each pair of faults happened.
 
 use std::process::ExitCode;
 
+use enmasse_sim::{FaultCounts, Figures, Profile, run};
+
+const USAGE: &str = "usage: enmasse-sim [FIRST [COUNT [direct|stored]]]";
+
+fn options() -> Option<(u64, u64, Vec<Profile>)> {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| arguments.next().map_or(Some(default), |argument| argument.parse().ok());
+    let (first, count) = (number(0)?, number(1000)?);
+    let profiles = match arguments.next().as_deref() {
+        None => vec![Profile::Direct, Profile::Stored],
+        Some("direct") => vec![Profile::Direct],
+        Some("stored") => vec![Profile::Stored],
+        Some(_) => return None,
+    };
+    Some((first, count, profiles))
+}
+
 fn main() -> ExitCode {
-    let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
-    let (first, count) = (numbers.next().unwrap_or(Ok(0)), numbers.next().unwrap_or(Ok(1000)));
-    let (Ok(first), Ok(count)) = (first, count) else {
-        eprintln!("usage: enmasse-sim [FIRST [COUNT]]");
+    let Some((first, count, profiles)) = options() else {
+        eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    for seed in first..first.saturating_add(count) {
-        match enmasse_sim::run(seed) {
-            Ok(report) => println!("seed {seed}: {:?}", report.figures),
-            Err(fault) => {
-                eprintln!("{fault}\nseed {seed} failed");
-                return ExitCode::FAILURE;
+    let (mut figures, mut faults) = (Figures::default(), FaultCounts::default());
+    let mut code = ExitCode::SUCCESS;
+    'seeds: for seed in first..first.saturating_add(count) {
+        for profile in &profiles {
+            match run(*profile, seed) {
+                Ok(report) => {
+                    figures.add(&report.figures);
+                    faults.add(&report.faults);
+                }
+                Err(violation) => {
+                    eprintln!("{violation}\nseed {seed} of the profile {profile:?} failed");
+                    code = ExitCode::FAILURE;
+                    break 'seeds;
+                }
             }
         }
     }
-    ExitCode::SUCCESS
+    println!("{figures:?}\n\nFaults, and how often two of them came within 50 ms:\n{faults}");
+    code
 }

@@ -1,17 +1,25 @@
-//! The node: real shards, driven as worker threads drive them, one turn at a time. Batches and connections that
-//! go from shard to shard are on their way for a while.
+//! The node: real shards and a real journal, driven as the node's threads drive them, one turn at a time. Batches and
+//! connections that go from shard to shard are on their way for a while.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
-use enmasse_router::core::{AddressKey, AddressStats, QueueNumbers};
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests};
+use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
+<<<<<<< HEAD
     Batch, ConnId, DynamicNodes, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard,
     Shared,
+=======
+    Batch, ConnId, DynamicNodes, Fact, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard, Shared,
+    Shelves, Shelving,
+>>>>>>> 583a9f0 (The simulator runs queues, topics, streams, transactions and restarts)
 };
-use enmasse_router::table::Table;
+use enmasse_router::table::{Space, Table};
 
+use crate::journal::Journal;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::wire::Wire;
@@ -22,7 +30,7 @@ const OUTPUT_MAX: usize = OUTPUT_HIGH_BYTES + enmasse_router::core::BACKLOG_BYTE
 
 /// Where the node's end of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     At { shard: usize, conn: ConnId },
     Moving,
     Closed,
@@ -35,31 +43,39 @@ pub(crate) struct Socket {
     pub(crate) up: Wire,
     /// to the client
     pub(crate) down: Wire,
-    place: Place,
+    location: Location,
     unread: Vec<u8>,
     wants_read: bool,
     finished: bool,
-    cut: bool,
+    /// the node has closed it because of an error
+    failed: bool,
+    dropped: bool,
 }
 
 impl Socket {
-    /// The node wants no more of it.
+    /// The node has nothing more to do with it.
     #[must_use]
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.cut || self.finished || self.place == Place::Closed
+    pub(crate) fn is_over(&self) -> bool {
+        self.dropped || self.finished || self.location == Location::Closed
     }
 
-    /// Whether the client may still hear from the node.
+    /// Both sides have closed it as the protocol has it, without an error.
+    #[must_use]
+    pub(crate) fn is_closed_cleanly(&self) -> bool {
+        self.finished && !self.dropped && !self.failed
+    }
+
+    /// Whether the client may still read something of the node.
     #[must_use]
     pub(crate) fn is_open(&self) -> bool {
-        !self.cut && (self.place != Place::Closed || !self.down.is_empty())
+        !self.dropped && (self.location != Location::Closed || !self.down.is_empty())
     }
 }
 
 struct Worker {
     shard: Shard,
-    /// tables it has yet to take over, with the addresses that each removes
-    tables: VecDeque<(Arc<Table>, Vec<AddressKey>)>,
+    /// tables it has yet to take over, with the addresses that each removes and the stored ones it places here
+    tables: VecDeque<(Arc<Table>, Vec<AddressKey>, Vec<Shelving>)>,
     /// connections on their way here
     arrivals: VecDeque<(Moved, usize)>,
     /// batches on their way here
@@ -70,6 +86,8 @@ struct Worker {
 pub(crate) struct Node {
     workers: Vec<Worker>,
     table: Arc<Table>,
+    shelves: Shelves,
+    pub(crate) journal: Journal,
     /// every connection there ever was since the start
     pub(crate) sockets: Vec<Socket>,
     latency_us: u64,
@@ -81,9 +99,23 @@ fn entropy(mut random: Random) -> enmasse_router::shard::Entropy {
 }
 
 impl Node {
-    /// A node that has just started.
-    #[must_use]
-    pub(crate) fn start(scenario: &Scenario, table: Arc<Table>, random: &mut Random) -> Self {
+    /// A node that has just started on a disk, with a Plan.
+    ///
+    /// # Errors
+    /// In words: the journal has lost something.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        disk: SimulatedDisk,
+        plan: &Plan,
+        random: &mut Random,
+    ) -> Result<Self, String> {
+        let (mut journal, recovered) = Journal::open(Arc::new(disk), scenario.journal, scenario.shards.into())?;
+        let mut shelves = Shelves::new(recovered);
+        let empty = Table::empty([1; 32]);
+        let table = compile(plan, &empty);
+        let mut changes = shelves.follow(&empty.diff(&table), &table, scenario.shards);
+        journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
+        shelves.settle(changes.streams);
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
             dynamic: DynamicNodes::default(),
@@ -91,22 +123,24 @@ impl Node {
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,
-            queue_numbers: QueueNumbers::new(1),
+            queue_numbers: shelves.numbers(),
             insecure: false,
         });
-        let worker = |index| Worker {
-            shard: Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(random.fork())),
-            tables: VecDeque::new(),
-            arrivals: VecDeque::new(),
-            batches: VecDeque::new(),
+        let worker = |(index, shelvings)| {
+            let mut shard = Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(random.fork()));
+            shard.set_digests(Digests::new([7; 16]));
+            shard.shelve(shelvings);
+            Worker { shard, tables: VecDeque::new(), arrivals: VecDeque::new(), batches: VecDeque::new() }
         };
-        Self {
-            workers: (0..scenario.shards).map(worker).collect(),
+        Ok(Self {
+            workers: (0..).zip(changes.shelvings).map(worker).collect(),
             table,
+            shelves,
+            journal,
             sockets: Vec::new(),
             latency_us: scenario.latency_us,
             wire_capacity: scenario.wire_capacity,
-        }
+        })
     }
 
     /// Number of shards.
@@ -123,27 +157,37 @@ impl Node {
         self.sockets.push(Socket {
             up: wire(),
             down: wire(),
-            place: Place::At { shard, conn },
+            location: Location::At { shard, conn },
             unread: Vec::new(),
             wants_read: true,
             finished: false,
-            cut: false,
+            failed: false,
+            dropped: false,
         });
         self.sockets.len() - 1
     }
 
-    /// The network breaks a connection: the client knows at once, the node on its next turn.
-    pub(crate) fn cut(&mut self, socket: usize) {
-        self.sockets[socket].cut = true;
+    /// The network drops a connection: the client knows at once, the node on its next turn.
+    pub(crate) fn drop_connection(&mut self, socket: usize) {
+        self.sockets[socket].dropped = true;
     }
 
-    /// A new table, which every shard takes over on its next turn.
-    pub(crate) fn apply(&mut self, table: Arc<Table>) {
-        let removed: Vec<AddressKey> = self.table.diff(&table).removed.iter().map(|entry| entry.key).collect();
-        for worker in &mut self.workers {
-            worker.tables.push_back((Arc::clone(&table), removed.clone()));
+    /// A new Plan, which every shard takes over on its next turn.
+    ///
+    /// # Errors
+    /// In words: the journal does not take what follows from it.
+    pub(crate) fn apply(&mut self, plan: &Plan) -> Result<(), String> {
+        let table = compile(plan, &self.table);
+        let diff = self.table.diff(&table);
+        let mut changes = self.shelves.follow(&diff, &table, self.workers.len() as u16);
+        self.journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
+        self.shelves.settle(changes.streams);
+        let removed: Vec<AddressKey> = diff.removed.iter().map(|entry| entry.key).collect();
+        for (worker, shelvings) in self.workers.iter_mut().zip(changes.shelvings) {
+            worker.tables.push_back((Arc::clone(&table), removed.clone(), shelvings));
         }
         self.table = table;
+        Ok(())
     }
 
     /// Whether all shards have taken over the newest table.
@@ -156,12 +200,13 @@ impl Node {
     pub(crate) fn turn(&mut self, at: usize, now: Time, random: &mut Random) -> Option<String> {
         let worker = &mut self.workers[at];
         worker.shard.set_time_of_day(now.as_micros() / 1000);
-        if let Some((table, removed)) = worker.tables.pop_front() {
+        if let Some((table, removed, shelvings)) = worker.tables.pop_front() {
+            worker.shard.shelve(shelvings);
             worker.shard.apply(table, &removed);
         }
         while let Some((moved, socket)) = worker.arrivals.pop_front() {
             let conn = worker.shard.adopt(moved);
-            self.sockets[socket].place = Place::At { shard: at, conn };
+            self.sockets[socket].location = Location::At { shard: at, conn };
             self.sockets[socket].wants_read = true;
         }
         self.read(at, now, random);
@@ -171,16 +216,20 @@ impl Node {
                 worker.shard.receive(&batch);
             }
         }
+        self.journal.deliver(at, now, &mut self.workers[at].shard);
         self.requests(at);
-        self.workers[at].shard.end_turn(now);
-        let fault = self.write(at, now);
+        let shard = &mut self.workers[at].shard;
+        shard.end_turn(now);
+        self.journal.collect(at, shard);
+        let damaged = shard.take_damaged();
+        let violation = self.write(at, now);
         self.hand_over(at, now, random);
-        fault
+        if damaged.is_empty() { violation } else { Some(format!("reported as damaged: {damaged:?}")) }
     }
 
     fn sockets_at(&self, at: usize) -> Vec<(usize, ConnId)> {
-        let here = |(number, socket): (usize, &Socket)| match socket.place {
-            Place::At { shard, conn } if shard == at => Some((number, conn)),
+        let here = |(number, socket): (usize, &Socket)| match socket.location {
+            Location::At { shard, conn } if shard == at => Some((number, conn)),
             _ => None,
         };
         self.sockets.iter().enumerate().filter_map(here).collect()
@@ -189,8 +238,8 @@ impl Node {
     fn read(&mut self, at: usize, now: Time, random: &mut Random) {
         for (number, conn) in self.sockets_at(at) {
             let (socket, shard) = (&mut self.sockets[number], &mut self.workers[at].shard);
-            if socket.cut {
-                socket.place = Place::Closed;
+            if socket.dropped {
+                socket.location = Location::Closed;
                 shard.closed(conn);
                 continue;
             }
@@ -209,12 +258,18 @@ impl Node {
 
     fn requests(&mut self, at: usize) {
         while let Some(request) = self.workers[at].shard.poll_request() {
-            if let Request::Move { conn, to } = request
-                && let Some(moved) = self.workers[at].shard.extract(conn)
-            {
-                let socket = self.sockets.iter().position(|socket| socket.place == Place::At { shard: at, conn });
-                if let Some(number) = socket {
-                    self.sockets[number].place = Place::Moving;
+            let (conn, to) = match request {
+                Request::Move { conn, to } => (conn, Some(to)),
+                Request::Fact { conn, fact: Fact::Closed { condition: Some(_), .. } } => (conn, None),
+                _ => continue,
+            };
+            let socket = self.sockets.iter().position(|socket| socket.location == Location::At { shard: at, conn });
+            let Some(number) = socket else { continue };
+            match to {
+                None => self.sockets[number].failed = true,
+                Some(to) => {
+                    let Some(moved) = self.workers[at].shard.extract(conn) else { continue };
+                    self.sockets[number].location = Location::Moving;
                     self.workers[usize::from(to)].arrivals.push_back((moved, number));
                 }
             }
@@ -223,18 +278,18 @@ impl Node {
 
     fn write(&mut self, at: usize, now: Time) -> Option<String> {
         while let Some(attention) = self.workers[at].shard.dirty() {
-            let place = Place::At { shard: at, conn: attention.conn };
-            if let Some(socket) = self.sockets.iter_mut().find(|socket| socket.place == place) {
+            let location = Location::At { shard: at, conn: attention.conn };
+            if let Some(socket) = self.sockets.iter_mut().find(|socket| socket.location == location) {
                 socket.finished = attention.finished;
                 socket.wants_read = attention.wants_read;
             }
         }
-        let mut fault = None;
+        let mut violation = None;
         for (number, conn) in self.sockets_at(at) {
             let (socket, shard) = (&mut self.sockets[number], &mut self.workers[at].shard);
             let Some(output) = shard.output(conn) else { continue };
             if output.len() > OUTPUT_MAX {
-                fault = Some(format!("{} bytes wait for one connection", output.len()));
+                violation = Some(format!("{} bytes wait for one connection", output.len()));
             }
             socket.down.write(now, output);
             let left = output.len();
@@ -242,11 +297,11 @@ impl Node {
                 shard.written(conn);
             }
             if socket.finished && left == 0 {
-                socket.place = Place::Closed;
+                socket.location = Location::Closed;
                 shard.closed(conn);
             }
         }
-        fault
+        violation
     }
 
     fn hand_over(&mut self, at: usize, now: Time, random: &mut Random) {
@@ -271,11 +326,41 @@ impl Node {
         }
         let still = |socket: &Socket| socket.up.is_empty() && socket.down.is_empty() && socket.unread.is_empty();
         self.workers.iter().all(|worker| worker.batches.is_empty() && worker.arrivals.is_empty())
-            && self.sockets.iter().filter(|socket| !socket.is_given_up()).all(still)
+            && self.sockets.iter().filter(|socket| !socket.is_over()).all(still)
+            && self.journal.is_idle()
+            && self.stored() == 0
     }
 
     /// The figures of all addresses, of all shards.
     pub(crate) fn figures(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.workers.iter().flat_map(|worker| worker.shard.address_stats())
     }
+
+    /// What is left in queues and subscriptions, for people.
+    pub(crate) fn describe_stored(&self) -> String {
+        let figures = self.workers.iter().flat_map(|worker| worker.shard.queue_figures());
+        let name_of = |key: AddressKey| {
+            let mut entries = self.table.spaces().flat_map(Space::addresses);
+            entries.find(|entry| entry.key == key).map(|entry| entry.name.to_string())
+        };
+        let busy = figures.filter(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted > 0);
+        busy.map(|(key, of)| format!("{:?} {of:?}", name_of(key))).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Messages in queues and subscriptions, wherever they stand.
+    fn stored(&self) -> u64 {
+        let kind_of = |key: AddressKey| {
+            let mut entries = self.table.spaces().flat_map(Space::addresses);
+            entries.find(|entry| entry.key == key).map(|entry| entry.kind)
+        };
+        let figures = self.workers.iter().flat_map(|worker| worker.shard.queue_figures());
+        // A dynamic node is none of the table's, and ends with what it holds.
+        let stores = |key| kind_of(key).is_some_and(|kind| kind != AddressKind::Stream);
+        let queues = figures.filter(|(key, _)| stores(*key));
+        queues.map(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted).sum()
+    }
+}
+
+fn compile(plan: &Plan, before: &Table) -> Arc<Table> {
+    Arc::new(Table::compile(plan, before).expect("a plan of the simulation compiles"))
 }

@@ -1,43 +1,44 @@
-//! What a run is like: how many shards, which addresses, what clients, how much goes wrong. Drawn from the seed.
+//! What a run is like: how many shards, which clients, which faults and how often. Drawn from the seed.
 
 use std::sync::Arc;
 
 use enmasse_amqp::connection::Config;
+use enmasse_journal::log;
 use enmasse_router::core::AddressKind;
-use enmasse_router::plan::{
-    self, Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, SpaceLimits,
-};
 
+use crate::address::Declared;
 use crate::random::Random;
 
-/// The name that no space has.
+/// The name that no address has.
 pub(crate) const NOWHERE: &str = "nowhere";
 
-/// Chances of mishaps, per step and out of a million.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mishaps {
-    /// the network cuts a connection
-    pub(crate) cut: usize,
-    /// the node is killed and comes back
-    pub(crate) restart: usize,
-    /// an address is deleted, or made again
-    pub(crate) plan: usize,
+/// Which addresses a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// anycast and multicast addresses, and dynamic nodes
+    Direct,
+    /// queues, topics, streams, transactions, dead letters and expiry, on a journal, with restarts
+    Stored,
 }
 
-/// One declared address.
-#[derive(Clone, Debug)]
-pub(crate) struct Declared {
-    /// its name; the same in every space
-    pub(crate) name: &'static str,
-    /// its treatment
-    pub(crate) kind: AddressKind,
-    /// deliveries a producer's window has
-    pub(crate) capacity: u32,
+/// Chances of faults, per step and out of a million.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FaultRates {
+    /// the network drops a connection
+    pub(crate) drop: usize,
+    /// the node is killed and starts again
+    pub(crate) kill: usize,
+    /// the power fails, and the node starts again
+    pub(crate) power: usize,
+    /// a direct address is deleted, or declared again
+    pub(crate) plan: usize,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
+    /// which addresses it is about
+    pub(crate) profile: Profile,
     /// worker shards of the node
     pub(crate) shards: u16,
     /// client machines
@@ -46,13 +47,15 @@ pub(crate) struct Scenario {
     pub(crate) spaces: usize,
     /// in every space
     pub(crate) addresses: Vec<Declared>,
-    /// steps until everybody calms down
+    /// active phases; a restart comes between two of them
+    pub(crate) phases: u32,
+    /// steps of an active phase
     pub(crate) steps: u32,
-    /// what goes wrong
-    pub(crate) mishaps: Mishaps,
-    /// clients detach, abort and freeze, too
-    pub(crate) unruly: bool,
-    /// how the node introduces itself
+    /// how often faults are injected
+    pub(crate) rates: FaultRates,
+    /// clients detach, abort, pause and close, too
+    pub(crate) inject_faults: bool,
+    /// the node's connection settings
     pub(crate) server: Arc<Config>,
     /// window of the anonymous terminus and of dynamic nodes
     pub(crate) link_capacity: u32,
@@ -60,51 +63,87 @@ pub(crate) struct Scenario {
     pub(crate) wire_capacity: usize,
     /// microseconds, at most
     pub(crate) latency_us: u64,
+    /// the journal
+    pub(crate) journal: log::Config,
 }
 
 impl Scenario {
     /// The scenario of a seed.
     #[must_use]
-    pub(crate) fn draw(random: &mut Random) -> Self {
-        let unruly = random.chance(800);
-        let mishaps = if !unruly {
-            Mishaps::default()
-        } else {
-            Mishaps {
-                cut: *random.pick(&[0, 200, 1000]),
-                restart: *random.pick(&[0, 0, 0, 50]),
-                plan: *random.pick(&[0, 0, 100]),
-            }
-        };
-        let capacity = |random: &mut Random| *random.pick(&[1, 3, 10, 1000]);
-        let address = |name, kind, capacity| Declared { name, kind, capacity };
-        Self {
-            shards: random.between(1, 4) as u16,
-            clients: random.between(3, 20) as usize,
-            spaces: random.between(1, 2) as usize,
-            addresses: vec![
-                address("one", AddressKind::Anycast, capacity(random)),
-                address("two", AddressKind::Anycast, capacity(random)),
-                address("all", AddressKind::Multicast, capacity(random)),
-                address("each", AddressKind::Multicast, capacity(random)),
-            ],
-            steps: random.between(5_000, 30_000) as u32,
-            mishaps,
-            unruly,
-            server: Arc::new(Config {
-                max_frame_size: *random.pick(&[512, 4096, 131_072]),
-                session_window: *random.pick(&[4, 64, 4096]),
-                unsettled_max: *random.pick(&[8, 200, 65_536]),
-                idle_time_out_ms: Some(5000),
-                ..Config::default()
-            }),
-            link_capacity: *random.pick(&[5, 1000]),
-            wire_capacity: *random.pick(&[2_000, 20_000, 400_000]),
-            latency_us: *random.pick(&[100, 2_000, 20_000]),
+    pub(crate) fn draw(profile: Profile, random: &mut Random) -> Self {
+        match profile {
+            Profile::Direct => Self::direct(random),
+            Profile::Stored => Self::stored(random),
         }
     }
 
-    /// How the machine of one client introduces itself.
+    fn direct(random: &mut Random) -> Self {
+        let inject_faults = random.chance(800);
+        let rates = if !inject_faults {
+            FaultRates::default()
+        } else {
+            FaultRates {
+                drop: *random.pick(&[0, 200, 1000]),
+                kill: *random.pick(&[0, 0, 0, 50]),
+                power: 0,
+                plan: *random.pick(&[0, 0, 100]),
+            }
+        };
+        Self {
+            profile: Profile::Direct,
+            shards: random.between(1, 4) as u16,
+            clients: random.between(3, 20) as usize,
+            spaces: random.between(1, 2) as usize,
+            addresses: Declared::direct(random),
+            phases: 1,
+            steps: random.between(5_000, 30_000) as u32,
+            rates,
+            inject_faults,
+            server: server(random),
+            link_capacity: *random.pick(&[5, 1000]),
+            wire_capacity: *random.pick(&[2_000, 20_000, 400_000]),
+            latency_us: *random.pick(&[100, 2_000, 20_000]),
+            journal: log::Config::default(),
+        }
+    }
+
+    fn stored(random: &mut Random) -> Self {
+        let inject_faults = random.chance(900);
+        let rates = if inject_faults {
+            FaultRates {
+                drop: *random.pick(&[0, 200, 1000]),
+                kill: *random.pick(&[0, 0, 100]),
+                power: *random.pick(&[0, 0, 100]),
+                plan: *random.pick(&[0, 0, 0, 100]),
+            }
+        } else {
+            FaultRates::default()
+        };
+        Self {
+            profile: Profile::Stored,
+            shards: random.between(1, 3) as u16,
+            clients: random.between(3, 10) as usize,
+            spaces: random.between(1, 2) as usize,
+            addresses: Declared::stored(random),
+            phases: random.between(1, 3) as u32,
+            steps: random.between(4_000, 16_000) as u32,
+            rates,
+            inject_faults,
+            server: server(random),
+            link_capacity: *random.pick(&[5, 1000]),
+            wire_capacity: *random.pick(&[20_000, 400_000]),
+            latency_us: *random.pick(&[100, 2_000, 20_000]),
+            journal: log::Config {
+                segment_bytes: *random.pick(&[16 << 10, 32 << 10, 64 << 10, 256 << 10]),
+                slack_segments: random.between(1, 4) as u32,
+                spare_segments_max: random.between(3, 6) as usize,
+                secret: random.number() as u32,
+                ..log::Config::default()
+            },
+        }
+    }
+
+    /// The connection settings of one client.
     #[must_use]
     pub(crate) fn client_config(&self, random: &mut Random) -> Arc<Config> {
         Arc::new(Config {
@@ -117,13 +156,7 @@ impl Scenario {
         })
     }
 
-    /// The name of a space.
-    #[must_use]
-    pub(crate) fn space_name(space: usize) -> String {
-        format!("space{space}")
-    }
-
-    /// What a client might send to, below what is declared, with its treatment and window.
+    /// A name that a client of the direct profile might send to, below what is declared.
     #[must_use]
     pub(crate) fn target(&self, random: &mut Random) -> String {
         let declared = random.pick(&self.addresses);
@@ -135,7 +168,7 @@ impl Scenario {
         }
     }
 
-    /// What a client might receive from: a target, or a filter with wildcards.
+    /// A name that a client of the direct profile might receive from: a target, or a filter with wildcards.
     #[must_use]
     pub(crate) fn source(&self, random: &mut Random) -> String {
         if random.chance(850) {
@@ -155,40 +188,14 @@ impl Scenario {
         };
         self.addresses.iter().find(covers)
     }
+}
 
-    /// The plan with all addresses but those `gone` (space, address), whose next life is number `life`.
-    #[must_use]
-    pub(crate) fn plan(&self, version: u64, lives: &[Vec<Option<u32>>]) -> Plan {
-        let spaces = (0..self.spaces).map(|space| self.plan_of_space(space, &lives[space]));
-        Plan { version, spaces: spaces.collect(), ..Plan::default() }
-    }
-
-    fn plan_of_space(&self, space: usize, lives: &[Option<u32>]) -> plan::Space {
-        let addresses = self.addresses.iter().zip(lives).filter_map(|(declared, life)| {
-            let kind = match declared.kind {
-                AddressKind::Anycast => AddressType::Anycast,
-                AddressKind::Multicast => AddressType::Multicast,
-                AddressKind::Stored => AddressType::Queue,
-                AddressKind::Topic | AddressKind::Stream => AddressType::Topic,
-            };
-            life.map(|life| Address {
-                limits: AddressLimits { link_capacity: declared.capacity, ..AddressLimits::default() },
-                ..Address::new(format!("{space}-{}-{life}", declared.name), declared.name, kind)
-            })
-        });
-        plan::Space {
-            uid: format!("uid-{space}"),
-            names: vec![Self::space_name(space), format!("{}.sim", Self::space_name(space))],
-            authentication: Authentication {
-                kind: AuthenticationType::None,
-                anonymous: true,
-                mechanisms: vec!["PLAIN".to_owned()],
-                service: None,
-            },
-            users: Vec::new(),
-            limits: SpaceLimits::default(),
-            addresses: addresses.collect(),
-            internal: false,
-        }
-    }
+fn server(random: &mut Random) -> Arc<Config> {
+    Arc::new(Config {
+        max_frame_size: *random.pick(&[512, 4096, 131_072]),
+        session_window: *random.pick(&[4, 64, 4096]),
+        unsettled_max: *random.pick(&[8, 200, 65_536]),
+        idle_time_out_ms: Some(5000),
+        ..Config::default()
+    })
 }

@@ -1,31 +1,36 @@
-//! The world of one seed: a node, clients, a clock. Each step one of them, picked at random, does what it has to do;
-//! mishaps come in between. Then everybody calms down, and nothing may be left undone.
-
-use std::sync::Arc;
+//! The world of one seed: a node, clients, a clock. Each step one of them, picked at random, takes its turn; faults are
+//! injected in between. Then nothing new begins, until nothing is left to be done and all of it can be judged. A run of the
+//! stored profile has several such phases, with a restart after each.
 
 use enmasse_amqp::time::Time;
+use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::AddressKind;
-use enmasse_router::table::Table;
+use enmasse_router::plan::Plan;
 
 use crate::client::Client;
+use crate::faults::{Fault, FaultCounts};
 use crate::ledger::{Figures, Ledger, covers};
 use crate::node::Node;
 use crate::random::Random;
-use crate::scenario::Scenario;
+use crate::scenario::{Profile, Scenario};
 
-/// Steps that calming down may take.
-const CALM_STEPS: u32 = 3_000_000;
-/// Steps in which nobody hears anything after which it may be over: some half a second, and hundreds of turns for
-/// everybody.
+/// Steps that a run may take to become quiet.
+const QUIESCE_STEPS: u32 = 3_000_000;
+/// Steps in which no client receives anything after which a run may be over: some half a second, and hundreds of turns for
+/// each.
 const QUIET_STEPS: u32 = 6_000;
-/// Then it is looked into every so many steps, as a sign of life may be on its way at one time or another.
+/// Then it is looked at every so many steps, as a heartbeat may be on its way at one time or another.
 const LOOK_STEPS: u32 = 100;
+/// Steps after which the power fails if the journal has written too little to fail before.
+const POWER_STEPS: u32 = 2_000;
 
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// what happened, in numbers
     pub figures: Figures,
+    /// the faults that were injected
+    pub faults: FaultCounts,
     /// the same for every run of the seed
     pub digest: u64,
 }
@@ -34,128 +39,198 @@ struct World {
     now: Time,
     random: Random,
     scenario: Scenario,
-    table: Arc<Table>,
     node: Node,
     clients: Vec<Client>,
     ledger: Ledger,
     version: u64,
-    /// per space and address: which life it has, or is to have next; whether it has it
-    lives: Vec<Vec<(u32, bool)>>,
+    /// per space and address: which generation of it exists, or is to exist next; whether it exists
+    generations: Vec<Vec<(u32, bool)>>,
+    /// steps until the power fails, if the disk has not failed before, and the calls to the disk until it does
+    power: Option<(u32, u64)>,
 }
 
-/// Lives through one seed.
+/// Runs one seed.
 ///
 /// # Errors
-/// What went wrong, after what led to it.
-pub fn run(seed: u64) -> Result<Report, String> {
-    let mut world = World::new(seed);
-    for _ in 0..world.scenario.steps {
-        world.step(true)?;
-        world.mishap();
+/// The first violation of the contract, after the history that led to it.
+pub fn run(profile: Profile, seed: u64) -> Result<Report, String> {
+    let mut world = World::new(profile, seed)?;
+    for _ in 0..world.scenario.phases {
+        for _ in 0..world.scenario.steps {
+            world.step(true)?;
+            world.inject_faults()?;
+        }
+        world.quiesce()?;
+        world.check_final_state()?;
+        if profile == Profile::Stored {
+            world.ledger.barrier();
+            let fault = if world.random.chance(500) { Fault::Kill } else { Fault::Power };
+            world.restart(fault)?;
+        }
     }
-    world.calm_down()?;
-    world.judge()?;
-    Ok(Report { figures: world.ledger.figures, digest: world.ledger.digest() })
+    if profile == Profile::Stored {
+        world.quiesce()?;
+        world.check_final_state()?;
+    }
+    Ok(Report { figures: world.ledger.figures, faults: world.ledger.faults, digest: world.ledger.digest() })
 }
 
-fn compile(scenario: &Scenario, version: u64, lives: &[Vec<(u32, bool)>], before: &Table) -> Arc<Table> {
-    let lives: Vec<Vec<Option<u32>>> =
-        lives.iter().map(|space| space.iter().map(|(life, lives)| lives.then_some(*life)).collect()).collect();
-    let table = Table::compile(&scenario.plan(version, &lives), before);
-    Arc::new(table.expect("a plan of the simulation is in order"))
+fn plan(scenario: &Scenario, version: u64, generations: &[Vec<(u32, bool)>]) -> Plan {
+    let existing = |space: &Vec<(u32, bool)>| space.iter().map(|(number, exists)| exists.then_some(*number)).collect();
+    let generations: Vec<Vec<Option<u32>>> = generations.iter().map(existing).collect();
+    scenario.plan(version, &generations)
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(profile: Profile, seed: u64) -> Result<Self, String> {
         let mut random = Random::new(seed);
-        let scenario = Scenario::draw(&mut random);
-        let lives = vec![vec![(0, true); scenario.addresses.len()]; scenario.spaces];
-        let table = compile(&scenario, 1, &lives, &Table::empty([1; 32]));
-        let node = Node::start(&scenario, Arc::clone(&table), &mut random);
-        let clients = (0..scenario.clients).map(|number| Client::new(number, &scenario, random.fork())).collect();
-        let mut ledger = Ledger::default();
-        ledger.note(&format!("seed {seed}: {scenario:?}"));
-        Self { now: Time::ZERO, random, scenario, table, node, clients, ledger, version: 1, lives }
+        let scenario = Scenario::draw(profile, &mut random);
+        let generations = vec![vec![(0, true); scenario.addresses.len()]; scenario.spaces];
+        let plan = plan(&scenario, 1, &generations);
+        let node = Node::start(&scenario, SimulatedDisk::new(512, seed), &plan, &mut random)?;
+        let mut clients: Vec<Client> =
+            (0..scenario.clients).map(|number| Client::new(number, &scenario, random.fork())).collect();
+        let terms = scenario.addresses.iter().map(|declared| (declared.name.to_owned(), declared.terms));
+        let mut ledger = Ledger::new(terms);
+        if profile == Profile::Stored {
+            ledger.declare(scenario.spaces);
+            for space in 0..scenario.spaces {
+                clients.push(Client::collector(clients.len(), space, &scenario, random.fork()));
+            }
+        }
+        ledger.log(&format!("seed {seed}: {scenario:?}"));
+        let (now, version, power) = (Time::ZERO, 1, None);
+        Ok(Self { now, random, scenario, node, clients, ledger, version, generations, power })
     }
 
     fn step(&mut self, active: bool) -> Result<(), String> {
         self.now = Time::from_micros(self.now.as_micros() + self.random.between(1, 200));
+        self.ledger.set_time(self.now);
         let shards = self.node.shards();
-        let actor = self.random.below(shards + self.clients.len());
+        let journals = usize::from(self.scenario.profile == Profile::Stored);
+        let actor = self.random.below(shards + self.clients.len() + journals);
         if actor < shards {
-            if let Some(fault) = self.node.turn(actor, self.now, &mut self.random) {
-                self.ledger.blame(fault);
+            if let Some(violation) = self.node.turn(actor, self.now, &mut self.random) {
+                self.ledger.violation(violation);
             }
-            for (number, client) in self.clients.iter().enumerate() {
-                if client.socket().is_some_and(|socket| self.node.sockets[socket].is_given_up()) {
-                    self.ledger.given_up(number);
-                }
-            }
-        } else {
-            let client = &mut self.clients[actor - shards];
+            self.note_disconnected();
+        } else if let Some(client) = self.clients.get_mut(actor - shards) {
             client.step(self.now, &self.scenario, &mut self.node, &mut self.ledger, active);
+        } else {
+            self.node.journal.turn(self.now, &mut self.random, &mut self.ledger.faults);
         }
-        if self.ledger.is_unsure() && self.node.knows_plan() {
-            let (lives, addresses) = (&self.lives, &self.scenario.addresses);
+        if self.ledger.is_changing() && self.node.knows_plan() {
+            let (generations, addresses) = (&self.generations, &self.scenario.addresses);
             let at = |name: &str| addresses.iter().position(|declared| declared.name == name);
-            self.ledger.know_plan(|space, name| at(name).is_some_and(|at| lives[space][at].1));
+            self.ledger.know_plan(|space, name| at(name).is_some_and(|at| generations[space][at].1));
         }
-        self.ledger.fault().map_or(Ok(()), Err)
+        self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    fn mishap(&mut self) {
-        let mishaps = self.scenario.mishaps;
+    /// The node has closed connections whose clients do not know it yet.
+    fn note_disconnected(&mut self) {
+        for (number, client) in self.clients.iter().enumerate() {
+            if let Some(socket) = client.socket().map(|socket| &self.node.sockets[socket])
+                && socket.is_over()
+            {
+                self.ledger.disconnected(number, socket.is_closed_cleanly());
+            }
+        }
+    }
+
+    fn inject_faults(&mut self) -> Result<(), String> {
+        let rates = self.scenario.rates;
         let mut happens = |chance| self.random.below(1_000_000) < chance;
-        let (cut, restart, plan) = (happens(mishaps.cut), happens(mishaps.restart), happens(mishaps.plan));
-        if cut {
+        let (drop, kill, plan) = (happens(rates.drop), happens(rates.kill), happens(rates.plan));
+        let power = rates.power > 0 && happens(rates.power);
+        if drop {
             let client = self.random.below(self.clients.len());
             if let Some(socket) = self.clients[client].socket() {
-                self.node.cut(socket);
-                self.ledger.figures.cuts += 1;
+                self.node.drop_connection(socket);
+                self.ledger.fault(Fault::Drop);
             }
         }
-        if restart {
-            self.restart();
+        if kill {
+            self.restart(Fault::Kill)?;
         }
+        if power && self.power.is_none() {
+            // The disk fails in the middle of what is written next.
+            let (calls, disk) = (self.random.between(0, 40), self.node.journal.disk());
+            disk.cut_after(calls);
+            self.power = Some((POWER_STEPS, disk.calls() + calls));
+        }
+        self.fail_power()?;
         if plan {
-            let (space, address) = (self.random.below(self.scenario.spaces), self.random.below(4));
-            let (life, lives) = &mut self.lives[space][address];
-            *life += u32::from(*lives);
-            *lives = !*lives;
+            // Only direct addresses are deleted.
+            let count = if self.scenario.profile == Profile::Direct { 4 } else { 2 };
+            let (space, address) = (self.random.below(self.scenario.spaces), self.random.below(count));
+            let (generation, exists) = &mut self.generations[space][address];
+            *generation += u32::from(*exists);
+            *exists = !*exists;
             self.ledger.changes(space, self.scenario.addresses[address].name);
-            self.apply();
+            self.apply()?;
         }
+        Ok(())
     }
 
-    /// The node is killed: all its connections break.
-    fn restart(&mut self) {
-        self.ledger.note("the node restarts");
-        self.ledger.figures.restarts += 1;
+    /// The power fails once the disk has failed, before any client can learn of it.
+    fn fail_power(&mut self) -> Result<(), String> {
+        let Some((left, calls)) = self.power else { return Ok(()) };
+        self.power = Some((left.saturating_sub(1), calls));
+        if left == 0 || self.node.journal.disk().calls() > calls {
+            self.restart(Fault::Power)?;
+        }
+        Ok(())
+    }
+
+    /// The node ends without a word and starts again; all connections are lost.
+    fn restart(&mut self, fault: Fault) -> Result<(), String> {
+        self.ledger.log(&format!("the node restarts: {fault:?}"));
+        self.ledger.fault(fault);
+        self.power = None;
+        self.ledger.restarted();
         for client in &mut self.clients {
-            client.lose(self.now, &mut self.ledger);
+            client.disconnected(self.now, false, &mut self.ledger);
         }
-        self.node = Node::start(&self.scenario, Arc::clone(&self.table), &mut self.random);
+        let disk = self.node.journal.disk();
+        let disk = if fault == Fault::Kill { disk.as_seen() } else { disk.crashed(self.random.number()) };
+        let plan = plan(&self.scenario, self.version, &self.generations);
+        match Node::start(&self.scenario, disk, &plan, &mut self.random) {
+            Ok(node) => self.node = node,
+            Err(violation) => self.ledger.violation(violation),
+        }
+        self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    fn apply(&mut self) {
+    fn apply(&mut self) -> Result<(), String> {
         self.version += 1;
-        self.ledger.figures.plans += 1;
-        self.ledger.note(&format!("plan {}: {:?}", self.version, self.lives));
-        self.table = compile(&self.scenario, self.version, &self.lives, &self.table);
-        self.node.apply(Arc::clone(&self.table));
+        self.ledger.fault(Fault::Plan);
+        self.ledger.log(&format!("plan {}: {:?}", self.version, self.generations));
+        let plan = plan(&self.scenario, self.version, &self.generations);
+        if let Err(violation) = self.node.apply(&plan) {
+            // The power is about to fail.
+            if self.power.is_none() {
+                self.ledger.violation(violation);
+            }
+            return self.fail_power();
+        }
+        Ok(())
     }
 
-    /// No more mishaps, no new messages; every client wants what is left for it.
-    fn calm_down(&mut self) -> Result<(), String> {
-        self.ledger.note("everybody calms down");
-        if self.lives.iter().flatten().any(|(_, lives)| !lives) {
-            for (_, lives) in self.lives.iter_mut().flatten() {
-                *lives = true;
+    /// No more faults, no new messages; every client wants what is left for it.
+    fn quiesce(&mut self) -> Result<(), String> {
+        self.ledger.log("nothing new begins");
+        if self.power.is_some() {
+            self.restart(Fault::Power)?;
+        }
+        if self.generations.iter().flatten().any(|(_, exists)| !exists) {
+            for (_, exists) in self.generations.iter_mut().flatten() {
+                *exists = true;
             }
-            self.apply();
+            self.apply()?;
         }
         let (mut quiet, mut events) = (0, 0);
-        for _ in 0..CALM_STEPS {
+        for _ in 0..QUIESCE_STEPS {
             self.step(false)?;
             quiet = if self.ledger.events() == events { quiet + 1 } else { 0 };
             events = self.ledger.events();
@@ -163,20 +238,20 @@ impl World {
                 return Ok(());
             }
         }
-        let fault = self.what_is_left();
-        self.ledger.blame(fault);
-        self.ledger.fault().map_or(Ok(()), Err)
+        let violation = self.describe_rest();
+        self.ledger.violation(violation);
+        self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    fn what_is_left(&mut self) -> String {
+    fn describe_rest(&mut self) -> String {
         let busy = self.clients.iter_mut().filter_map(|client| (!client.is_quiet()).then(|| client.describe()));
-        let restless: Vec<String> = busy.collect();
+        let busy: Vec<String> = busy.collect();
         let waiting: Vec<_> = self.node.figures().filter(|(_, figures)| figures.waiting > 0).collect();
         let unresolved = self.ledger.unresolved();
         let unresolved: Vec<String> = unresolved.iter().map(|number| self.ledger.describe(*number)).collect();
-        let quiet = self.is_quiet();
-        let (restless, unresolved) = (restless.join("\n"), unresolved.join("\n"));
-        format!("it never ends\n{restless}\n{unresolved}\nwaiting: {waiting:?}, quiet: {quiet}")
+        let (busy, unresolved, stored) = (busy.join("\n"), unresolved.join("\n"), self.node.describe_stored());
+        let idle = self.node.is_idle();
+        format!("it never ends\n{busy}\n{unresolved}\nwaiting: {waiting:?}, stored: {stored}, node idle: {idle}")
     }
 
     fn is_quiet(&mut self) -> bool {
@@ -184,44 +259,55 @@ impl World {
     }
 
     /// What must hold when nothing happens any more.
-    fn judge(&mut self) -> Result<(), String> {
+    fn check_final_state(&mut self) -> Result<(), String> {
         let waiting: u64 = self.node.figures().map(|(_, figures)| figures.waiting).sum();
         if waiting > 0 {
-            let clients: Vec<String> = self.clients.iter().map(Client::describe).collect();
-            let left = self.what_is_left();
-            self.ledger.blame(format!("{}\n{left}\n{waiting} messages still wait", clients.join("\n")));
+            let rest = self.describe_rest();
+            self.ledger.violation(format!("{rest}\n{waiting} messages still wait"));
         }
-        if !self.scenario.unruly {
-            // A consumer past its bound misses copies of a multicast, and they are counted.
-            let mut missed: u64 = self.node.figures().map(|(_, figures)| figures.dropped).sum();
-            for kind in [AddressKind::Anycast, AddressKind::Multicast] {
-                for number in self.ledger.unseen(kind) {
-                    if kind == AddressKind::Multicast && missed > 0 {
-                        missed -= 1;
-                        continue;
-                    }
-                    let who = self.ledger.describe(number);
-                    self.ledger.blame(format!("nobody received the settled {who}"));
+        if !self.scenario.inject_faults && self.scenario.profile == Profile::Direct {
+            self.check_presettled();
+        }
+        self.ledger.check_stored();
+        self.check_windows();
+        self.ledger.first_violation().map_or(Ok(()), Err)
+    }
+
+    /// Without faults nothing presettled is lost, but for copies of a multicast that are counted as dropped.
+    fn check_presettled(&mut self) {
+        let mut missed: u64 = self.node.figures().map(|(_, figures)| figures.dropped).sum();
+        for kind in [AddressKind::Anycast, AddressKind::Multicast] {
+            for number in self.ledger.unseen(kind) {
+                if kind == AddressKind::Multicast && missed > 0 {
+                    missed -= 1;
+                    continue;
                 }
+                let what = self.ledger.describe(number);
+                self.ledger.violation(format!("no consumer received the presettled {what}"));
             }
         }
+    }
+
+    /// Every producer has its window back.
+    fn check_windows(&mut self) {
         let sources: Vec<_> = self.clients.iter().flat_map(Client::sources).collect();
-        let mut faults = Vec::new();
+        let mut found = Vec::new();
         for (space, name, credit) in self.clients.iter().flat_map(Client::windows) {
             let Some(declared) = self.scenario.resolve(name) else { continue };
             let wanted = |source: &str| match declared.kind {
-                AddressKind::Anycast | AddressKind::Stored => source == name,
-                AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => covers(source, name),
+                AddressKind::Anycast => source == name,
+                AddressKind::Multicast => covers(source, name),
+                AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => true,
             };
-            let open = sources.iter().any(|(other, source)| *other == space && wanted(source));
-            let right = if open { credit > declared.capacity / 2 } else { credit == 0 };
+            let stores = !matches!(declared.kind, AddressKind::Anycast | AddressKind::Multicast);
+            let open = stores || sources.iter().any(|(other, source)| *other == space && wanted(source));
+            let right = if open { credit > declared.window() / 2 } else { credit == 0 };
             if !right {
-                faults.push(format!("credit {credit} to send to {name} ({}, open: {open})", declared.capacity));
+                found.push(format!("credit {credit} to send to {name} ({}, open: {open})", declared.window()));
             }
         }
-        for fault in faults {
-            self.ledger.blame(fault);
+        for violation in found {
+            self.ledger.violation(violation);
         }
-        self.ledger.fault().map_or(Ok(()), Err)
     }
 }

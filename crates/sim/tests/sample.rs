@@ -1,7 +1,7 @@
-//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` lives through that one alone and shows what led to a fault;
-//! `ENMASSE_SIM_RUNS=2000` makes the sample that long.
+//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` runs that one alone and shows what led to a violation;
+//! `ENMASSE_SIM_RUNS=5000` makes the sample that long.
 
-use enmasse_sim::run;
+use enmasse_sim::{Fault, FaultCounts, Figures, Profile, run};
 
 /// Seeds of the sample, unless the environment asks for more.
 const RUNS: u64 = 40;
@@ -12,30 +12,56 @@ fn asked_for(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value:?}")))
 }
 
-#[test]
-fn the_promises_hold_for_a_sample_of_seeds() {
+/// Runs the sample of a profile; what happened in it, or `None` if the environment asks for one seed.
+fn sample(profile: Profile) -> Option<(Figures, FaultCounts)> {
     let only = asked_for("SEED");
     let runs = asked_for("ENMASSE_SIM_RUNS").unwrap_or(RUNS);
-    let seeds = only.map_or(0..runs, |seed| seed..seed + 1);
-    let mut received = 0;
-    for seed in seeds {
-        match run(seed) {
-            Ok(report) => received += report.figures.received,
-            Err(fault) => panic!("{fault}\nseed {seed}: replay it with SEED={seed}"),
+    let (mut figures, mut faults) = (Figures::default(), FaultCounts::default());
+    for seed in only.map_or(0..runs, |seed| seed..seed + 1) {
+        match run(profile, seed) {
+            Ok(report) => {
+                figures.add(&report.figures);
+                faults.add(&report.faults);
+            }
+            Err(violation) => panic!("{violation}\nseed {seed}: repeat it with SEED={seed}"),
         }
     }
-    assert!(only.is_some() || received > 10_000, "a sample in which little happens proves little: {received}");
+    println!("{figures:?}\n{faults}");
+    only.is_none().then_some((figures, faults))
 }
 
 #[test]
-fn a_seed_is_lived_through_the_same_way_twice() {
-    let digests = || (0..3).map(|seed| run(seed).map(|report| report.digest)).collect::<Vec<_>>();
-    assert_eq!(digests(), digests());
+fn direct_addresses_keep_the_contract_for_a_sample_of_seeds() {
+    if let Some((figures, _)) = sample(Profile::Direct) {
+        assert!(figures.received > 10_000, "a sample in which little happens proves little: {figures:?}");
+    }
+}
+
+#[test]
+fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
+    if let Some((figures, faults)) = sample(Profile::Stored) {
+        let happened = [figures.redelivered, figures.dead_letters, figures.commits, figures.read];
+        assert!(
+            happened.iter().all(|count| *count > 100),
+            "a sample in which little happens proves little: {figures:?}"
+        );
+        for fault in [Fault::Drop, Fault::Close, Fault::End, Fault::Detach, Fault::Kill, Fault::Power, Fault::Compact] {
+            assert!(faults.count(fault) > 0 && faults.pair(fault, Fault::Drop) > 0, "{fault:?}\n{faults}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_runs_the_same_way_twice() {
+    for profile in [Profile::Direct, Profile::Stored] {
+        let digests = || (0..3).map(|seed| run(profile, seed).map(|report| report.digest)).collect::<Vec<_>>();
+        assert_eq!(digests(), digests());
+    }
 }
 
 /// Seed 335: a long message needs longer to pass a narrow connection than everybody else stays silent. A run that ends by
 /// that silence misses messages that still wait in their sender's output.
 #[test]
 fn a_run_does_not_end_while_a_client_has_output_left() {
-    run(335).unwrap();
+    run(Profile::Direct, 335).unwrap();
 }

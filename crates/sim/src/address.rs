@@ -1,0 +1,167 @@
+//! The addresses that a run declares, and the Plan that says so to the node.
+
+use enmasse_router::core::AddressKind;
+use enmasse_router::plan::{
+    self, Address, AddressLimits, AddressType, Authentication, AuthenticationType, Plan, Redelivery, Retention,
+    SpaceLimits, Subscription, Ttl,
+};
+
+use crate::random::Random;
+use crate::scenario::Scenario;
+
+/// Where messages of `orders` and of the subscriptions go that failed for good.
+pub(crate) const DEAD_LETTERS: &str = "dead";
+/// Where messages of `brief` go that lived too long.
+pub(crate) const EXPIRED: &str = "expired";
+
+/// One declared address.
+#[derive(Clone, Debug)]
+pub(crate) struct Declared {
+    /// its name; the same in every space
+    pub(crate) name: &'static str,
+    /// its treatment of messages
+    pub(crate) kind: AddressKind,
+    /// as the Plan calls it
+    address_type: AddressType,
+    /// deliveries a producer's window has
+    pub(crate) capacity: u32,
+    /// what becomes of messages that are stored in it, or in its subscriptions
+    pub(crate) terms: Terms,
+    /// partitions of a stream
+    partitions: Option<u32>,
+    /// most messages stored
+    messages_max: Option<u64>,
+}
+
+/// What becomes of stored messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// failed attempts after which a message is given up; 0: never
+    pub(crate) attempts: u32,
+    /// it goes to the dead letter then; otherwise it is dropped
+    pub(crate) dead_letter: bool,
+    /// how long it lives, in milliseconds; then it goes to the expiry address
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl Declared {
+    fn new(name: &'static str, address_type: AddressType, capacity: u32) -> Self {
+        let kind = match address_type {
+            AddressType::Anycast => AddressKind::Anycast,
+            AddressType::Multicast => AddressKind::Multicast,
+            AddressType::Topic => AddressKind::Topic,
+            AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Stored,
+        };
+        let (terms, partitions, messages_max) = (Terms::default(), None, None);
+        Self { name, kind, address_type, capacity, terms, partitions, messages_max }
+    }
+
+    /// Those of the direct profile.
+    pub(crate) fn direct(random: &mut Random) -> Vec<Self> {
+        let names = [
+            ("one", AddressType::Anycast),
+            ("two", AddressType::Anycast),
+            ("all", AddressType::Multicast),
+            ("each", AddressType::Multicast),
+        ];
+        names.into_iter().map(|(name, kind)| Self::new(name, kind, capacity(random))).collect()
+    }
+
+    /// Those of the stored profile.
+    pub(crate) fn stored(random: &mut Random) -> Vec<Self> {
+        let failing = Terms { attempts: 3, dead_letter: true, ttl_ms: None };
+        let dropping = Terms { attempts: random.between(2, 3) as u32, dead_letter: false, ttl_ms: None };
+        let expiring = Terms { ttl_ms: Some(random.between(20, 400)), ..Terms::default() };
+        let mut address = |name, kind, terms| Self { terms, ..Self::new(name, kind, capacity(random)) };
+        let mut addresses = vec![
+            address("one", AddressType::Anycast, Terms::default()),
+            address("all", AddressType::Multicast, Terms::default()),
+            address("orders", AddressType::Queue, failing),
+            address("jobs", AddressType::Queue, dropping),
+            address("brief", AddressType::Queue, expiring),
+            address("plain", AddressType::Queue, Terms::default()),
+            address(DEAD_LETTERS, AddressType::Deadletter, Terms::default()),
+            address(EXPIRED, AddressType::Deadletter, Terms::default()),
+            address("news", AddressType::Topic, failing),
+            address("news::all", AddressType::Subscription, failing),
+            address("events", AddressType::Topic, Terms::default()),
+        ];
+        addresses[5].messages_max = *random.pick(&[None, None, Some(20)]);
+        addresses[10].kind = AddressKind::Stream;
+        addresses[10].partitions = Some(random.between(1, 3) as u32);
+        addresses
+    }
+
+    /// Deliveries that a producer's window may have.
+    pub(crate) fn window(&self) -> u32 {
+        self.messages_max.map_or(self.capacity, |most| self.capacity.min(most as u32))
+    }
+
+    /// It takes so many messages and no more.
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.messages_max.is_some()
+    }
+
+    /// Clients may send to it.
+    pub(crate) fn takes_messages(&self) -> bool {
+        !matches!(self.address_type, AddressType::Deadletter | AddressType::Subscription)
+    }
+
+    fn plan(&self, uid: String) -> Address {
+        let terms = self.terms;
+        let limits =
+            AddressLimits { link_capacity: self.capacity, messages: self.messages_max, ..AddressLimits::default() };
+        let topic = self.name.split_once("::").map(|(topic, _)| topic.to_owned());
+        Address {
+            limits,
+            redelivery: (terms.attempts > 0)
+                .then(|| Redelivery { attempts: Some(terms.attempts), ..Redelivery::default() }),
+            deadletter: terms.dead_letter.then(|| DEAD_LETTERS.to_owned()),
+            ttl: terms.ttl_ms.map(|ttl| Ttl { minimum_ms: None, maximum_ms: Some(ttl) }),
+            expiry: terms.ttl_ms.map(|_| EXPIRED.to_owned()),
+            retention: self.partitions.map(|_| Retention { bytes: Some(1 << 30), age_ms: None }),
+            partitions: self.partitions,
+            subscription: topic.map(|topic| Subscription { topic, max_consumers: 1000 }),
+            ..Address::new(uid, self.name, self.address_type)
+        }
+    }
+}
+
+fn capacity(random: &mut Random) -> u32 {
+    *random.pick(&[1, 3, 10, 1000])
+}
+
+/// The name of a space.
+#[must_use]
+pub(crate) fn space_name(space: usize) -> String {
+    format!("space{space}")
+}
+
+impl Scenario {
+    /// The plan with each address that has a generation number, by space.
+    #[must_use]
+    pub(crate) fn plan(&self, version: u64, generations: &[Vec<Option<u32>>]) -> Plan {
+        let spaces = (0..self.spaces).map(|space| self.plan_of_space(space, &generations[space]));
+        Plan { version, spaces: spaces.collect(), ..Plan::default() }
+    }
+
+    fn plan_of_space(&self, space: usize, generations: &[Option<u32>]) -> plan::Space {
+        let addresses = self.addresses.iter().zip(generations).filter_map(|(declared, generation)| {
+            generation.map(|generation| declared.plan(format!("{space}-{}-{generation}", declared.name)))
+        });
+        plan::Space {
+            uid: format!("uid-{space}"),
+            names: vec![space_name(space), format!("{}.sim", space_name(space))],
+            authentication: Authentication {
+                kind: AuthenticationType::None,
+                anonymous: true,
+                mechanisms: vec!["PLAIN".to_owned()],
+                service: None,
+            },
+            users: Vec::new(),
+            limits: SpaceLimits::default(),
+            addresses: addresses.collect(),
+            internal: false,
+        }
+    }
+}

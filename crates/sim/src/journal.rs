@@ -1,0 +1,160 @@
+//! The journal of the node on a simulated disk, driven as the node's journal threads drive it: one turn appends all
+//! batches that have come, syncs once and answers; bodies are read; a segment with little alive is compacted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use enmasse_amqp::time::Time;
+use enmasse_journal::log::simulated::SimulatedDisk;
+use enmasse_journal::log::{Batch, Config, Log, Place, ReadError, Reader, Recovered, Refused};
+use enmasse_router::core::Answer;
+use enmasse_router::shard::Shard;
+
+use crate::faults::{Fault, FaultCounts};
+use crate::random::Random;
+
+/// How long shards have for a share of a segment that is to be compacted, in microseconds.
+const COMPACTION_US: u64 = 200_000;
+
+/// What the journal has for a shard.
+enum Reply {
+    Journaled(Vec<Answer>),
+    Fetched(Vec<(Place, Option<Vec<u8>>)>),
+    Compact(u32),
+}
+
+/// The log, and what is on its way to and from it.
+pub(crate) struct Journal {
+    disk: Arc<SimulatedDisk>,
+    log: Log<SimulatedDisk>,
+    reader: Reader<SimulatedDisk>,
+    batches: Vec<(usize, Batch)>,
+    wanted: Vec<(usize, Vec<Place>)>,
+    /// for each shard
+    replies: Vec<VecDeque<(Time, Reply)>>,
+    /// the segment to be compacted, the messages copied until then, and when it was asked for
+    compacting: Option<(u32, u64, Time)>,
+}
+
+impl Journal {
+    /// Opens the journal that lies on a disk.
+    ///
+    /// # Errors
+    /// In words: it cannot be opened, or something durable is gone.
+    pub(crate) fn open(disk: Arc<SimulatedDisk>, config: Config, shards: usize) -> Result<(Self, Recovered), String> {
+        let (log, recovered) = Log::open(Arc::clone(&disk), config).map_err(|error| error.to_string())?;
+        if !recovered.gaps.is_empty() {
+            return Err(format!("the journal has lost durable records: {:?}", recovered.gaps));
+        }
+        let replies = (0..shards).map(|_| VecDeque::new()).collect();
+        let reader = log.reader();
+        Ok((Self { disk, log, reader, batches: Vec::new(), wanted: Vec::new(), replies, compacting: None }, recovered))
+    }
+
+    /// The disk.
+    pub(crate) fn disk(&self) -> &SimulatedDisk {
+        &self.disk
+    }
+
+    /// Appends a batch and syncs at once, as a Plan does.
+    pub(crate) fn commit(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.log.append(batch).and_then(|()| self.log.sync())
+    }
+
+    /// Takes what a shard has for the journal.
+    pub(crate) fn collect(&mut self, at: usize, shard: &mut Shard) {
+        while let Some(batch) = shard.take_journal() {
+            self.batches.push((at, batch));
+        }
+        let wanted = shard.take_wanted();
+        if !wanted.is_empty() {
+            self.wanted.push((at, wanted));
+        }
+    }
+
+    /// Gives a shard what has arrived for it.
+    pub(crate) fn deliver(&mut self, at: usize, now: Time, shard: &mut Shard) {
+        while self.replies[at].front().is_some_and(|(arrival, _)| *arrival <= now) {
+            match self.replies[at].pop_front() {
+                Some((_, Reply::Journaled(answers))) => shard.journaled(answers),
+                Some((_, Reply::Fetched(bodies))) => shard.fetched(bodies),
+                Some((_, Reply::Compact(segment))) => shard.compact(segment),
+                None => {}
+            }
+        }
+    }
+
+    /// Nothing is on its way to or from it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.batches.is_empty() && self.wanted.is_empty() && self.replies.iter().all(VecDeque::is_empty)
+    }
+
+    /// One turn of the journal's threads.
+    pub(crate) fn turn(&mut self, now: Time, random: &mut Random, counts: &mut FaultCounts) {
+        let arrival = Time::from_micros(now.as_micros() + random.between(50, 2_000));
+        self.append(arrival);
+        self.read(arrival);
+        // A log that has stopped reclaims nothing.
+        let _ = self.log.turn();
+        self.compact(now, arrival, counts);
+    }
+
+    fn append(&mut self, arrival: Time) {
+        if self.batches.is_empty() {
+            return;
+        }
+        let mut answers: Vec<Vec<Answer>> = self.replies.iter().map(|_| Vec::new()).collect();
+        for (at, mut batch) in self.batches.drain(..) {
+            let result = self.log.append(&mut batch);
+            answers[at].push(Answer { batch, result });
+        }
+        let synced = self.log.sync();
+        for (at, mut answers) in answers.into_iter().enumerate().filter(|(_, answers)| !answers.is_empty()) {
+            for answer in &mut answers {
+                answer.result = std::mem::replace(&mut answer.result, Ok(())).and_then(|()| synced.clone());
+            }
+            self.replies[at].push_back((arrival, Reply::Journaled(answers)));
+        }
+    }
+
+    fn read(&mut self, arrival: Time) {
+        let mut buffer = Vec::new();
+        for (at, mut places) in std::mem::take(&mut self.wanted) {
+            let (mut bodies, mut again) = (Vec::new(), Vec::new());
+            self.reader.read_all(&mut places, &mut buffer, |place, body| match body {
+                Ok(body) => bodies.push((place, Some(body.to_vec()))),
+                Err(ReadError::Damaged(place)) => bodies.push((place, None)),
+                Err(ReadError::Disk { .. }) => again.push(place),
+            });
+            if !bodies.is_empty() {
+                self.replies[at].push_back((arrival, Reply::Fetched(bodies)));
+            }
+            if !again.is_empty() {
+                self.wanted.push((at, again));
+            }
+        }
+    }
+
+    /// Asks once for each segment, and again when a share of it has been written.
+    fn compact(&mut self, now: Time, arrival: Time, counts: &mut FaultCounts) {
+        let Some(segment) = self.log.wants_compacted() else { return self.compacting = None };
+        let copied = self.log.figures().copied;
+        match self.compacting {
+            Some((before, until, at)) if (before, until) == (segment, copied) => {
+                if now.as_micros() - at.as_micros() >= COMPACTION_US {
+                    self.log.pass_over(segment);
+                }
+            }
+            _ => {
+                counts.record(now, Fault::Compact);
+                for replies in &mut self.replies {
+                    replies.push_back((arrival, Reply::Compact(segment)));
+                }
+                self.compacting = Some((segment, copied, now));
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Outcomes (3.4) as the ledger tells them apart.
+
+use enmasse_amqp::types::{Error, Outcome, Symbol, condition};
+
+/// What consumers of the simulation reject with; any other error is the node's.
+const REJECTION: Symbol = Symbol::constant("sim:rejected");
+
+/// How a delivery was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutcomeKind {
+    /// accepted
+    Accepted,
+    /// rejected by a consumer
+    Rejected,
+    /// rejected by the node
+    Refused,
+    /// rejected by the node for want of room
+    Full,
+    /// released
+    Released,
+    /// modified with delivery-failed
+    Failed,
+    /// modified without it
+    Modified,
+}
+
+impl OutcomeKind {
+    /// Of an outcome of the protocol.
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Accepted => Self::Accepted,
+            Outcome::Rejected(Some(error)) if error.condition == REJECTION => Self::Rejected,
+            Outcome::Rejected(Some(error)) if error.condition == condition::RESOURCE_LIMIT_EXCEEDED => Self::Full,
+            Outcome::Rejected(_) => Self::Refused,
+            Outcome::Released => Self::Released,
+            Outcome::Modified(modified) if modified.delivery_failed => Self::Failed,
+            Outcome::Modified(_) => Self::Modified,
+        }
+    }
+
+    /// The rejection of a consumer of the simulation.
+    pub(crate) fn rejection() -> Outcome {
+        Outcome::Rejected(Some(Box::new(Error::new(REJECTION, "the simulation rejects it"))))
+    }
+}
