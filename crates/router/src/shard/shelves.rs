@@ -14,7 +14,7 @@ use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
 /// What the log knew at the start and no Plan has asked for yet, and the numbers to give out.
 #[derive(Debug)]
 pub struct Shelves {
-    known: HashMap<[u8; 16], RecoveredQueue>,
+    known: BTreeMap<[u8; 16], RecoveredQueue>,
     numbers: QueueNumbers,
     /// partitions of each stream
     streams: HashMap<AddressKey, u32>,
