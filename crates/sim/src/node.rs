@@ -9,13 +9,8 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
-<<<<<<< HEAD
-    Batch, ConnId, DynamicNodes, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard,
-    Shared,
-=======
-    Batch, ConnId, DynamicNodes, Fact, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request, Shard, Shared,
-    Shelves, Shelving,
->>>>>>> 583a9f0 (The simulator runs queues, topics, streams, transactions and restarts)
+    Batch, ConnId, DynamicNodes, Fact, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request,
+    Shard, Shared, Shelves, Shelving,
 };
 use enmasse_router::table::{Space, Table};
 
