@@ -1,14 +1,17 @@
 """When a resource is ready, and what it says while it is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from doubles import TestClock, address, space, user
 from enmasse.base.errors import Code, Unavailable
+from enmasse.control.address import INTACT, with_losses
 from enmasse.control.manager import CHAINS
 from enmasse.control.status import Seen, decide
 from enmasse.engines import Proof
 from enmasse.plan import LeftOut
-from enmasse.resources import KINDS, Declared
+from enmasse.resources import KINDS, Address, Declared
 from enmasse.resources.conditions import READY, find
 
 REFUSED = Unavailable(Code.NOT_AVAILABLE, "worker 1 has not answered")
@@ -82,3 +85,16 @@ def test_what_was_ready_and_is_refused_has_failed() -> None:
 def test_every_kind_has_a_chain() -> None:
     declared = {name for name, model in KINDS.items() if issubclass(model, Declared)}
     assert set(CHAINS) == declared
+
+
+def test_an_address_that_has_lost_messages_says_how_many() -> None:
+    resource = made(address())
+    assert isinstance(resource, Address)
+    proof = Proof(1, frozenset({"u"}), damaged={"u": 1200})
+    told = with_losses(resource, replace(seen(), proof=proof))
+    condition = find(told.status.conditions, INTACT)
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "MessagesLost")
+    assert "1,200 messages" in condition.message
+    assert find(with_losses(told, seen()).status.conditions, INTACT) is None
+    assert proof.differing(seen().proof) == {"u"}

@@ -1,6 +1,7 @@
 """The platform on disks that lose power, fill up and fail. Needs root: `make check-all`."""
 
 import json
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from exchanging import exchange
 from prove.judge import Verdict
 from prove.killing import prove, stored
 from prove.report import summary
-from running import Platform, running
+from running import ENMASSE, LISTENERS, Platform, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+OFF = [part for name in LISTENERS for part in (f"--{name}-port", "off")]
 
 ONE_MIB = "x" * (1 << 20)
 
@@ -88,6 +91,50 @@ def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
             assert take(up, "second", again) == [f"second-{n}" for n in range(again)]
             up.enmasse("purge", "marks")
             assert stored(up) == 0
+
+
+def fill_up(filler: Path) -> None:
+    """Take what is left on a disk, to the last block."""
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with pytest.raises(OSError, match="No space"):
+                while True:
+                    file.write(bytes(size))
+
+
+def test_a_platform_starts_on_a_full_disk_and_is_emptied_there(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with disk("ext4", 600, tmp_path, data):
+        with running(data / "platform") as up:
+            for name in ("first", "second", "marks"):
+                up.enmasse("create", "address", name, "--type", "queue")
+            with closing(BlockingConnection(up.url(), timeout=60)) as connection:
+                sender = connection.create_sender("first")
+                for number in range(20):
+                    sender.send(Message(id=f"first-{number}", body=ONE_MIB))
+            second = fill(up, "second")
+            fill_up(data / "filler")
+            up.kill()
+        with running(data / "platform") as up:
+            assert stored(up) == 20 + second
+            assert take(up, "first", 20) == [f"first-{n}" for n in range(20)]
+            up.enmasse("purge", "second")
+            up.enmasse("purge", "marks")
+            assert stored(up) == 0
+            assert fill(up, "second") > 0, "there is room again"
+
+
+def test_a_disk_too_small_for_the_journal_is_an_error_at_the_start(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with disk("ext4", 60, tmp_path, data):
+        done = subprocess.run(
+            [ENMASSE, "up", "--output", "json", *OFF, "--data", data / "platform"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the disk is full: a new journal needs 192 MiB" in done.stderr
 
 
 MAPS = "/api/v1/namespaces/default/configmaps"

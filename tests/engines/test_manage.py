@@ -176,10 +176,12 @@ class Stopped:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.damaged: dict[str, int] = {}
 
     def journal(self) -> dict[str, Any]:
         self.asked += 1
-        return {"stopped": "no space" if self.asked > 2 else None}
+        stopped = "no space" if self.asked > 2 else None
+        return {"stopped": stopped, "unreadable": None, "damaged": self.damaged}
 
 
 async def test_a_journal_that_stops_is_said_once() -> None:
@@ -190,3 +192,12 @@ async def test_a_journal_that_stops_is_said_once() -> None:
     assert said == ["stopped"]
     assert (node.asked, clock.elapsed_s) == (3, 2.0)
     assert "no space" in (engine.trouble() or "")
+
+
+async def test_lost_messages_are_passed_on_once() -> None:
+    node, clock = Stopped(), TestClock()
+    node.damaged = {"u": 5}
+    engine = NativeEngine(node, clock=clock)  # type: ignore[arg-type]
+    said: list[int] = []
+    await engine.watch_journal(lambda: said.append(node.asked))
+    assert said == [1, 3], "the loss, then the end"

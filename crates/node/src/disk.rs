@@ -3,7 +3,7 @@
 //! Room is allocated when a file is made, so that a write within it never finds the disk full; where the file system
 //! cannot do that, zeros are written. Files stay open: as many as `OPEN_MAX`, which readers share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::unix::fs::FileExt;
@@ -24,6 +24,8 @@ pub struct FolderDisk {
     path: PathBuf,
     folder: File,
     open: Mutex<HashMap<u32, Arc<File>>>,
+    /// segments that were found or made here, and not let go: what is missing of them may come back
+    known: Mutex<BTreeSet<u32>>,
 }
 
 impl FolderDisk {
@@ -36,7 +38,8 @@ impl FolderDisk {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
-        Ok(Self { path: path.to_owned(), folder: File::open(path)?, open: Mutex::default() })
+        let (open, known) = (Mutex::default(), Mutex::default());
+        Ok(Self { path: path.to_owned(), folder: File::open(path)?, open, known })
     }
 
     fn path_of(&self, segment: u32) -> PathBuf {
@@ -51,8 +54,16 @@ impl FolderDisk {
         if let Some(file) = self.files().get(&segment) {
             return Ok(Arc::clone(file));
         }
-        let file = OpenOptions::new().read(true).write(true).open(self.path_of(segment)).map_err(fault)?;
+        let opened = OpenOptions::new().read(true).write(true).open(self.path_of(segment));
+        let file = opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound if self.known().contains(&segment) => Fault::Failed(error.to_string()),
+            _ => fault(error),
+        })?;
         Ok(self.keep(segment, file))
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, segment: u32, file: File) -> Arc<File> {
@@ -112,6 +123,7 @@ impl Disk for FolderDisk {
             let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse::<u32>().ok());
             numbers.extend(number);
         }
+        self.known().extend(&numbers);
         Ok(numbers)
     }
 
@@ -121,6 +133,7 @@ impl Disk for FolderDisk {
 
     fn create(&self, segment: u32, bytes: u64) -> Result<(), Fault> {
         let file = self.make(segment, bytes).map_err(fault)?;
+        self.known().insert(segment);
         self.keep(segment, file);
         Ok(())
     }
@@ -159,6 +172,7 @@ impl Disk for FolderDisk {
 
     fn remove(&self, segment: u32) -> Result<(), Fault> {
         self.files().remove(&segment);
+        self.known().remove(&segment);
         fs::remove_file(self.path_of(segment)).map_err(fault)
     }
 
@@ -168,6 +182,9 @@ impl Disk for FolderDisk {
         let mut files = self.files();
         files.remove(&from);
         files.insert(to, file);
+        let mut known = self.known();
+        known.remove(&from);
+        known.insert(to);
         Ok(())
     }
 }

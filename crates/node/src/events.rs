@@ -129,10 +129,29 @@ pub enum Happening {
         /// how many
         bytes: u32,
     },
+    /// messages are in the journal and nobody knows whose they are: the declaration of their address is lost
+    JournalUnnamed {
+        /// the number by which the journal knows the address
+        queue: u32,
+        /// how many they are
+        messages: u64,
+    },
     /// records of the journal with one flipped bit were mended: nothing of them is lost
     JournalMended {
         /// how many
         records: u64,
+    },
+    /// the disk does not give what lies in a segment of the journal: its messages wait until it does
+    JournalUnreadable {
+        /// number of the segment's file
+        segment: u32,
+        /// in the words of the system
+        reason: String,
+    },
+    /// a segment of the journal can be read again
+    JournalReadable {
+        /// number of the segment's file
+        segment: u32,
     },
     /// frames of a connection that is traced
     Trace {

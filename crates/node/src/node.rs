@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
@@ -34,10 +34,12 @@ use crate::stats::{ConnectionLine, JournalLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
-use crate::worker::{Command, Seat, Worker};
+use crate::worker::{Command, Pending, Seat, Worker};
 
 /// How long a caller waits for a worker, which answers within a turn unless the machine is overloaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two looks at whether workers have done what they had to before a stop.
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
@@ -62,7 +64,7 @@ impl Node {
         let count = config.worker_count();
         let seats = (0..count).map(|_| Seat::new()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
         let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
-        let events = EventQueue::new().map_err(failed)?;
+        let events = Arc::new(EventQueue::new().map_err(failed)?);
         let clock = Clock::start();
         let checker = Checker::start(clock).map_err(failed)?;
         let logins = Logins::new().map_err(failed)?;
@@ -73,7 +75,7 @@ impl Node {
         if let Some(mut opened) = opened {
             tell_damage(&opened.recovered, &events);
             shelves = Shelves::new(std::mem::take(&mut opened.recovered));
-            let (running, threads) = opened.start(&mailboxes).map_err(failed)?;
+            let (running, threads) = opened.start(&mailboxes, &events).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
         let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, journal));
@@ -263,7 +265,11 @@ impl Node {
     /// end; by `deadline` at the latest, when what is left is cut off. A second call does nothing.
     pub fn stop(&self, deadline: Duration) {
         let handles = std::mem::take(&mut *lock(&self.threads));
-        self.begin_stop(deadline);
+        let begun = Instant::now();
+        if !handles.is_empty() {
+            self.drain(deadline / 2);
+        }
+        self.begin_stop(deadline.saturating_sub(begun.elapsed()));
         for handle in handles {
             // A thread that panicked has ended the process already.
             let _ = handle.join();
@@ -274,6 +280,25 @@ impl Node {
         }
         for handle in std::mem::take(&mut *lock(&self.journal_threads)) {
             let _ = handle.join();
+        }
+    }
+
+    /// Has the log answer for all that came in, and workers pass the answers on: a message that is stored is accepted
+    /// before its connection is closed. No input is read meanwhile. Over once every worker is idle and nothing is under
+    /// way between two of them, in two looks after each other.
+    fn drain(&self, patience: Duration) {
+        self.orders.post([Order::Stop]);
+        let (begun, mut before) = (Instant::now(), None);
+        while begun.elapsed() < patience {
+            let Ok(pending) = self.ask(Command::Drain) else { return };
+            let sum = |of: fn(&Pending) -> u64| pending.iter().map(of).sum::<u64>();
+            let (sent, received) = (sum(|one| one.sent), sum(|one| one.received));
+            let quiet = sent == received && !pending.iter().any(|one| one.busy);
+            if quiet && before == Some(sent) {
+                return;
+            }
+            before = quiet.then_some(sent);
+            std::thread::sleep(DRAIN_LOOK);
         }
     }
 
@@ -331,6 +356,11 @@ fn tell_damage(recovered: &Recovered, events: &EventQueue) {
     for gap in &recovered.gaps {
         let (segment, offset, bytes) = (gap.segment, gap.offset, gap.bytes);
         events.push(NodeEvent::new(Happening::JournalDamaged { segment, offset, bytes }));
+    }
+    for queue in recovered.queues.iter().filter(|queue| queue.declared.is_none()) {
+        let lost: u64 = queue.lost.iter().map(|range| range.last - range.first + 1).sum();
+        let messages = queue.len() as u64 + lost;
+        events.push(NodeEvent::new(Happening::JournalUnnamed { queue: queue.queue, messages }));
     }
     if recovered.mended > 0 {
         events.push(NodeEvent::new(Happening::JournalMended { records: recovered.mended }));

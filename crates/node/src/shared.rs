@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) connection_count: AtomicUsize,
     /// times that accepting met a bound
     pub(crate) accept_pauses: AtomicU64,
-    pub(crate) events: EventQueue,
+    pub(crate) events: Arc<EventQueue>,
     pub(crate) checker: Checker,
     pub(crate) logins: Logins,
     /// one a worker
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         limits: Limits,
-        events: EventQueue,
+        events: Arc<EventQueue>,
         clock: Clock,
         checker: Checker,
         logins: Logins,

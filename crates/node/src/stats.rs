@@ -1,6 +1,6 @@
 //! What the node counts. Each worker counts in plain integers; they are put together when somebody asks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
 use enmasse_journal::queue::{Cause, Figures};
@@ -189,6 +189,12 @@ pub struct JournalLine {
     pub syncs: u64,
     /// why it takes nothing any more, if so
     pub stopped: Option<String>,
+    /// reads that failed since the start
+    pub read_errors: u64,
+    /// a segment that cannot be read now, and why
+    pub unreadable: Option<String>,
+    /// messages that the disk has lost since the start, by the uid of their address
+    pub damaged: BTreeMap<String, u64>,
 }
 
 impl JournalLine {
@@ -199,6 +205,9 @@ impl JournalLine {
             appended_bytes: figures.log.appended_bytes,
             syncs: figures.log.syncs,
             stopped: figures.stopped.clone(),
+            read_errors: figures.read_errors,
+            unreadable: figures.unreadable.clone(),
+            damaged: figures.damaged.clone(),
         }
     }
 }

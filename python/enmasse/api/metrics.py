@@ -106,6 +106,13 @@ _JOURNAL: tuple[
         "1 when the disk failed: nothing is stored until the next start.",
         lambda journal: journal.stopped is not None,
     ),
+    (CounterMetricFamily, "read_errors", "Failed reads.", attrgetter("read_errors")),
+    (
+        GaugeMetricFamily,
+        "unreadable",
+        "1 while a file of messages cannot be read: its messages wait.",
+        lambda journal: journal.unreadable is not None,
+    ),
 )
 
 

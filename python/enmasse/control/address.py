@@ -2,6 +2,7 @@
 
 from enmasse.control.status import (
     Check,
+    Seen,
     left_out_of_the_plan,
     not_proven,
     not_served,
@@ -13,6 +14,7 @@ from enmasse.control.status import (
 from enmasse.plan import Outcome
 from enmasse.resources import Address
 from enmasse.resources.address import NO_LIMIT, Limits, MessageRedelivery, MessageTtl, Subscription
+from enmasse.resources.conditions import with_unmet
 from enmasse.resources.forwarders import ForwarderStatus
 
 CHAIN: tuple[Check, ...] = (
@@ -24,6 +26,21 @@ CHAIN: tuple[Check, ...] = (
     not_proven,
     waiting_for_another,
 )
+
+
+INTACT = "MessagesIntact"
+"""The condition that does not hold once the disk has lost messages of an address."""
+
+
+def with_losses(address: Address, seen: Seen) -> Address:
+    """Return an address whose status says how many of its messages the disk has lost."""
+    damaged = seen.proof.damaged if seen.proof else {}
+    count = damaged.get(address.metadata.uid or "", 0)
+    why = count and (
+        "MessagesLost",
+        f"the disk has lost {count:,} messages since the start; enmasse logs names them",
+    )
+    return with_unmet(address, INTACT, why or None, seen.now)
 
 
 def with_effective(address: Address, outcome: Outcome) -> Address:

@@ -556,6 +556,7 @@ class Manager:
             now = resource.with_status(status)
             if isinstance(now, Address):
                 now = address.with_effective(now, outcomes[now.key])
+                now = address.with_losses(now, seen)
             elif isinstance(now, AddressSpace):
                 now = address_space.with_login(now, outcomes[now.key].unentered, seen.now)
                 now = address_space.with_names(now, outcomes[now.key].misnamed, seen.now)

@@ -49,7 +49,8 @@ JOURNAL_CHECK_S = 1.0
 WARNINGS = frozenset(
     {
         *("login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"),
-        *("message-damaged", "journal-damaged", "journal-mended"),
+        *("message-damaged", "journal-damaged", "journal-mended", "journal-unnamed"),
+        *("journal-unreadable", "journal-readable"),
     }
 )
 """Events an operator should see at once; the rest is for following one connection."""
@@ -81,11 +82,11 @@ class NativeEngine:
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
         whole = plan.model_copy(update={"spaces": (*plan.spaces, self._canary.space)})
-        return _proof(await self._call(self._node.apply, whole))
+        return _proof(await self._call(self._node.apply, whole), self._damaged())
 
     async def prove(self) -> Proof:
         """Say what is served at this moment."""
-        return _proof(await self._call(self._node.proof))
+        return _proof(await self._call(self._node.proof), self._damaged())
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
@@ -148,28 +149,37 @@ class NativeEngine:
 
     def trouble(self) -> str | None:
         """Return why nothing can be stored any more, or what the last canary met, if so."""
-        return self._journal_trouble() or self._canary.figures.problem
+        return _stopped(self._node.journal()) or self._unreadable() or self._canary.figures.problem
 
     async def fly_canary(self) -> None:
         """Send a message through the node now and then, until cancelled."""
         await self._canary.run()
 
-    def _journal_trouble(self) -> str | None:
+    def _unreadable(self) -> str | None:
         journal = self._node.journal()
-        stopped = journal and journal["stopped"]
-        if stopped is None:
+        if journal is None or journal["unreadable"] is None:
             return None
         return (
-            f"the journal has stopped: {stopped}; addresses on disk take no more messages and hand"
-            " out those they have: mend the disk and start again"
+            f"the disk does not give back stored messages ({journal['unreadable']}): they wait and"
+            " are tried again; mend the disk"
         )
 
-    async def watch_journal(self, stopped: Callable[[], None]) -> None:
-        """Say once in the log that the journal has stopped, when it has, and call `stopped`."""
-        while (trouble := self._journal_trouble()) is None:
+    async def watch_journal(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when addresses have lost messages, and when the journal has stopped. The
+        latter is said once in the log."""
+        damaged: Mapping[str, int] = {}
+        while (trouble := _stopped(journal := self._node.journal())) is None:
+            if journal and journal["damaged"] != damaged:
+                damaged = journal["damaged"]
+                changed()
             await self._clock.sleep(JOURNAL_CHECK_S)
         log.error("journal-stopped", reason=trouble)
-        stopped()
+        changed()
+
+    def _damaged(self) -> Mapping[str, int]:
+        journal = self._node.journal()
+        damaged: Mapping[str, int] = journal["damaged"] if journal else {}
+        return damaged
 
     async def answer_logins(self, answer: Answer) -> None:
         """Have logins decided that the Plan alone does not decide, until cancelled.
@@ -257,13 +267,23 @@ def log_event(event: dict[str, Any]) -> None:
         log.debug(kind, **fields)
 
 
-def _proof(said: Mapping[str, Any]) -> Proof:
+def _stopped(journal: Mapping[str, Any] | None) -> str | None:
+    """Return why a journal stores nothing any more, if so."""
+    if journal is None or journal["stopped"] is None:
+        return None
+    return (
+        f"the journal has stopped: {journal['stopped']}; addresses on disk take no more messages"
+        " and hand out those they have: mend the disk and start again"
+    )
+
+
+def _proof(said: Mapping[str, Any], damaged: Mapping[str, int]) -> Proof:
     failed = {
         one["uid"]: Failure(one["reason"], one["message"])
         for one in said["failed"]
         if one["uid"] not in UIDS
     }
-    return Proof(said["version"], frozenset(said["active"]) - UIDS, failed)
+    return Proof(said["version"], frozenset(said["active"]) - UIDS, failed, damaged)
 
 
 def _figures(line: dict[str, Any], now_ms: float) -> AddressFigures:

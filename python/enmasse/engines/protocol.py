@@ -34,6 +34,8 @@ class Proof:
     version: int
     active: frozenset[str]
     failed: Mapping[str, Failure] = field(default_factory=dict)
+    damaged: Mapping[str, int] = field(default_factory=dict)
+    """How many messages of which addresses, by uid, the disk has lost since the start."""
 
     @property
     def is_final(self) -> bool:
@@ -44,9 +46,13 @@ class Proof:
         """Return the uids of which the proof `before` said something else."""
         active, failed = (before.active, before.failed) if before else (frozenset(), {})
         uids = self.failed.keys() | failed.keys()
-        return set(self.active ^ active) | {
-            uid for uid in uids if self.failed.get(uid) != failed.get(uid)
-        }
+        lost = before.damaged if before else {}
+        damaged = self.damaged.keys() | lost.keys()
+        return (
+            set(self.active ^ active)
+            | {uid for uid in uids if self.failed.get(uid) != failed.get(uid)}
+            | {uid for uid in damaged if self.damaged.get(uid) != lost.get(uid)}
+        )
 
 
 class AddressFigures(NamedTuple):
@@ -108,6 +114,12 @@ class JournalFigures(NamedTuple):
     syncs: int = 0
     stopped: str | None = None
     """Why it takes nothing any more."""
+
+    read_errors: int = 0
+    """Reads that failed since the start; each is tried again."""
+
+    unreadable: str | None = None
+    """A file of it that cannot be read now, and why."""
 
 
 class Connection(NamedTuple):

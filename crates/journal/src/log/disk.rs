@@ -8,7 +8,8 @@ pub enum Fault {
     /// There is no room; nothing was made. Only `create` may say so without the log stopping.
     #[error("the disk is full")]
     Full,
-    /// No segment of this number.
+    /// No segment of this number: it was never made, or has been let go. One that ought to be there and is not is a
+    /// `Failed`: it may be back in a moment.
     #[error("there is no such segment")]
     Missing,
     /// Anything else, in the words of the system.

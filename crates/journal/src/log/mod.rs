@@ -25,6 +25,9 @@
 //! batch.remove(&mut removal);
 //! ```
 //!
+//! What was declared, and which messages each full segment had, is written a second time beside the segments
+//! (`catalog`): damage that takes a declaration or a whole segment is then known by queue and number.
+//!
 //! What holds after a crash or a loss of power: the log is what was appended up to some point at or after the last good
 //! sync, groups whole, in order. A flipped bit costs at most its own record. A failed write or sync stops the log for good;
 //! reading goes on. A full disk refuses new messages and still takes removals, state and drops, from a reserve.
@@ -32,6 +35,7 @@
 //! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues.
 
 mod batch;
+mod catalog;
 mod config;
 mod disk;
 mod entries;

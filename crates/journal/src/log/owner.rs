@@ -1,10 +1,11 @@
 //! The log's owner: takes batches, commits them, gives space back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::batch::{Batch, Frame, Run};
+use super::catalog::{CATALOG, Catalog, Full, Known as Catalogued, losses};
 use super::config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
 use super::disk::{Disk, Fault};
 use super::facts::Facts;
@@ -71,6 +72,8 @@ pub struct Log<D> {
     figures: Figures,
     scratch: Vec<u8>,
     compacting: Option<u32>,
+    /// The second copy; none if the disk had no room for it.
+    pub(super) catalog: Option<Catalog>,
 }
 
 impl<D> std::fmt::Debug for Log<D> {
@@ -91,19 +94,32 @@ impl<D: Disk> Log<D> {
     /// has stopped.
     pub fn open(disk: Arc<D>, config: Config) -> Result<(Self, Recovered), OpenError> {
         let config = config.checked();
-        let found = Found::on(&*disk)?;
+        // Nothing of it is needed to open the log.
+        let catalogued = Catalogued::on(&*disk).unwrap_or_default();
+        let mut found = Found::on(&*disk)?;
+        found.trust(&catalogued);
         let secret = found.secret.unwrap_or(config.secret);
         let mut replay = Replay::default();
-        let mut tail = None;
+        let (mut tail, mut full) = (None, BTreeMap::new());
+        let mut suspects: BTreeSet<u32> = catalogued.full.keys().copied().collect();
         for (at, &number) in found.used.iter().enumerate() {
             let known = if at + 1 == found.used.len() { Known::ByMarks } else { Known::Whole };
             let lines = lines(&*disk, number, Salt::of(secret, number).0, known)?;
+            let known_full = catalogued.full.get(&number).filter(|full| full.end == lines.end && lines.gaps.is_empty());
+            if known_full.is_some() {
+                suspects.remove(&number);
+            }
+            full.insert(number, known_full.cloned().unwrap_or_else(|| Full::of(number, lines.end, &lines.index)));
             replay.segment(number, disk.length(number)?, &lines);
             if known == Known::ByMarks {
                 tail = Some((number, lines));
             }
         }
-        let (recovered, space, facts) = replay.finish();
+        let losses = losses(&*disk, &found.used, secret, &suspects, &catalogued)?;
+        for (segment, lost) in suspects.iter().filter_map(|it| Some((it, catalogued.full.get(it)?))) {
+            replay.miss(*segment, lost.end);
+        }
+        let (recovered, space, facts) = replay.finish(&catalogued, &losses);
         let mut log = Self {
             disk,
             config,
@@ -118,10 +134,15 @@ impl<D: Disk> Log<D> {
             figures: Figures::default(),
             scratch: Vec::new(),
             compacting: None,
+            catalog: None,
         };
         if let Err(fault) = log.settle(tail, &found.spares) {
             log.stop("the last segment cannot be closed", &fault);
+            return Ok((log, recovered));
         }
+        let named = recovered.queues.iter().filter_map(|queue| Some((queue.queue, queue.declared.as_ref()?)));
+        log.create_catalog(named.map(|(queue, (uid, name))| (queue, uid, name.as_str())), &full);
+        log.declare_again(&recovered);
         Ok((log, recovered))
     }
 
@@ -142,6 +163,19 @@ impl<D: Disk> Log<D> {
             }
         }
         if spares.is_empty() { Ok(()) } else { self.disk.sync_folder() }
+    }
+
+    /// Make the segments that the first message needs, on a disk that has none: whoever starts on one that is too small
+    /// is told so then, not by the first message.
+    ///
+    /// # Errors
+    /// `NoRoom`; `Stopped` or `Unsure` when the disk fails.
+    pub fn begin(&mut self) -> Result<(), Refused> {
+        self.check()?;
+        while self.space.segments.is_empty() && self.lacks_spare() {
+            self.add_spare()?;
+        }
+        Ok(())
     }
 
     /// Something that reads messages, for any thread.
@@ -271,6 +305,12 @@ impl<D: Disk> Log<D> {
 
     /// Let a segment go: it becomes a spare, or its file is removed.
     pub(super) fn release(&mut self, number: u32) -> Result<(), Refused> {
+        if let Some(catalog) = &mut self.catalog {
+            // It must not be missed.
+            catalog.release(number);
+            self.keep_catalog();
+            self.check()?;
+        }
         let size = self.space.get(number).size;
         let wanted = self.spares.len() < self.config.spare_segments_max;
         let changed = if wanted && size == u64::from(self.config.segment_bytes) {
@@ -452,10 +492,13 @@ impl<D: Disk> Log<D> {
     /// Close the segment that is written to, and begin another one. All before it is durable then, so only the last
     /// segment can ever have a torn end.
     fn roll(&mut self, number: u32, size: u32) -> Result<(), Refused> {
-        if let Some(active) = self.active.take()
-            && let Err(fault) = self.seal(active.number, active.end, &active.index)
-        {
-            return Err(self.stop("a full segment cannot be closed", &fault));
+        if let Some(active) = self.active.take() {
+            if let Err(fault) = self.seal(active.number, active.end, &active.index) {
+                return Err(self.stop("a full segment cannot be closed", &fault));
+            }
+            if let Some(catalog) = &mut self.catalog {
+                catalog.fill(&Full::of(active.number, active.end, &active.index));
+            }
         }
         self.space.get(number).size = size.into();
         self.active = Some(Active::new(number, size));
@@ -547,6 +590,12 @@ impl<D: Disk> Log<D> {
         let meta = &batch.bytes[start..start + frame.meta_len as usize];
         match Record::decode(frame.kind as u8, meta) {
             Some(Record::Remove(removed)) => self.space.removes(segment, removed.segments),
+            Some(record @ Record::Declare { queue, uid, name }) => {
+                if let Some(catalog) = &mut self.catalog {
+                    catalog.declare(queue, &uid, name);
+                }
+                self.facts.apply(&record, segment, &mut self.space);
+            }
             Some(record) => self.facts.apply(&record, segment, &mut self.space),
             None => debug_assert!(false, "a record of our own cannot be read"),
         }
@@ -577,6 +626,7 @@ struct Found {
 impl Found {
     fn on<D: Disk + ?Sized>(disk: &D) -> Result<Self, OpenError> {
         let mut numbers = disk.list()?;
+        numbers.retain(|number| *number != CATALOG);
         numbers.sort_unstable();
         let mut found = Self { next_number: numbers.last().map_or(1, |&last| last + 1), ..Self::default() };
         for number in numbers {
@@ -597,5 +647,12 @@ impl Found {
             }
         }
         Ok(found)
+    }
+
+    /// A segment that the catalog knows to be full has lost its first block, and is no spare.
+    fn trust(&mut self, catalogued: &Catalogued) {
+        let full = self.spares.extract_if(.., |spare| catalogued.full.contains_key(spare));
+        self.used.extend(full);
+        self.used.sort_unstable();
     }
 }

@@ -15,8 +15,8 @@ const GAP_BYTES: u32 = 4 << 10;
 /// Why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What lies there is not what was written, or something else lies there by now: a reader that works beside the
-    /// owner asks again where the message is.
+    /// What lies there is not what was written, or the log has let the segment go: a reader that works beside the owner
+    /// asks again where the message is.
     #[error("the message in segment {} at {} is damaged", .0.segment, .0.offset)]
     Damaged(Place),
     /// The disk cannot be read.

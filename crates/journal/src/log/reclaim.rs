@@ -20,6 +20,8 @@ impl<D: Disk> Log<D> {
     /// `Unsure` when the disk fails, `Stopped` ever after. A full disk is no error here: the step is left for later.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
+        self.keep_catalog();
+        self.check()?;
         // Nothing goes before all that takes its place is durable.
         if !self.is_dirty()
             && let Some(segment) = self.space.emptied(self.active())

@@ -1,13 +1,14 @@
 //! From what is on disk to what is alive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::catalog::{Known as Catalogued, Losses};
 use super::disk::{Disk, Fault};
 use super::entries::Entries;
 use super::facts::{Fact, Facts};
 use super::frame::{DAMAGED, HEAD_BYTES, Salt, padded};
 use super::place::Place;
-use super::record::{Line, Record};
+use super::record::{Line, Record, SeqRange};
 use super::scan::{Known, scan};
 use super::segment::{BLOCK_BYTES, Seal, seal};
 use super::space::Space;
@@ -50,6 +51,11 @@ pub struct RecoveredQueue {
     pub next_seq: u64,
     /// Its state, key by key.
     pub states: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// Messages it should have, and has not: the segment where they lay is missing, short or damaged. In order; none of
+    /// them is in `messages`.
+    pub lost: Vec<SeqRange>,
+    /// Its declaration was damaged, and comes from the second copy.
+    pub(super) lost_declaration: bool,
     entries: Entries,
 }
 
@@ -127,7 +133,9 @@ pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: 
     let limit = u32::try_from(disk.length(segment)?).unwrap_or(u32::MAX);
     let mut block = [0; BLOCK_BYTES];
     disk.read(segment, 0, &mut block)?;
-    let seal = seal(&block, segment, salt).filter(|seal| seal.end <= limit && known == Known::Whole);
+    let sealed = seal(&block, segment, salt);
+    let cut_off = sealed.filter(|seal| seal.end > limit).map(|seal| (limit, seal.end - limit));
+    let seal = sealed.filter(|seal| seal.end <= limit && known == Known::Whole);
     if let Some(seal) = seal
         .filter(|seal| seal.index_len > 0 && seal.index_at.checked_add(seal.index_len).is_some_and(|end| end <= limit))
     {
@@ -138,7 +146,8 @@ pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: 
         }
     }
     let limit = seal.map_or(limit, |seal| seal.end);
-    let scanned = scan(disk, segment, Salt(salt), limit, known)?;
+    let mut scanned = scan(disk, segment, Salt(salt), limit, known)?;
+    scanned.gaps.extend(cut_off);
     Ok(Lines { index: scanned.index, end: scanned.end, sealed: None, gaps: scanned.gaps, mended: scanned.mended })
 }
 
@@ -217,6 +226,17 @@ impl Replay {
         }
     }
 
+    /// A segment is not what it was when it was full: if none of its bytes is known to be damaged, what it lacks is.
+    pub(super) fn miss(&mut self, segment: u32, end: u32) {
+        if self.gaps.iter().any(|gap| gap.segment == segment) {
+            return;
+        }
+        let offset = self.space.segments.get(&segment).map_or(0, |known| known.end.min(end));
+        if offset < end {
+            self.gaps.push(Gap { segment, offset, bytes: end - offset });
+        }
+    }
+
     fn queue(&mut self, queue: u32, segment: u32) -> &mut Replayed {
         let queue = self.queues.entry(queue).or_default();
         queue.first.get_or_insert(segment);
@@ -224,10 +244,12 @@ impl Replay {
     }
 
     /// All records are in: what is alive, and what the log must know about it.
-    pub(super) fn finish(mut self) -> (Recovered, Space, Facts) {
+    pub(super) fn finish(mut self, catalogued: &Catalogued, losses: &Losses) -> (Recovered, Space, Facts) {
         let mut facts = Facts::default();
+        let lost_declarations = self.recall(catalogued, losses);
+        let numbers = self.queues.keys().chain(catalogued.queues.keys());
         let mut recovered = Recovered {
-            next_queue: self.queues.keys().max().map_or(0, |&last| last.saturating_add(1)),
+            next_queue: numbers.max().map_or(0, |&last| last.saturating_add(1)),
             gaps: self.gaps,
             mended: self.mended,
             scanned_segments: self.scanned_segments,
@@ -248,17 +270,40 @@ impl Replay {
             for (key, (_, fact)) in &queue.states {
                 facts.restore_state(number, key, *fact, &mut self.space);
             }
+            let lost = losses.queues.get(&number).into_iter().flatten();
+            let lost: Vec<SeqRange> = lost.map(|(first, last)| SeqRange { first: *first, last: *last }).collect();
+            let last = lost.last().map_or(0, |range| range.last.saturating_add(1));
             let states = queue.states.into_iter().filter(|(_, (_, fact))| !fact.gone);
             recovered.queues.push(RecoveredQueue {
                 queue: number,
                 declared: queue.declared,
-                next_seq: queue.next_seq,
+                next_seq: queue.next_seq.max(last),
+                lost,
+                lost_declaration: lost_declarations.contains(&number),
                 states: states.map(|(key, (value, _))| (key, value)).collect(),
                 entries: queue.entries,
             });
         }
         recovered.queues.sort_unstable_by_key(|queue| queue.queue);
         (recovered, self.space, facts)
+    }
+}
+
+impl Replay {
+    /// Queues whose declaration no record has, and the catalog does. One of which nothing else is left either counts if
+    /// messages of it are lost.
+    fn recall(&mut self, catalogued: &Catalogued, losses: &Losses) -> BTreeSet<u32> {
+        for (&queue, _) in losses.queues.iter().filter(|(_, lost)| !lost.is_empty()) {
+            self.queues.entry(queue).or_default();
+        }
+        let mut recalled = BTreeSet::new();
+        for (&number, queue) in self.queues.iter_mut().filter(|(_, queue)| queue.fact.is_none()) {
+            let Some(declared) = catalogued.queues.get(&number) else { continue };
+            queue.declared = Some(declared.clone());
+            queue.fact = queue.first.map(|first| Fact { segment: first, first, gone: false });
+            recalled.insert(number);
+        }
+        recalled
     }
 }
 

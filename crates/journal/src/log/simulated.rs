@@ -8,7 +8,7 @@
 //! Faults are asked for beforehand: a call that fails, power that goes after so many calls, a capacity, flipped bits,
 //! and syncs that take their time (counted, for whoever keeps a virtual clock).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -87,6 +87,8 @@ struct State {
     capacity_bytes: u64,
     /// How many calls of a kind until one fails.
     failing: BTreeMap<Call, u64>,
+    /// Segments that cannot be read now.
+    unreadable: BTreeSet<u32>,
     calls_left: Option<u64>,
     calls: u64,
     sync_us: u64,
@@ -112,6 +114,7 @@ impl SimulatedDisk {
             sector_bytes,
             capacity_bytes: u64::MAX,
             failing: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             calls_left: None,
             calls: 0,
             sync_us: 0,
@@ -126,6 +129,24 @@ impl SimulatedDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a segment cannot be read, or can again.
+    pub fn set_unreadable(&self, segment: u32, unreadable: bool) {
+        let mut state = self.state();
+        match unreadable {
+            true => state.unreadable.insert(segment),
+            false => state.unreadable.remove(&segment),
+        };
+    }
+
+    /// A segment has lost its end.
+    pub fn truncate(&self, segment: u32, bytes: u64) {
+        if let Ok(file) = self.state().file(segment) {
+            file.versions.clear();
+            file.seen.truncate(bytes as usize);
+            file.durable.truncate(bytes as usize);
+        }
     }
 
     /// The disk as it is found after a loss of power, by a seed.
@@ -240,7 +261,7 @@ impl Bytes {
 
 impl State {
     fn restarted(self, dice: Dice) -> Self {
-        Self { failing: BTreeMap::new(), calls_left: None, dice, ..self }
+        Self { failing: BTreeMap::new(), unreadable: BTreeSet::new(), calls_left: None, dice, ..self }
     }
 
     fn lose_folder(&mut self, dice: &mut Dice) {
@@ -362,6 +383,9 @@ impl Disk for SimulatedDisk {
     fn read(&self, segment: u32, offset: u64, into: &mut [u8]) -> Result<usize, Fault> {
         let mut state = self.state();
         state.call(Call::Read)?;
+        if state.unreadable.contains(&segment) {
+            return Err(Fault::Failed("Input/output error".to_owned()));
+        }
         let seen = &state.file(segment)?.seen;
         let start = (offset as usize).min(seen.len());
         let len = into.len().min(seen.len() - start);

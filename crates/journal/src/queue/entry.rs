@@ -90,6 +90,8 @@ pub(super) enum Mark {
     Missed = 13,
     /// it could not be had yet: its time of delivery has not come
     Unseen = 14,
+    /// its body cannot be read now: of its group nothing passes it while it is delayed
+    Aside = 15,
 }
 
 /// What a plain message has nothing of: expiry, and marks but [`Mark::Durable`].

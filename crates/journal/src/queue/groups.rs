@@ -101,6 +101,8 @@ struct Group {
     held: u32,
     /// messages that wait for their next attempt
     delayed: u32,
+    /// those of them that cannot be read
+    aside: u32,
     /// messages that are here, in whatever state
     members: u32,
     /// where it stands among the heads: holder, 9 - priority, number
@@ -134,6 +136,7 @@ impl Groups {
                 holder: NOBODY,
                 held: 0,
                 delayed: 0,
+                aside: 0,
                 members: 0,
                 head: None,
                 lanes: Vec::new(),
@@ -227,6 +230,13 @@ impl Groups {
     pub(super) fn count_delayed(&mut self, slot: u32, change: i32) {
         if let Some(group) = self.get_mut(slot) {
             group.delayed = group.delayed.saturating_add_signed(change);
+        }
+    }
+
+    /// A message that cannot be read holds its group back, or does not any more.
+    pub(super) fn count_aside(&mut self, slot: u32, change: i32) {
+        if let Some(group) = self.get_mut(slot) {
+            group.aside = group.aside.saturating_add_signed(change);
         }
     }
 
@@ -346,7 +356,7 @@ impl Queue {
         let per_key = self.settings.grouping == Grouping::PerKey;
         let index = &self.index;
         let Some(group) = self.groups.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-        let mut blocked = per_key && group.delayed > 0;
+        let mut blocked = per_key && group.delayed > 0 || group.aside > 0;
         if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
             // Its consumer has gone. What it held is still outstanding until it is settled.
             blocked |= group.held > 0;

@@ -236,8 +236,20 @@ impl Queue {
         self.depths[after as usize] += 1;
         if group != Entry::NO_GROUP && (before == State::Delayed || after == State::Delayed) {
             self.groups.count_delayed(group, if after == State::Delayed { 1 } else { -1 });
+            if before == State::Delayed {
+                self.end_aside(at);
+            }
         }
         true
+    }
+
+    /// A message that could not be read no longer holds its group back.
+    #[cold]
+    fn end_aside(&mut self, at: u64) {
+        let Some(entry) = self.index.get_mut(at).filter(|entry| entry.has(Mark::Aside)) else { return };
+        entry.set(Mark::Aside, false);
+        let group = entry.group;
+        self.groups.count_aside(group, -1);
     }
 
     /// A message waits: it is shown to those who may have it.
@@ -310,6 +322,7 @@ impl Queue {
         if entry.grouped() {
             if entry.state() == State::Delayed {
                 self.groups.count_delayed(entry.group, -1);
+                self.groups.count_aside(entry.group, if entry.has(Mark::Aside) { -1 } else { 0 });
             }
             self.leave_group(entry.group);
         }

@@ -64,8 +64,24 @@ impl Queue {
     /// After a restart: a message whose delivery has failed is not had before that time. `false`: it cannot be had anyhow.
     pub fn delay(&mut self, seq: Seq, due: u64) -> bool {
         let at = seq.0;
-        if self.index.get(at).is_none_or(|entry| entry.state() != State::Waiting) || !self.hold(seq) {
+        self.delay_marked(at, due, false)
+    }
+
+    /// The body of a message cannot be read: it is not had before that time, nor is what follows of its group. `false`:
+    /// it cannot be had anyhow.
+    pub fn set_aside(&mut self, seq: Seq, due: u64) -> bool {
+        self.delay_marked(seq.0, due, true)
+    }
+
+    fn delay_marked(&mut self, at: u64, due: u64, aside: bool) -> bool {
+        let waits = self.index.get(at).is_some_and(|entry| entry.state() == State::Waiting);
+        if !waits || !self.hold(Seq(at)) {
             return false;
+        }
+        if let Some(entry) = self.index.get_mut(at).filter(|entry| aside && entry.grouped()) {
+            entry.set(Mark::Aside, true);
+            let group = entry.group;
+            self.groups.count_aside(group, 1);
         }
         if let Some(entry) = self.index.get(at) {
             self.let_go(ConsumerId::GONE, entry.group);

@@ -30,6 +30,18 @@ pub struct Restored {
     pub lost: Vec<Lost>,
 }
 
+impl Restored {
+    /// Blocks that the log misses and that lay before the first one left no gap between offsets. Each had a message at
+    /// least; how many more nobody knows.
+    fn note_lost_front(&mut self, first: u64, recovered: &RecoveredQueue) {
+        let blocks: u64 = recovered.lost.iter().map(|range| range.last - range.first + 1).sum();
+        let end = if self.partition.blocks.is_empty() { self.partition.next } else { first };
+        if blocks > 0 && self.lost.is_empty() && end > 0 {
+            self.lost.push(Lost { first: end.saturating_sub(blocks), last: end - 1 });
+        }
+    }
+}
+
 impl Partition {
     /// What the log is to keep under [`ENDED_KEY`] when no block is left, so that no offset is used again.
     #[must_use]
@@ -59,6 +71,7 @@ impl Partition {
         blocks.sort_by_key(|(head, message)| (head.first, std::cmp::Reverse(head.count), message.seq));
         let partition = &mut restored.partition;
         partition.next_record = recovered.next_seq;
+        let first = blocks.first().map_or(0, |(head, _)| head.first);
         for (head, message) in blocks {
             let bytes = message.place.len.saturating_sub(message.head.len() as u32);
             let block =
@@ -79,6 +92,7 @@ impl Partition {
             partition.push(block);
         }
         restored.partition.restore_states(recovered);
+        restored.note_lost_front(first, recovered);
         restored
     }
 

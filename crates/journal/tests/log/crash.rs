@@ -150,6 +150,7 @@ fn reopen(before: Shard, disk: Arc<SimulatedDisk>, flips: &[(u32, u64)]) -> Shar
         recovered.gaps
     );
     assert_eq!(recovered.gaps, [], "everything that was flipped can be mended or named");
+    assert!(recovered.queues.iter().all(|queue| queue.lost.is_empty()), "no segment is missing");
     next_life(before, log, &recovered, found, flips)
 }
 

@@ -1,6 +1,7 @@
 //! The segment log as its owner and its shards use it, on a simulated disk.
 
 mod basics;
+mod catalog;
 mod crash;
 mod damage;
 mod garbage;

@@ -3,6 +3,9 @@
 //! No timer: while a sync runs, the next batches come together. Letters are as bounded as what producers may have on
 //! the way; a worker hands over one batch of each kind a turn, and more only of what is large.
 
+mod reading;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -11,27 +14,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, ReadError, Reader, Recovered, Refused};
+use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, Recovered, Refused};
 use enmasse_router::core::{Answer, Digests};
 
 use crate::disk::FolderDisk;
+use crate::events::EventQueue;
 use crate::mailbox::Mailbox;
 use crate::threads;
 use crate::worker::Command;
+use reading::Reading;
 
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";
 
-/// How long nothing has come when the log writes down how far it is durable, and until a failed read is tried again.
+/// How long nothing has come when the log writes down how far it is durable.
 const REST: Duration = Duration::from_secs(1);
 
 /// How long workers have for a share of a segment that is to be written again; when none has come by then they have none.
 const COPYING: Duration = Duration::from_secs(60);
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
-
-/// What lies at places of the log; `None` where it is damaged.
-type Bodies = Vec<(Place, Option<Vec<u8>>)>;
 
 /// To the owner of the log.
 pub(crate) enum Letter {
@@ -66,6 +68,12 @@ pub(crate) struct JournalFigures {
     pub(crate) log: Figures,
     /// why it takes nothing any more, if so
     pub(crate) stopped: Option<String>,
+    /// reads that failed
+    pub(crate) read_errors: u64,
+    /// a segment that cannot be read now, and why
+    pub(crate) unreadable: Option<String>,
+    /// messages that the disk has lost since the start, by the uid of their address
+    pub(crate) damaged: BTreeMap<String, u64>,
 }
 
 /// A journal that was opened and whose threads have not started.
@@ -89,21 +97,37 @@ impl Opened {
         let key = key_in(folder, key).map_err(in_folder)?;
         let secret = seed.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
         let opened = Log::open(Arc::new(disk), Config { segment_bytes, secret, ..Config::default() });
-        let (log, recovered) = opened.map_err(|error: OpenError| format!("{}: {error}", folder.display()))?;
+        let (mut log, recovered) = opened.map_err(|error: OpenError| format!("{}: {error}", folder.display()))?;
+        if let Err(Refused::NoRoom(fault)) = log.begin() {
+            let needed = u64::from(segment_bytes) * (Config::default().reserve_segments as u64 + 1) >> 20;
+            let folder = folder.display();
+            return Err(format!(
+                "{folder}: {fault}: a new journal needs {needed} MiB; make room, or choose another disk"
+            ));
+        }
         Ok(Self { log, recovered, digests: Digests::new(key) })
     }
 
     /// Starts the threads.
-    pub(crate) fn start(self, mailboxes: &Mailboxes) -> io::Result<(Journal, Vec<JoinHandle<()>>)> {
+    pub(crate) fn start(
+        self,
+        mailboxes: &Mailboxes,
+        events: &Arc<EventQueue>,
+    ) -> io::Result<(Journal, Vec<JoinHandle<()>>)> {
         let (letters, post) = channel();
         let (wanted, orders) = channel();
         let figures = Arc::new(Mutex::default());
-        let reader = self.log.reader();
+        let reading = Reading {
+            reader: self.log.reader(),
+            mailboxes: mailboxes.clone(),
+            figures: Arc::clone(&figures),
+            events: Arc::clone(events),
+            unreadable: BTreeSet::new(),
+        };
         let owner = Owner { log: self.log, mailboxes: mailboxes.clone(), figures: Arc::clone(&figures), asked: None };
-        let boxes = mailboxes.clone();
         let handles = vec![
             threads::spawn("journal", move || owner.run(&post))?,
-            threads::spawn("reader", move || read(&reader, &boxes, &orders))?,
+            threads::spawn("reader", move || reading.run(&orders))?,
         ];
         Ok((Journal { letters, wanted, figures }, handles))
     }
@@ -155,6 +179,12 @@ impl Journal {
     /// What the journal says of itself.
     pub(crate) fn figures(&self) -> JournalFigures {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An address has lost messages.
+    pub(crate) fn note_damaged(&self, uid: String, count: u64) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        *figures.damaged.entry(uid).or_default() += count;
     }
 
     /// Ends the threads, with everything on disk that was handed over.
@@ -259,45 +289,6 @@ impl Owner {
         figures.log = self.log.figures();
         figures.stopped = self.log.stopped().map(str::to_owned);
     }
-}
-
-/// The thread that reads. What the disk does not give is asked for again after a rest: it is not lost yet, and nobody is
-/// told that it was. No more waits for that than workers may have asked for.
-fn read(reader: &Reader<FolderDisk>, mailboxes: &Mailboxes, orders: &Receiver<Wanted>) {
-    let mut failed: Vec<(u16, Vec<Place>)> = Vec::new();
-    let mut next = Instant::now();
-    let mut buffer = Vec::new();
-    loop {
-        let rest = next.saturating_duration_since(Instant::now());
-        let order = match orders.recv_timeout(if failed.is_empty() { Duration::MAX } else { rest }) {
-            Ok(Wanted::Bodies(worker, places)) => vec![(worker, places)],
-            Err(RecvTimeoutError::Timeout) => std::mem::take(&mut failed),
-            Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-        };
-        for (worker, places) in order {
-            let (bodies, again) = read_all(reader, places, &mut buffer);
-            if !bodies.is_empty() {
-                mailboxes[usize::from(worker)].post([Command::Fetched(bodies)]);
-            }
-            if !again.is_empty() {
-                if failed.is_empty() {
-                    next = Instant::now() + REST;
-                }
-                failed.push((worker, again));
-            }
-        }
-    }
-}
-
-/// What lies at places, `None` where it is damaged, and the places that the disk did not give.
-fn read_all(reader: &Reader<FolderDisk>, mut places: Vec<Place>, buffer: &mut Vec<u8>) -> (Bodies, Vec<Place>) {
-    let (mut bodies, mut again) = (Vec::with_capacity(places.len()), Vec::new());
-    reader.read_all(&mut places, buffer, |place, body| match body {
-        Ok(body) => bodies.push((place, Some(body.to_vec()))),
-        Err(ReadError::Damaged(place)) => bodies.push((place, None)),
-        Err(ReadError::Disk { .. }) => again.push(place),
-    });
-    (bodies, again)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Place;
-use enmasse_router::core::{AddressKey, Answer, Operated, Operation};
+use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
 use enmasse_router::table::{Judged, Refusal, Table};
 use mio::Token;
@@ -40,8 +40,8 @@ pub(crate) enum Command {
     Shelve(Vec<Shelving>),
     /// the log has taken these batches, or has not
     Journaled(Vec<Answer>),
-    /// messages read from the log
-    Fetched(Vec<(Place, Option<Vec<u8>>)>),
+    /// what reads of the log gave
+    Fetched(Vec<(Place, Read)>),
     /// write again what lies in this segment of the log
     Compact(u32),
     /// do this with messages at rest; answered after as many turns as it takes
@@ -52,8 +52,21 @@ pub(crate) enum Command {
     List(Sender<Vec<ConnectionLine>>),
     /// trace a connection, or no longer, if it is here
     Trace(u64, bool),
+    /// read nothing more from any connection; what still goes on is told each time
+    Drain(Sender<Pending>),
     /// close everything, and end by the time
     Stop(Time),
+}
+
+/// What a worker that drains has to do still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// batches it ever sent to other workers
+    pub(crate) sent: u64,
+    /// batches it ever took from them
+    pub(crate) received: u64,
+    /// the log owes it answers, or something waits for another worker
+    pub(crate) busy: bool,
 }
 
 impl Worker {
@@ -113,6 +126,12 @@ impl Worker {
                 let _ = answer.send(self.list());
             }
             Command::Trace(id, on) => self.set_trace(id, on),
+            Command::Drain(answer) => {
+                self.draining = true;
+                let busy = self.shard.is_storing() || self.held_back || self.mesh.has_incoming();
+                // Who gave up waiting stops without an answer.
+                let _ = answer.send(Pending { sent: self.stats.batches, received: self.received, busy });
+            }
             Command::Stop(end) => self.stop(end),
         }
     }

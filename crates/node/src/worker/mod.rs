@@ -28,7 +28,7 @@ use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
-pub(crate) use self::mail::Command;
+pub(crate) use self::mail::{Command, Pending};
 use self::rounds::Rounds;
 pub(crate) use self::socket::Newcomer;
 use self::socket::{Phase, Socket};
@@ -112,6 +112,10 @@ pub(crate) struct Worker {
     stats: WorkerStats,
     /// the node is going down: when the last connection is to be gone
     stop_at: Option<Time>,
+    /// nothing more is read: the node is about to stop
+    draining: bool,
+    /// batches that came from other workers
+    received: u64,
     /// a batch waits for room in a ring
     held_back: bool,
     /// so much waits for room in rings that sockets are not read
@@ -157,6 +161,8 @@ impl Worker {
             meter: Meter::new(now),
             stats: WorkerStats::default(),
             stop_at: None,
+            draining: false,
+            received: 0,
             held_back: false,
             choked: false,
             operations: HashMap::new(),
@@ -211,8 +217,8 @@ impl Worker {
     /// How long to sleep: not at all while there is work, else until the next timer.
     fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
-            || (!self.rounds.is_empty() && !self.choked)
-            || !self.newcomers.is_empty()
+            || (!self.rounds.is_empty() && !self.choked && !self.draining)
+            || (!self.newcomers.is_empty() && !self.draining)
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
             || self.shard.has_departures()
@@ -239,12 +245,17 @@ impl Worker {
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
         self.shard.set_time_of_day(Clock::time_of_day_ms());
         self.read_mail(now);
-        self.take_newcomers(now);
-        if !self.choked {
+        if !self.draining {
+            self.take_newcomers(now);
+        }
+        if !self.choked && !self.draining {
             self.read_sockets(now);
         }
-        let shard = &mut self.shard;
-        self.mesh.receive(|batch| shard.receive(&batch));
+        let (shard, received) = (&mut self.shard, &mut self.received);
+        self.mesh.receive(|batch| {
+            *received += 1;
+            shard.receive(&batch);
+        });
         self.fire_timers(now);
         self.shard.end_turn(now);
         self.serve_requests();
@@ -280,7 +291,10 @@ impl Worker {
                 let _ = answer.send(operated);
             }
         }
-        for (space, Damaged { name, message, partition, count, .. }) in self.shard.take_damaged() {
+        for ((space, uid), Damaged { name, message, partition, count, .. }) in self.shard.take_damaged() {
+            if let Some(journal) = &self.shared.journal {
+                journal.note_damaged(uid, count);
+            }
             let what = Happening::MessageDamaged { address: name.to_string(), space, message, partition, count };
             self.shared.events.push(NodeEvent::new(what));
         }

@@ -28,7 +28,7 @@ fn workers(count: u16, plan: &str) -> Vec<Worker> {
     let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
     let config = NodeConfig::default();
     let clock = Clock::start();
-    let (events, checker) = (EventQueue::new().unwrap(), Checker::start(clock).unwrap());
+    let (events, checker) = (Arc::new(EventQueue::new().unwrap()), Checker::start(clock).unwrap());
     let logins = Logins::new().unwrap();
     let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));

@@ -6,7 +6,7 @@ use enmasse_amqp::types::{Modified, Outcome, condition};
 use enmasse_node::ListenerKind::Amqp;
 use enmasse_node::{Happening, Node, NodeConfig, Reason};
 
-use crate::harness::{Client, Site, workers};
+use crate::harness::{Client, Heard, Site, workers};
 use crate::testing::Folder;
 
 /// An AMQP message whose body is this text.
@@ -200,4 +200,74 @@ fn memory_needs_no_journal_and_disk_does() {
     let proof = node.apply(&serde_json::from_str(&plan(1, &addresses)).unwrap()).unwrap().proof;
     assert_eq!(proof.active, ["a"]);
     assert_eq!(proof.failed[0].reason, Reason::NotOpened);
+}
+
+#[test]
+fn every_stored_message_is_answered_before_a_stop_closes_its_connection() {
+    for count in [1, 3] {
+        let folder = Folder::new("stored");
+        let first = site(count, &folder, ORDERS);
+        let mut clients: Vec<_> = (0..4).map(|_| first.client(Amqp)).collect();
+        for client in &mut clients {
+            let out = client.sender(Some("orders"));
+            client.wait_for_credit(out);
+            (0..500).for_each(|number| client.queue(out, &message(&format!("{number}")), false));
+            client.say();
+        }
+        // Some are stored and most are on their way.
+        assert_eq!(clients[0].outcome(), Outcome::Accepted);
+        let mut accepted = 1;
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.node.stop(std::time::Duration::from_secs(20)));
+            for client in &mut clients {
+                let answered = |heard: &mut Heard| match heard {
+                    Heard::Outcome(outcome) => Some(Some(outcome.clone())),
+                    Heard::Closed(_) => Some(None),
+                    _ => None,
+                };
+                while let Some(outcome) = client.wait(answered) {
+                    accepted += u64::from(outcome == Outcome::Accepted);
+                }
+            }
+        });
+        assert_eq!(site(count, &folder, ORDERS).stats().addresses[0].stored, accepted, "{count} workers");
+    }
+}
+
+#[test]
+fn a_missing_file_of_the_journal_is_told_by_address_and_count() {
+    let folder = Folder::new("stored");
+    let small =
+        |folder: &Folder| NodeConfig { journal_segment_bytes: 64 << 10, ..with_journal(1, &folder.path("journal")) };
+    let first = Site::new(&small(&folder), &plan(1, ORDERS));
+    let text = "x".repeat(200);
+    let texts = vec![&text[..]; 600];
+    store(&mut first.client(Amqp), "orders", &texts);
+    first.node.stop(std::time::Duration::from_secs(5));
+    std::fs::remove_file(folder.path("journal").join("0000000001.log")).unwrap();
+    let second = Site::new(&small(&folder), &plan(1, ORDERS));
+    let (address, count) = second.event(|event| match &event.what {
+        Happening::MessageDamaged { address, count, .. } => Some((address.clone(), *count)),
+        _ => None,
+    });
+    assert_eq!(address, "orders");
+    let stats = second.stats();
+    assert_eq!((stats.addresses[0].stored + count, stats.addresses[0].damaged), (600, count));
+    let damaged = stats.journal.unwrap().damaged;
+    assert_eq!(damaged.into_iter().collect::<Vec<_>>(), [("11111111-2222-3333-4444-555555555555".to_owned(), count)]);
+}
+
+#[test]
+fn a_message_without_sections_comes_as_it_was_sent() {
+    let folder = Folder::new("stored");
+    let site = site(1, &folder, &[ORDERS, DIRECT].join(","));
+    let mut consumer = site.client(Amqp);
+    for address in ["orders", "direct"] {
+        consumer.receiver(address, 1);
+        let mut client = site.client(Amqp);
+        let out = client.sender(Some(address));
+        client.send(out, b"", true);
+        assert_eq!(consumer.receive().2, b"");
+    }
+    assert_eq!(site.stats().addresses.iter().map(|line| line.damaged).sum::<u64>(), 0);
 }

@@ -44,8 +44,8 @@ pub use links::{Arrival, Delivery, Links};
 pub use port::{Consuming, Filter, NoLocal, Origin, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
-    Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Resume, Shelf,
-    Subscribing, SubscriptionName, TEMPORARY_BYTES, TEMPORARY_MESSAGES, TRANSACTION_MESSAGES, TopicShelf,
+    Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Read, Resume,
+    Shelf, Subscribing, SubscriptionName, TEMPORARY_BYTES, TEMPORARY_MESSAGES, TRANSACTION_MESSAGES, TopicShelf,
     TransactionId, Unsettled, Work, rolled_back, subscription_of,
 };
 pub use stream::{Start, Stream};

@@ -5,7 +5,9 @@ use enmasse_journal::queue::{Figures, Settings};
 use enmasse_journal::stream;
 
 use super::Shard;
-use crate::core::{AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Shelf, Stream, TopicShelf};
+use crate::core::{
+    AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Read, Shelf, Stream, TopicShelf,
+};
 use crate::table::Space;
 
 /// What a new Plan says about a stored address that lives here.
@@ -75,14 +77,20 @@ impl Shard {
         }
     }
 
+    /// Messages came in that the log has not answered for.
+    #[must_use]
+    pub fn is_storing(&self) -> bool {
+        self.router.is_storing()
+    }
+
     /// Places of messages to be read from the log.
     pub fn take_wanted(&mut self) -> Vec<Place> {
         self.router.take_wanted()
     }
 
-    /// What was read; `None` for what is damaged.
-    pub fn fetched(&mut self, bodies: Vec<(Place, Option<Vec<u8>>)>) {
-        self.router.fetched(bodies, &mut self.fabric);
+    /// What reads of [`Shard::take_wanted`] gave.
+    pub fn fetched(&mut self, reads: Vec<(Place, Read)>) {
+        self.router.fetched(reads, &mut self.fabric);
     }
 
     /// The log would give a segment back: messages of this shard that lie in it are to be written again.
@@ -100,13 +108,17 @@ impl Shard {
         self.router.take_operated()
     }
 
-    /// Messages that the disk has lost, each with the name of its address space. Those of addresses that the table does
-    /// not know yet are told when it does.
-    pub fn take_damaged(&mut self) -> Vec<(String, Damaged)> {
-        let has = |space: &Space, key| space.addresses().any(|entry| entry.key == key);
+    /// Messages that the disk has lost, each with the name of its address space and the uid of its address. Those of
+    /// addresses that the table does not know yet are told when it does.
+    pub fn take_damaged(&mut self) -> Vec<((String, String), Damaged)> {
         let table = &self.table;
-        let space_of = |key| table.spaces().find(|space| has(space, key)).map(|space| space.name().to_owned());
-        self.router.take_damaged(space_of)
+        let named = |key| {
+            table.spaces().find_map(|space: &Space| {
+                let entry = space.addresses().find(|entry| entry.key == key)?;
+                Some((space.name().to_owned(), entry.uid.to_string()))
+            })
+        };
+        self.router.take_damaged(named)
     }
 
     /// The figures of stored addresses that live here.

@@ -12,7 +12,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_router::core::{AddressKey, Answer, QueueNumbers};
+use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared,
@@ -517,7 +517,7 @@ impl Net {
         let reader = log.reader();
         let read = self.shards[shard].take_wanted().into_iter().map(|place| {
             let mut buffer = Vec::new();
-            (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+            (place, Read::from(reader.read(place, &mut buffer)))
         });
         let read: Vec<_> = read.collect();
         moved |= !read.is_empty();

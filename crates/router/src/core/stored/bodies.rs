@@ -7,6 +7,7 @@ use enmasse_journal::log::{self, Recent};
 use enmasse_journal::queue::Place;
 
 use super::super::{Links, Router};
+use super::reads::{Read, Retries};
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 16 << 20;
@@ -40,7 +41,9 @@ pub(in crate::core) struct Bodies {
     /// bodies that were ever idle
     rests: u64,
     /// to be read
-    pub(super) wanted: Vec<Place>,
+    wanted: Vec<Place>,
+    /// reads that failed
+    retries: Retries,
     chunks: Vec<Chunk>,
     filling: Option<u32>,
     free: Vec<u32>,
@@ -54,8 +57,28 @@ struct Fetched {
     users: u32,
     /// the number of its rest, while nobody needs it
     rest: u64,
-    /// `None` while it is being read
-    body: Option<Vec<u8>>,
+    content: Content,
+}
+
+/// What is known of a body that was asked for.
+#[derive(Debug, Default)]
+enum Content {
+    /// it is being read
+    #[default]
+    Asked,
+    /// the disk has not answered, and is asked again; `overdue`: for so long that others need not wait for it
+    Unreadable {
+        overdue: bool,
+    },
+    /// the disk has lost it
+    Damaged,
+    Body(Vec<u8>),
+}
+
+impl Fetched {
+    fn body(&self) -> Option<&[u8]> {
+        if let Content::Body(body) = &self.content { Some(body) } else { None }
+    }
 }
 
 /// Places are numbers of our own making: nobody can aim at a collision.
@@ -97,6 +120,7 @@ impl Default for Bodies {
             idle_bytes: 0,
             rests: 0,
             wanted: Vec::new(),
+            retries: Retries::default(),
             chunks: Vec::new(),
             filling: None,
             free: Vec::new(),
@@ -169,7 +193,24 @@ impl Bodies {
             return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
         }
         let recent = self.recent.body(place);
-        recent.or_else(|| self.fetched.get(&place).and_then(|fetched| fetched.body.as_deref()))
+        recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
+    }
+
+    /// Whether the disk has lost a body that was asked for.
+    #[cold]
+    pub(in crate::core) fn is_damaged(&self, place: Place) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| matches!(fetched.content, Content::Damaged))
+    }
+
+    /// Nothing is to be read of a message: its body is here, or is known to be lost.
+    pub(in crate::core) fn is_known(&self, place: Place, on_disk: bool) -> bool {
+        self.get(place, on_disk).is_some() || on_disk && self.is_damaged(place)
+    }
+
+    /// The disk has not given a body for so long that messages behind it may pass.
+    pub(super) fn is_overdue(&self, place: Place) -> bool {
+        let content = self.fetched.get(&place).map(|fetched| &fetched.content);
+        matches!(content, Some(Content::Unreadable { overdue: true }))
     }
 
     /// Asks for the body of a message on disk, until [`Bodies::unfetch`] or [`Bodies::release`] is said as often.
@@ -185,7 +226,10 @@ impl Bodies {
         }
         self.fetched_bytes += u64::from(place.len);
         if new {
-            self.wanted.push(place);
+            match self.retries.pauses(place) {
+                Some(overdue) => fetched.content = Content::Unreadable { overdue },
+                None => self.wanted.push(place),
+            }
         } else {
             self.idle_count -= 1;
             self.idle_bytes -= u64::from(place.len);
@@ -246,16 +290,51 @@ impl Bodies {
         self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
     }
 
-    /// A body that was asked for has come.
-    pub(super) fn fetched(&mut self, place: Place, body: Vec<u8>) {
+    /// A body that was asked for was read, or could not be.
+    pub(super) fn fetched(&mut self, place: Place, read: Read) {
+        let content = match read {
+            Read::Body(body) => Content::Body(body),
+            Read::Damaged => Content::Damaged,
+            Read::Unreadable => {
+                let asked = &self.fetched;
+                let overdue =
+                    asked.contains_key(&place) && self.retries.failed(place, |place| asked.contains_key(&place));
+                Content::Unreadable { overdue }
+            }
+        };
+        if !matches!(content, Content::Unreadable { .. }) {
+            self.retries.forget(place);
+        }
         if let Some(fetched) = self.fetched.get_mut(&place) {
-            fetched.body = Some(body);
+            fetched.content = content;
         }
     }
 
-    /// Whether a body was asked for and has not come.
+    /// What could not be read is asked for again when its pause is over.
+    pub(super) fn retry_reads(&mut self) {
+        for place in self.retries.take_due() {
+            if let Some(fetched) = self.fetched.get_mut(&place)
+                && matches!(fetched.content, Content::Unreadable { .. })
+            {
+                fetched.content = Content::Asked;
+                self.wanted.push(place);
+            }
+        }
+    }
+
+    pub(super) fn set_time(&mut self, now_ms: u64) {
+        self.retries.set_time(now_ms);
+    }
+
+    /// When a read is to be tried again.
+    pub(super) fn next_retry(&self) -> Option<u64> {
+        self.retries.next_ms()
+    }
+
+    /// Whether a body was asked for and neither came nor is lost.
     pub(super) fn is_pending(&self, place: Place) -> bool {
-        self.fetched.get(&place).is_some_and(|fetched| fetched.body.is_none())
+        let content = self.fetched.get(&place).map(|fetched| &fetched.content);
+        matches!(content, Some(Content::Asked | Content::Unreadable { .. }))
     }
 
     /// As much was asked for as may be.
@@ -271,6 +350,7 @@ impl Bodies {
     #[inline]
     pub(in crate::core) fn forget(&mut self, place: Place) {
         self.recent.forget(place);
+        self.retries.forget(place);
         if self.idle_count > 0 {
             self.drop_idle(place);
         }
@@ -289,11 +369,11 @@ impl Bodies {
 }
 
 impl Router {
-    /// Bodies that the disk has given back; `None` for one that is damaged: its message is counted and removed.
-    pub fn fetched(&mut self, bodies: impl IntoIterator<Item = (log::Place, Option<Vec<u8>>)>, links: &mut impl Links) {
-        for (place, body) in bodies {
-            // An empty body is no message (3.2), so it can stand for a damaged one.
-            self.bodies.fetched(place, body.unwrap_or_default());
+    /// What reads of [`Router::take_wanted`] have given. A damaged message is counted and removed when its turn comes; one
+    /// that cannot be read now is wanted again after a pause.
+    pub fn fetched(&mut self, reads: impl IntoIterator<Item = (log::Place, Read)>, links: &mut impl Links) {
+        for (place, read) in reads {
+            self.bodies.fetched(place, read);
         }
         self.operations_read();
         self.divert_fetched(links);
@@ -350,7 +430,7 @@ mod tests {
     fn fetch(bodies: &mut Bodies, place: Place) {
         bodies.fetch(place);
         if bodies.is_pending(place) {
-            bodies.fetched(place, vec![7; place.len as usize]);
+            bodies.fetched(place, Read::Body(vec![7; place.len as usize]));
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) enum Notice {
     Held { at: Key, up_to: u64 },
     /// what a consumer has said of a delivery counts for good: its settlement may be answered
     Settled { port: PortId, token: u64 },
+    /// what an administrator's operation removed is gone for good
+    Removed { operation: u32 },
 }
 
 /// Notices, in the order of the batches that they wait for.
@@ -105,11 +107,15 @@ impl Router {
             Notice::Attached(port) => self.answer_resumed(port, links),
             Notice::Held { at, up_to } => self.let_held_leave(at, up_to, links),
             Notice::Settled { port, token } => links.settled(port, token),
+            Notice::Removed { operation } => self.operation_removed(operation, None),
         }
     }
 
     /// The log takes nothing any more.
     fn give_notice_up(&mut self, notice: Notice, links: &mut impl Links) {
+        if let Notice::Removed { operation } = notice {
+            return self.operation_removed(operation, Some("the log has stopped: what was removed may come back"));
+        }
         let error = Error::new(condition::INTERNAL_ERROR, "the log has stopped: what the link holds cannot be kept");
         if let Notice::Attached(port) = notice
             && (self.ports.consumer(port).is_some() || self.ports.producer(port).is_some())

@@ -484,6 +484,14 @@ impl Journal {
         }
     }
 
+    /// Nothing is to be handed to the log, and nothing is with it. What a full disk did not take does not count.
+    fn is_idle(&self) -> bool {
+        let stored = self.growing.batch.is_empty() && self.grown.is_empty() && self.blocks.is_empty();
+        let removed = self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty();
+        let written = stored && self.retiring.0.is_empty() && (removed || self.again.is_some());
+        written && self.under_way.is_empty() && self.copying.is_none()
+    }
+
     /// Copies are planned; only one such batch is on its way at a time.
     pub(super) fn copy(&mut self, batch: Batch, copied: Copied) {
         self.compacting = true;
@@ -547,6 +555,12 @@ impl Router {
         let batch = self.next_batch();
         self.journal.close_fences(batch.is_some(), again);
         batch
+    }
+
+    /// Messages came in that the log has not answered for.
+    #[must_use]
+    pub fn is_storing(&self) -> bool {
+        !self.journal.is_idle() || !self.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
     fn next_batch(&mut self) -> Option<Batch> {

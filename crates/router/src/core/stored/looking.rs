@@ -39,7 +39,8 @@ impl Looking {
     /// Whether the consumer has to wait before it can look on: for a body, or for the turn after this one.
     #[inline]
     pub(super) fn rests(&self, turn: u64, bodies: &Bodies) -> bool {
-        self.rested == turn || self.awaits.is_some_and(|place| bodies.is_pending(place))
+        let waits = |place| bodies.is_pending(place) && !bodies.is_overdue(place);
+        self.rested == turn || self.awaits.is_some_and(waits)
     }
 }
 
@@ -61,11 +62,14 @@ impl Router {
         let on_disk = stored.shelf.log.is_some();
         let (bodies, changed, scratch) = (&self.bodies, &stored.changed, &mut self.scratch);
         queue.next(now_ms, id, |item| {
-            let Some(body) = bodies.get(item.place, on_disk) else { return Verdict::Unread };
-            if body.is_empty() {
-                // The disk has lost it: who takes messages is given it, so that it is counted and goes.
-                return if looking.browses { Verdict::No } else { Verdict::Yes };
-            }
+            let Some(body) = bodies.get(item.place, on_disk) else {
+                // Who takes messages is given one that the disk has lost, so that it is counted and goes.
+                return match on_disk && bodies.is_damaged(item.place) {
+                    true if looking.browses => Verdict::No,
+                    true => Verdict::Yes,
+                    false => Verdict::Unread,
+                };
+            };
             let changed = changed.get(&item.seq.0).map(|changed| changes(item, Some(&changed.annotations), now_ms));
             let message = match changed {
                 Some(changes) => {
@@ -106,7 +110,7 @@ impl Router {
                 break;
             }
             let wanted = next.state == State::Waiting && next.priority == item.priority;
-            if wanted && self.bodies.get(next.place, true).is_none() {
+            if wanted && !self.bodies.is_known(next.place, true) {
                 looking.ahead.push(next.place);
                 self.bodies.fetch(next.place);
             }

@@ -14,6 +14,7 @@ use enmasse_journal::queue::{self, Effect, Item, Place, Seq, Slice, State, Verdi
 use super::super::arena::Key;
 use super::super::message::Owed;
 use super::super::{AddressKey, Links, Router};
+use super::fence::Notice;
 use super::journal::Duty;
 use super::settling::{DEAD_LETTER, ORIGIN};
 use super::{Bodies, Stored};
@@ -136,6 +137,8 @@ struct Running {
     reading: bool,
     /// where those lie that were read ahead
     ahead: Vec<Place>,
+    /// messages were removed since the disk was last waited for
+    removed: bool,
     /// nothing more is begun
     over: bool,
     end_ms: u64,
@@ -154,15 +157,23 @@ impl Running {
     }
 
     /// Whether a message matches. `budget` is what may be stored elsewhere in this turn.
-    fn judge(&self, item: &Item, body: Option<&[u8]>, budget: &mut u64) -> Verdict {
+    fn judge(&self, item: &Item, bodies: &Bodies, on_disk: bool, budget: &mut u64) -> Verdict {
         let operation = &self.operation;
         if operation.needs_body(item) {
-            let Some(body) = body else { return Verdict::Unread };
+            let Some(body) = bodies.get(item.place, on_disk) else {
+                let damaged = on_disk && bodies.is_damaged(item.place);
+                let wants_none = !operation.stores() && operation.selector.is_none();
+                return match damaged {
+                    true if wants_none => Verdict::Yes,
+                    true => Verdict::No,
+                    false => Verdict::Unread,
+                };
+            };
             let subject = Subject::new(body).delivery_count(u32::from(item.failures));
             if operation.selector.as_ref().is_some_and(|selector| !selector.selects(&subject)) {
                 return Verdict::No;
             }
-            if operation.stores() && (body.is_empty() || operation.target(body).is_none()) {
+            if operation.stores() && operation.target(body).is_none() {
                 return Verdict::No;
             }
         }
@@ -235,6 +246,7 @@ impl Router {
             open: 0,
             reading: false,
             ahead: Vec::new(),
+            removed: false,
             over: false,
             end_ms: self.now_ms.saturating_add(ANSWER_MS),
             operation,
@@ -268,12 +280,16 @@ impl Router {
                 running.over = true;
                 running.done.rest = Some((running.from.0, running.until.0));
             }
-            if self.now_ms > running.end_ms.saturating_add(ANSWER_MS) {
-                // Where messages went was deleted before the log had them.
-                running.open = 0;
-            }
             if running.over {
                 self.forget_ahead(&mut running);
+                self.await_removals(&mut running);
+            }
+            if self.now_ms > running.end_ms.saturating_add(ANSWER_MS) && running.open > 0 {
+                // The disk is slow or full, or where messages went was deleted before the log had them.
+                running.open = 0;
+                if matches!(running.operation.work, Work::Purge) {
+                    running.fail(Failed::Log("the disk has not confirmed the removals: purge again".to_owned()));
+                }
             }
             if running.over && running.open == 0 {
                 self.operations.ended.push((running.operation.id, running.done));
@@ -305,7 +321,7 @@ impl Router {
         let slice = running.operation.slice(running.from, running.until, share);
         let (bodies, mut matched, mut effects) = (&self.bodies, Vec::new(), Vec::new());
         let matches = |item: &Item| {
-            let verdict = running.judge(item, bodies.get(item.place, on_disk), budget);
+            let verdict = running.judge(item, bodies, on_disk, budget);
             if verdict == Verdict::Yes {
                 matched.push(*item);
             }
@@ -313,7 +329,7 @@ impl Router {
         };
         let progress = stored.shelf.queue.administer(slice, matches, &mut |effect| effects.push(effect));
         running.looked += progress.looked;
-        let unread = progress.unread.filter(|item| bodies.get(item.place, on_disk).is_none());
+        let unread = progress.unread.filter(|item| !bodies.is_known(item.place, on_disk));
         match progress.next {
             Some(next) => running.from = next,
             None => running.over = true,
@@ -322,7 +338,12 @@ impl Router {
         running.done.bytes += matched.iter().map(|item| u64::from(item.size_bytes)).sum::<u64>();
         self.do_matched(running, &matched, effects, links);
         if let Some(item) = unread.filter(|_| !running.over) {
-            self.read_ahead(running, item);
+            if self.bodies.is_overdue(item.place) {
+                let what = format!("message {} cannot be read from the disk: try again later", item.id.0);
+                running.fail(Failed::Log(what));
+            } else {
+                self.read_ahead(running, item);
+            }
         }
         progress.looked
     }
@@ -338,6 +359,7 @@ impl Router {
                 for effect in effects {
                     if let Effect::Remove { item, .. } = effect {
                         self.forget_stored(at, &item);
+                        running.removed = true;
                     }
                 }
             }
@@ -417,6 +439,27 @@ impl Router {
         Ok(())
     }
 
+    /// An operation that removed messages is answered when that is on disk: an answered removal survives a crash.
+    fn await_removals(&mut self, running: &mut Running) {
+        let stored = self.addresses.get(running.at).and_then(|address| address.stored.as_ref());
+        let on_disk = stored.is_some_and(|stored| stored.shelf.log.is_some());
+        if std::mem::take(&mut running.removed) && on_disk {
+            running.open += 1;
+            self.journal.fences.raise(Notice::Removed { operation: running.operation.id });
+        }
+    }
+
+    /// What an operation removed is on disk, or will not be for a reason.
+    pub(super) fn operation_removed(&mut self, id: u32, failed: Option<&str>) {
+        let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
+            return;
+        };
+        running.open = running.open.saturating_sub(1);
+        if let Some(why) = failed {
+            running.fail(Failed::Log(why.to_owned()));
+        }
+    }
+
     /// The log has taken a message that an operation stored, or has not.
     pub(in crate::core) fn operation_stored(&mut self, id: u32, bytes: u32, outcome: &Outcome) {
         let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
@@ -444,7 +487,7 @@ impl Router {
                 break;
             }
             left = left.saturating_sub(bytes);
-            if running.operation.needs_body(&item) && self.bodies.get(item.place, on_disk).is_none() {
+            if running.operation.needs_body(&item) && !self.bodies.is_known(item.place, on_disk) {
                 self.bodies.fetch(item.place);
                 ahead.push(item.place);
             }
@@ -474,8 +517,9 @@ fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -
 }
 
 fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> Found {
-    let body = bodies.get(item.place, stored.shelf.log.is_some()).unwrap_or_default();
-    let is_shown = item.size_bytes <= bytes_max && !body.is_empty();
+    let body = bodies.get(item.place, stored.shelf.log.is_some());
+    let is_shown = item.size_bytes <= bytes_max && body.is_some();
+    let body = body.unwrap_or_default();
     let message = is_shown.then(|| {
         let mut shown = Vec::with_capacity(body.len() + 64);
         let delivery_count = u32::from(item.failures);

@@ -20,6 +20,7 @@ mod looking;
 mod manage;
 mod outgoing;
 mod plain;
+mod reads;
 mod restore;
 mod resuming;
 mod settling;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings, State};
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings, Sharing, State};
 
 use super::arena::Key;
 use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
@@ -50,6 +51,7 @@ pub(super) use journal::{Journal, not_stored};
 pub(super) use looking::Looking;
 pub(super) use manage::Operations;
 pub use manage::{Failed, Found, Operated, Operation, Work};
+pub use reads::Read;
 pub use restore::Shelf;
 pub(super) use resuming::Resumed;
 use resuming::Resuming;
@@ -175,6 +177,12 @@ impl Stored {
         self.shelf.queue.has_for(id)
     }
 
+    /// Messages may pass one that cannot be read.
+    fn may_be_passed(&self) -> bool {
+        let settings = self.shelf.queue.settings();
+        !settings.last_value && settings.sharing != Sharing::SingleActive
+    }
+
     /// A drain cannot be answered before what is under way has come.
     pub(super) fn drain_later(&mut self, key: Key) {
         if !self.draining.contains(&key) {
@@ -200,10 +208,13 @@ impl Router {
             return;
         }
         let (effects, damaged) = (std::mem::take(&mut shelf.effects), std::mem::take(&mut shelf.damaged));
-        let orphans = std::mem::take(&mut shelf.orphans);
+        let (orphans, lost) = (std::mem::take(&mut shelf.orphans), std::mem::take(&mut shelf.lost));
         let (name, log) = (Arc::clone(&shelf.name), shelf.log);
         shelf.resuming.begin(self.now_ms);
         self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
+        for (first, count) in lost {
+            self.count_lost(key, &name, None, first, count);
+        }
         for (seq, place) in damaged {
             self.count_damaged(key, &name, seq);
             if let Some(log) = log {
@@ -284,6 +295,7 @@ impl Router {
     /// The time of day, in milliseconds since 1970; what runs backwards is passed over.
     pub fn set_time(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
+        self.bodies.set_time(self.now_ms);
     }
 
     /// When [`Router::turn`] has something to do that nobody else asks for, in milliseconds since 1970.
@@ -294,7 +306,8 @@ impl Router {
             return Some(self.now_ms);
         }
         let timer = self.timers.keys().next().map(|(at, _)| *at);
-        timer.into_iter().chain(self.transactions.next_look()).chain(self.journal.next_timeout()).min()
+        let others = [self.transactions.next_look(), self.journal.next_timeout(), self.bodies.next_retry()];
+        others.into_iter().flatten().chain(timer).min()
     }
 
     /// Does what time has brought, and for stored addresses what a turn before had no time for.
@@ -322,6 +335,7 @@ impl Router {
         }
         self.end_idle_transactions(links);
         self.journal.offer_again(self.now_ms);
+        self.bodies.retry_reads();
         for key in std::mem::take(&mut self.later) {
             if self.addresses.get(key).is_some() {
                 self.tend(key, links);

@@ -19,6 +19,8 @@ use super::looking::changes;
 const FETCH_BYTES: u64 = 1 << 20;
 /// How many they may be.
 const FETCH_MESSAGES: usize = 1024;
+/// How long a message that cannot be read is set aside before it is tried again.
+const ASIDE_MS: u64 = 30_000;
 /// Up to this many candidates all are looked at; of more, two chosen at random, which balances nearly as well.
 const SCAN_MAX: usize = 8;
 
@@ -44,6 +46,7 @@ impl Router {
             let Some((id, to)) = self.choose(at) else { return self.await_looking(at) };
             match self.next_for(at, id, to) {
                 Next::Message(item) => self.bring(at, to, item, links),
+                Next::Unread(item) if self.set_unread_aside(at, &item) => {}
                 Next::Unread(item) => self.look_ahead(at, to, &item),
                 Next::Nothing => self.stop_looking(to),
                 Next::Later => self.rest(at, to),
@@ -106,7 +109,7 @@ impl Router {
             return;
         }
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let here = self.bodies.get(item.place, stored.shelf.log.is_some()).is_some();
+        let here = self.bodies.is_known(item.place, stored.shelf.log.is_some());
         let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
         stored.fetching.push_back(Fetching { to, item, browsed, asked: !here, hold });
         stored.fetching_bytes += u64::from(item.size_bytes);
@@ -118,6 +121,9 @@ impl Router {
         consumer.fetching += 1;
         if consumer.credit <= consumer.fetching {
             self.tire(at, to);
+        }
+        if self.bodies.is_overdue(item.place) {
+            self.hand_fetched(at, links);
         }
     }
 
@@ -138,11 +144,14 @@ impl Router {
             if !stored.resuming.may_leave(*hold) {
                 return;
             }
-            if self.bodies.get(item.place, on_disk).is_none() {
+            if !self.bodies.is_known(item.place, on_disk) {
                 if !self.bodies.is_pending(item.place) {
                     // It has left the recent part of the log since it was found there.
                     self.bodies.fetch(item.place);
                     *asked = true;
+                }
+                if self.bodies.is_overdue(item.place) && self.set_aside(at) {
+                    continue;
                 }
                 return self.await_bodies(at);
             }
@@ -169,6 +178,65 @@ impl Router {
                 self.return_fetching(at, to);
             }
         }
+    }
+
+    /// The first message on its way to a consumer cannot be read: it waits for a while as if its delivery had failed, and
+    /// others pass it. `false`: none may, for the queue promises their order or shows the last values only. Of a group
+    /// the others wait with it.
+    fn set_aside(&mut self, at: Key) -> bool {
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        if !stored.may_be_passed() {
+            return false;
+        }
+        let Some(Fetching { to, item, browsed, asked, .. }) = stored.fetching.pop_front() else { return false };
+        stored.fetching_bytes -= u64::from(item.size_bytes);
+        if let Some(consumer) = self.consumers.get_mut(to) {
+            consumer.fetching -= 1;
+        }
+        if asked {
+            self.bodies.unfetch(item.place);
+        }
+        // A browser holds nothing, and goes on without it.
+        if !browsed {
+            self.return_item(at, to, &item, false);
+        }
+        let due = self.now_ms + ASIDE_MS;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
+        if stored.shelf.queue.set_aside(item.seq, due) {
+            self.return_group(at, &item);
+        }
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
+        let has_room = |consumer: &Consumer| consumer.has_room() && consumer.credit > consumer.fetching;
+        if let Some(id) = self.consumers.get(to).filter(|consumer| has_room(consumer)).and_then(|it| it.in_queue) {
+            stored.shelf.queue.set_credit(id, true);
+        }
+        true
+    }
+
+    /// Messages on their way that belong to the group of one that was set aside wait again, behind it.
+    fn return_group(&mut self, at: Key, aside: &Item) {
+        let Some(stored) = self.addresses[at].stored.as_mut().filter(|_| aside.group.is_some()) else { return };
+        let of_group = |fetching: &Fetching| fetching.item.group == aside.group && !fetching.browsed;
+        let (back, kept) = std::mem::take(&mut stored.fetching).into_iter().partition(of_group);
+        stored.fetching = kept;
+        let back: VecDeque<Fetching> = back;
+        stored.fetching_bytes -= back.iter().map(|fetching| u64::from(fetching.item.size_bytes)).sum::<u64>();
+        for Fetching { to, item, asked, .. } in back {
+            if let Some(consumer) = self.consumers.get_mut(to) {
+                consumer.fetching -= 1;
+            }
+            self.return_item(at, to, &item, false);
+            if asked {
+                self.bodies.lay_by(item.place);
+            }
+        }
+    }
+
+    /// The same of a message that a consumer's selector is to be asked about, and that nobody holds.
+    fn set_unread_aside(&mut self, at: Key, item: &Item) -> bool {
+        let due = self.now_ms + ASIDE_MS;
+        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        self.bodies.is_overdue(item.place) && stored.may_be_passed() && stored.shelf.queue.set_aside(item.seq, due)
     }
 
     /// A consumer has no room for what is on its way to it: all of it waits again, or what comes later would overtake
@@ -213,7 +281,13 @@ impl Router {
     fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
         let name = self.name_of(at, to, item);
         let Some(stored) = self.addresses[at].stored.as_ref() else { return true };
-        let Some(body) = self.bodies.get(item.place, stored.shelf.log.is_some()) else { return false };
+        let on_disk = stored.shelf.log.is_some();
+        let body = self.bodies.get(item.place, on_disk);
+        let damaged = body.is_none();
+        if damaged && !(on_disk && self.bodies.is_damaged(item.place)) {
+            return false;
+        }
+        let body = body.unwrap_or_default();
         let changed = if stored.changed.is_empty() { None } else { stored.changed.get(&item.seq.0) };
         let changed = changed.map(|changed| &changed.annotations);
         let browses = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
@@ -224,7 +298,6 @@ impl Router {
         } else {
             body
         };
-        let damaged = payload.is_empty();
         // What a browser is shown nobody holds for it: it may have gone in the meantime, and something else lies there.
         let gone = (damaged || browses) && stored.shelf.queue.get(item.seq).map(|item| item.place) != Some(item.place);
         let owed = if browses { Owed::Browsed(item.seq) } else { Owed::Queue(item.seq) };

@@ -81,8 +81,7 @@ impl Router {
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             let Some((seq, place)) = stored.shelf.queue.hand_plain(id) else { return };
-            let body = self.bodies.get(place, on_disk).filter(|body| !body.is_empty());
-            let Some(body) = body else { return self.bring_seq(at, to, seq, links) };
+            let Some(body) = self.bodies.get(place, on_disk) else { return self.bring_seq(at, to, seq, links) };
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
             let handed = handing.hand(to, Owed::Queue(seq), Part::whole(body), links);

@@ -43,6 +43,8 @@ pub struct Shelf {
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
     pub(super) damaged: Vec<(u64, enmasse_journal::log::Place)>,
+    /// messages that are nowhere: the first, and how many
+    pub(super) lost: Vec<(u64, u64)>,
     /// keys of what the log keeps of messages that are not there
     pub(super) orphans: Vec<Box<[u8]>>,
 }
@@ -65,6 +67,7 @@ impl Shelf {
             temporary: None,
             effects: Vec::new(),
             damaged: Vec::new(),
+            lost: Vec::new(),
             orphans: Vec::new(),
         }
     }
@@ -91,6 +94,7 @@ impl Shelf {
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
             shelf.queue = queue;
         }
+        shelf.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
         shelf.restore_changed(recovered);
         shelf.find_orphans(recovered);
         for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {

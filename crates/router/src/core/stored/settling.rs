@@ -95,7 +95,7 @@ impl Router {
         if on_disk && self.journal.is_compacting() {
             return self.postponed.push(Diverting { at, item, to, cause });
         }
-        if self.bodies.get(item.place, on_disk).is_none() {
+        if !self.bodies.is_known(item.place, on_disk) {
             self.to_divert.push_back(Diverting { at, item, to, cause });
             return self.fetch_diverting();
         }
@@ -161,12 +161,11 @@ impl Router {
             (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
         ];
         merge(&mut annotations, &told);
-        let body = self.bodies.get(item.place, stored.shelf.log.is_some()).unwrap_or_default();
-        if body.is_empty() {
+        let Some(body) = self.bodies.get(item.place, stored.shelf.log.is_some()) else {
             let name = Arc::clone(&stored.shelf.name);
             self.count_damaged(at, &name, item.id.0);
             return self.drop_diverted(at, item);
-        }
+        };
         let mut changed = Vec::with_capacity(body.len() + 256);
         let changes = Changes {
             delivery_count: u32::from(item.failures),

@@ -346,7 +346,11 @@ impl Router {
         }
         let asked = self.read_blocks_ahead(position, partition, on_disk);
         let Some(body) = self.bodies.get(block.place, on_disk) else {
-            return Err(if asked { Step::Waits } else { Step::Starves });
+            return Err(match on_disk && self.bodies.is_damaged(block.place) {
+                true => Step::Damaged,
+                false if asked => Step::Waits,
+                false => Step::Starves,
+            });
         };
         let mut byte = 0;
         for _ in block.first..position.next {
@@ -360,7 +364,7 @@ impl Router {
     fn read_blocks_ahead(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> bool {
         for (number, block) in partition.find(position.next).take(1 + AHEAD_BLOCKS).enumerate() {
             let here = block.damaged || position.held.contains(&block.place);
-            if here || self.bodies.get(block.place, on_disk).is_some_and(|_| !self.bodies.is_idle(block.place)) {
+            if here || self.bodies.is_known(block.place, on_disk) && !self.bodies.is_idle(block.place) {
                 continue;
             }
             if self.bodies.is_full() {

@@ -6,7 +6,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::{Body, Message, Modified, Outcome, Properties, Symbol, Value};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Consuming, Delivery, PortId, PortRole};
+use enmasse_router::core::{Consuming, Delivery, PortId, PortRole, Read};
 
 use super::{DEAD, House, QUEUE, declared, failed};
 
@@ -83,7 +83,7 @@ fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
     let later = wanted.split_off(5);
     let read = |place| {
         let mut buffer = Vec::new();
-        (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+        (place, Read::from(reader.read(place, &mut buffer)))
     };
     // Five bodies come while the consumer takes nothing, the others when it does again.
     house.told.full = true;

@@ -148,3 +148,35 @@ fn a_selector_is_asked_about_every_message() {
     let missing = house.operate(Operation { address: AddressKey(99), ..operation(Work::Purge) });
     assert_eq!(missing.failed, Some(Failed::Missing));
 }
+
+#[test]
+fn a_purge_is_answered_when_its_removals_are_on_disk() {
+    let mut house = five(Settings::default());
+    house.router.operate(operation(Work::Purge));
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        answers.extend(house.written());
+    }
+    assert_eq!(house.router.take_operated(), [], "the log has not answered");
+    answers.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.told));
+    house.router.turn(&mut house.told);
+    let (_, done) = house.router.take_operated().pop().expect("an answer");
+    assert_eq!((done.messages, done.failed), (5, None));
+    let mut again = house.restarted();
+    again.consumer(QUEUE, 10);
+    again.pump();
+    assert_eq!(again.texts(), [""; 0]);
+}
+
+#[test]
+fn a_purge_that_the_disk_does_not_confirm_says_so() {
+    let mut house = five(Settings::default());
+    house.router.operate(operation(Work::Purge));
+    let answers = house.written();
+    house.now_ms += 10_000;
+    house.router.set_time(house.now_ms);
+    house.router.turn(&mut house.told);
+    let (_, done) = house.router.take_operated().pop().expect("an answer");
+    assert!(matches!(done.failed, Some(Failed::Log(_))), "{done:?}");
+    house.answered(answers);
+}

@@ -9,6 +9,7 @@ mod deleting;
 mod life;
 mod manage;
 mod plain;
+mod reading;
 mod resuming;
 mod sending;
 mod subscriptions;
@@ -26,8 +27,8 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers, Router,
-    Shelf, TopicShelf, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers, Read,
+    Router, Shelf, TopicShelf, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -312,7 +313,7 @@ impl House {
             let reader = self.log.reader();
             let read = wanted.into_iter().map(|place| {
                 let mut buffer = Vec::new();
-                (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+                (place, Read::from(reader.read(place, &mut buffer)))
             });
             let read: Vec<_> = read.collect();
             self.router.fetched(read, &mut self.told);

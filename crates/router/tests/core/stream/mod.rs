@@ -17,8 +17,8 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf, Start,
-    Stream, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, Read, Router, Shelf,
+    Start, Stream, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -283,7 +283,7 @@ impl Site {
         let reader = self.log.reader();
         let read = wanted.into_iter().map(|place| {
             let mut buffer = Vec::new();
-            (place, reader.read(place, &mut buffer).ok().map(<[u8]>::to_vec))
+            (place, Read::from(reader.read(place, &mut buffer)))
         });
         let read: Vec<_> = read.collect();
         self.router.fetched(read, &mut self.told);

@@ -1,0 +1,148 @@
+//! Reads of the disk: what one gives, and when one that failed is tried again.
+//!
+//! A read that fails says nothing about the message: the disk may answer again. It is repeated with a growing pause.
+//! A message that cannot be read for [`OVERDUE_MS`] no longer holds up those behind it, where the queue's order allows
+//! that: see `Router::set_aside`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use enmasse_journal::log::{Place, ReadError};
+
+/// The pause after the first failed read; it doubles with each further one.
+const FIRST_MS: u64 = 1000;
+/// The longest pause.
+const PAUSE_MAX_MS: u64 = 30_000;
+/// After so long, messages behind one that cannot be read pass it.
+pub(super) const OVERDUE_MS: u64 = 10_000;
+/// Places remembered; with more, those that nobody waits for are forgotten and begin anew.
+const PLACES_MAX: usize = 65_536;
+
+/// What a read of one message gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// the encoded message, which may have no bytes
+    Body(Vec<u8>),
+    /// it is not what was written: the message is lost
+    Damaged,
+    /// the disk does not answer now
+    Unreadable,
+}
+
+impl From<Result<&[u8], ReadError>> for Read {
+    fn from(result: Result<&[u8], ReadError>) -> Self {
+        match result {
+            Ok(body) => Self::Body(body.to_vec()),
+            Err(ReadError::Damaged(_)) => Self::Damaged,
+            Err(ReadError::Disk { .. }) => Self::Unreadable,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    since_ms: u64,
+    pause_ms: u64,
+    again_ms: u64,
+}
+
+/// Places that could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    now_ms: u64,
+    failing: HashMap<Place, Failing>,
+    /// when which are read again
+    due: BTreeMap<u64, Vec<Place>>,
+}
+
+impl Retries {
+    pub(super) fn set_time(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// A read has failed. Whether the place has been unreadable for too long to hold others up.
+    pub(super) fn failed(&mut self, place: Place, is_wanted: impl Fn(Place) -> bool) -> bool {
+        let now_ms = self.now_ms;
+        if self.failing.len() >= PLACES_MAX {
+            self.failing.retain(|place, _| is_wanted(*place));
+        }
+        let fresh = Failing { since_ms: now_ms, pause_ms: FIRST_MS, again_ms: 0 };
+        let failing = self.failing.entry(place).or_insert(fresh);
+        let overdue_at = failing.since_ms + OVERDUE_MS;
+        let overdue = now_ms >= overdue_at;
+        failing.again_ms = now_ms + failing.pause_ms;
+        if !overdue {
+            failing.again_ms = failing.again_ms.min(overdue_at);
+        }
+        failing.pause_ms = (failing.pause_ms * 2).min(PAUSE_MAX_MS);
+        self.due.entry(failing.again_ms).or_default().push(place);
+        overdue
+    }
+
+    /// It was read, or is not needed any more.
+    #[inline]
+    pub(super) fn forget(&mut self, place: Place) {
+        if !self.failing.is_empty() {
+            self.failing.remove(&place);
+        }
+    }
+
+    /// Whether a place that is asked for has failed and is read again later; then whether it is overdue.
+    pub(super) fn pauses(&mut self, place: Place) -> Option<bool> {
+        if self.failing.is_empty() {
+            return None;
+        }
+        let failing = *self.failing.get(&place).filter(|failing| failing.again_ms > self.now_ms)?;
+        let due = self.due.entry(failing.again_ms).or_default();
+        if !due.contains(&place) {
+            due.push(place);
+        }
+        Some(self.now_ms >= failing.since_ms + OVERDUE_MS)
+    }
+
+    /// When the next is read again.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.due.keys().next().copied()
+    }
+
+    /// Those whose pause is over.
+    pub(super) fn take_due(&mut self) -> Vec<Place> {
+        let later = self.due.split_off(&(self.now_ms + 1));
+        std::mem::replace(&mut self.due, later).into_values().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { segment: 1, offset: 4096, len: 100 };
+
+    #[test]
+    fn pauses_double_and_the_bound_is_met_on_time() {
+        let mut retries = Retries::default();
+        let (mut at, mut read_at) = (0, Vec::new());
+        while at < 120_000 {
+            retries.set_time(at);
+            let overdue = retries.failed(PLACE, |_| true);
+            assert_eq!(overdue, at >= OVERDUE_MS, "at {at}");
+            read_at.push(at);
+            at = retries.next_ms().expect("it is read again");
+            retries.set_time(at);
+            assert_eq!(retries.take_due(), [PLACE]);
+        }
+        assert_eq!(read_at, [0, 1000, 3000, 7000, 10_000, 26_000, 56_000, 86_000, 116_000]);
+    }
+
+    #[test]
+    fn who_asks_again_waits_for_the_pause() {
+        let mut retries = Retries::default();
+        retries.failed(PLACE, |_| true);
+        assert_eq!(retries.pauses(PLACE), Some(false));
+        retries.set_time(1000);
+        assert_eq!(retries.take_due(), [PLACE]);
+        assert_eq!(retries.pauses(PLACE), None, "now it may be read");
+        retries.failed(PLACE, |_| true);
+        retries.forget(PLACE);
+        assert_eq!(retries.pauses(PLACE), None);
+    }
+}
