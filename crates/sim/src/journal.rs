@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log, Place, ReadError, Reader, Recovered, Refused};
-use enmasse_router::core::Answer;
+use enmasse_journal::log::{Batch, Config, Log, Place, Reader, Recovered, Refused};
+use enmasse_router::core::{Answer, Read};
 use enmasse_router::shard::Shard;
 
 use crate::faults::{Fault, FaultCounts};
@@ -19,7 +19,7 @@ const COMPACTION_US: u64 = 200_000;
 /// What the journal has for a shard.
 enum Reply {
     Journaled(Vec<Answer>),
-    Fetched(Vec<(Place, Option<Vec<u8>>)>),
+    Fetched(Vec<(Place, Read)>),
     Compact(u32),
 }
 
@@ -123,18 +123,10 @@ impl Journal {
     fn read(&mut self, arrival: Time) {
         let mut buffer = Vec::new();
         for (at, mut places) in std::mem::take(&mut self.wanted) {
-            let (mut bodies, mut again) = (Vec::new(), Vec::new());
-            self.reader.read_all(&mut places, &mut buffer, |place, body| match body {
-                Ok(body) => bodies.push((place, Some(body.to_vec()))),
-                Err(ReadError::Damaged(place)) => bodies.push((place, None)),
-                Err(ReadError::Disk { .. }) => again.push(place),
-            });
-            if !bodies.is_empty() {
-                self.replies[at].push_back((arrival, Reply::Fetched(bodies)));
-            }
-            if !again.is_empty() {
-                self.wanted.push((at, again));
-            }
+            let mut reads = Vec::with_capacity(places.len());
+            let reader = self.reader.clone();
+            reader.read_all(&mut places, &mut buffer, |place, read| reads.push((place, Read::from(read))));
+            self.replies[at].push_back((arrival, Reply::Fetched(reads)));
         }
     }
 

@@ -80,6 +80,11 @@ impl Naive {
             Full::Block => false,
             Full::DropOldest => size_bytes > limits.bytes,
             Full::Reject => self.messages.len() as u64 >= limits.messages || self.bytes() + size_bytes > limits.bytes,
+            // One that is alone may be larger.
+            Full::Strict => {
+                let over = self.bytes() + size_bytes > limits.bytes && !self.messages.is_empty();
+                self.messages.len() as u64 >= limits.messages || over
+            }
         }
     }
 
