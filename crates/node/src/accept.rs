@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::admittance::{HALF_OPEN_MAX, HalfOpen};
 use crate::config::{Listener, ListenerKind};
 use crate::error::NodeError;
 use crate::events::{Happening, NodeEvent};
@@ -71,8 +72,18 @@ struct Listening {
     listener: TcpListener,
     kind: ListenerKind,
     tls: Option<TlsSource>,
+    half_open: Arc<HalfOpen>,
     /// an edge was seen and the backlog is not known to be empty since
     ready: bool,
+}
+
+/// What came of accepting once.
+enum Accepted {
+    Newcomer(Newcomer),
+    /// the backlog is empty, or whoever came is gone again
+    Nobody,
+    /// a bound was met
+    Bound,
 }
 
 /// The acceptor's own state.
@@ -134,7 +145,7 @@ impl Acceptor {
         if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
             panic!("cannot watch a listener: {error}");
         }
-        self.listening.push(Listening { listener, kind, tls, ready: true });
+        self.listening.push(Listening { listener, kind, tls, half_open: Arc::default(), ready: true });
     }
 
     /// Takes a batch from one listener.
@@ -146,12 +157,14 @@ impl Acceptor {
             if !self.listening[index].ready {
                 break;
             }
-            if let Some(newcomer) = self.accept_one(index) {
-                dealt[self.next_worker].push(Command::Welcome(newcomer));
-                self.next_worker = (self.next_worker + 1) % workers;
-            }
-            if self.paused {
-                break;
+            match self.accept_one(index) {
+                Accepted::Newcomer(newcomer) => {
+                    dealt[self.next_worker].push(Command::Welcome(newcomer));
+                    self.next_worker = (self.next_worker + 1) % workers;
+                }
+                Accepted::Nobody => {}
+                // Other listeners go on.
+                Accepted::Bound => break,
             }
         }
         for (mailbox, commands) in self.shared.mailboxes.iter().zip(dealt) {
@@ -161,15 +174,14 @@ impl Acceptor {
         }
     }
 
-    fn accept_one(&mut self, index: usize) -> Option<Newcomer> {
-        let bound = self.shared.connection_count_max;
-        if self.shared.connection_count.load(Ordering::Relaxed) >= bound {
+    fn accept_one(&mut self, index: usize) -> Accepted {
+        if let Some(reason) = self.bound_met(index) {
             // A bound that nobody knocks at is no pause.
             self.listening[index].ready = has_waiting(&self.listening[index].listener);
             if self.listening[index].ready {
-                self.pause(format!("{bound} connections are open, the bound"));
+                self.pause(reason);
             }
-            return None;
+            return Accepted::Bound;
         }
         let one = &mut self.listening[index];
         match one.listener.accept() {
@@ -186,19 +198,43 @@ impl Acceptor {
                     config
                 });
                 let web_socket = one.kind.is_web_socket();
-                Some(self.shared.newcomer(Stream::Tcp(stream), Some(peer), tls, web_socket))
+                let half_open = Some(&one.half_open);
+                let newcomer = self.shared.newcomer(Stream::Tcp(stream), Some(peer), tls, web_socket, half_open);
+                newcomer.map_or_else(|| self.turn_away(peer), Accepted::Newcomer)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 one.ready = false;
-                None
+                Accepted::Nobody
             }
             Err(error) if is_exhausted(&error) => {
                 self.pause(error.to_string());
-                None
+                Accepted::Bound
             }
             // The newcomer is gone again: whatever it is, it is about that one connection.
-            Err(_) => None,
+            Err(_) => Accepted::Nobody,
         }
+    }
+
+    /// The bound that lets nobody in at a listener now, if there is one.
+    fn bound_met(&self, index: usize) -> Option<String> {
+        if !self.shared.admittance.has_room() {
+            return Some(format!("{} connections are open, the bound", self.shared.admittance.count_max));
+        }
+        let one = &self.listening[index];
+        one.half_open.is_full().then(|| {
+            format!(
+                "{HALF_OPEN_MAX} connections to a listener ({:?}) have not finished their handshakes, the bound",
+                one.kind
+            )
+        })
+    }
+
+    /// The connection is closed at once: its source address has its share of the node.
+    fn turn_away(&self, peer: SocketAddr) -> Accepted {
+        let what =
+            Happening::SourceCrowded { reason: "its source address has its share of all connections".to_owned() };
+        self.shared.events.push(NodeEvent { peer: Some(peer.to_string()), ..NodeEvent::new(what) });
+        Accepted::Nobody
     }
 
     fn pause(&mut self, reason: String) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 /// Files held open at most.
 const OPEN_MAX: usize = 256;
 const SUFFIX: &str = ".log";
+/// Messages are for the owner alone, wherever the folder is copied to.
+pub(crate) const PRIVATE: u32 = 0o600;
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// A folder of segment files.
@@ -34,7 +36,8 @@ impl FolderDisk {
     /// # Errors
     /// The folder cannot be made, opened or synced.
     pub fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        keep_private(path)?;
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
@@ -80,7 +83,7 @@ impl FolderDisk {
 
     fn make(&self, segment: u32, bytes: u64) -> io::Result<File> {
         let path = self.path_of(segment);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE).open(&path)?;
         let made = allocate(&file, bytes).and_then(|()| file.sync_all());
         if let Err(error) = made {
             drop(file);
@@ -89,6 +92,18 @@ impl FolderDisk {
         }
         Ok(file)
     }
+}
+
+/// Takes the rights of others from files that an earlier version has made.
+fn keep_private(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        if metadata.is_file() && metadata.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(PRIVATE))?;
+        }
+    }
+    Ok(())
 }
 
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {

@@ -100,6 +100,11 @@ pub enum Happening {
         /// which bound
         reason: String,
     },
+    /// a newcomer was closed at once because its source address has too many connections
+    SourceCrowded {
+        /// which bound
+        reason: String,
+    },
     /// changed certificate files cannot be used: the former ones stay in force
     CertificateUnusable {
         /// which file, why, and the mend

@@ -8,6 +8,7 @@
 //! here decides where a message goes or who may come in: it holds loops, not decisions.
 
 mod accept;
+mod admittance;
 mod apply;
 mod certificates;
 mod checks;

@@ -14,7 +14,7 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::QueueNumbers;
-use enmasse_router::shard::{self, DynamicNodes, LinkNames, Load, Shard, Shelves};
+use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Shard, Shelves};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
@@ -246,15 +246,15 @@ impl Node {
         if lock(&self.table).space_within(space).is_none() {
             return Err(NodeError::NoSuchSpace(space.to_owned()));
         }
-        let bound = self.shared.connection_count_max;
-        if self.shared.connection_count.load(std::sync::atomic::Ordering::Relaxed) >= bound {
-            return Err(NodeError::Full(bound));
+        let full = || NodeError::Full(self.shared.admittance.count_max);
+        if !self.shared.admittance.has_room() {
+            return Err(full());
         }
         let failed = |reason| NodeError::System { what: "no socket for a session in this process", reason };
         let (theirs, ours) = UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut newcomer = self.shared.newcomer(stream, None, None, false);
+        let mut newcomer = self.shared.newcomer(stream, None, None, false, None).ok_or_else(full)?;
         newcomer.vouched = Some((space.to_owned(), user.map(str::to_owned)));
         let worker = newcomer.id as usize % self.shared.mailboxes.len();
         self.shared.mailboxes[worker].post([Command::Welcome(newcomer)]);
@@ -403,6 +403,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         queue_numbers,
         message_size_max: None,
         insecure: config.insecure,
+        guesses: Mutex::new(Guesses::new(u64::from_le_bytes(random()[..8].try_into().unwrap_or_default()))),
     }
 }
 

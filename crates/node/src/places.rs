@@ -11,18 +11,25 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(crate) struct Places<K> {
     free: usize,
+    /// how many times as many as are free one may have
+    share: usize,
     taken: HashMap<K, usize>,
 }
 
 impl<K: Eq + Hash> Places<K> {
     /// As many places as `free`, all of them free. What is kept is bounded by that, too.
     pub(crate) fn new(free: usize) -> Self {
-        Self { free, taken: HashMap::new() }
+        Self::sharing(free, 1)
+    }
+
+    /// The same, where one may have `share` times as many as are free: alone `share / (share + 1)` of all.
+    pub(crate) fn sharing(free: usize, share: usize) -> Self {
+        Self { free, share, taken: HashMap::new() }
     }
 
     /// How many more are free than `who` has.
     pub(crate) fn room_for(&self, who: &K) -> usize {
-        self.free.saturating_sub(self.taken.get(who).copied().unwrap_or(0))
+        (self.free * self.share).saturating_sub(self.taken.get(who).copied().unwrap_or(0))
     }
 
     /// Whether `who` may have one more.

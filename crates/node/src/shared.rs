@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use enmasse_amqp::time::Time;
 use rustls::ServerConfig;
 
-use crate::checks::Checker;
+use crate::admittance::{Admittance, HalfOpen};
+use crate::checks::{Checker, Host};
 use crate::config::Limits;
 use crate::events::EventQueue;
 use crate::journal::Journal;
@@ -21,10 +22,7 @@ use crate::worker::{Command, Newcomer};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) limits: Limits,
-    /// `limits.connections`, resolved
-    pub(crate) connection_count_max: usize,
-    /// open connections: counted up at accept, down when the socket is dropped
-    pub(crate) connection_count: AtomicUsize,
+    pub(crate) admittance: Arc<Admittance>,
     /// times that accepting met a bound
     pub(crate) accept_pauses: AtomicU64,
     pub(crate) events: Arc<EventQueue>,
@@ -48,9 +46,8 @@ impl Shared {
         journal: Option<Journal>,
     ) -> Self {
         Self {
-            connection_count_max: limits.connection_count_max(),
+            admittance: Admittance::new(limits.connection_count_max()),
             limits,
-            connection_count: AtomicUsize::new(0),
             accept_pauses: AtomicU64::new(0),
             events,
             checker,
@@ -62,17 +59,20 @@ impl Shared {
         }
     }
 
-    /// Counts and numbers a new connection.
+    /// Counts and numbers a new connection; `None` if its source address has its share.
     pub(crate) fn newcomer(
         &self,
         stream: Stream,
         peer: Option<SocketAddr>,
         tls: Option<Arc<ServerConfig>>,
         web_socket: bool,
-    ) -> Newcomer {
-        self.connection_count.fetch_add(1, Ordering::Relaxed);
+        half_open: Option<&Arc<HalfOpen>>,
+    ) -> Option<Newcomer> {
+        let host = peer.map(|peer| Host::of(Some(peer)));
+        let at = half_open.map(|listener| (listener, self.clock.now()));
+        let claim = self.admittance.claim(host, at)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Newcomer { id, stream, peer, tls, web_socket, vouched: None }
+        Some(Newcomer { id, stream, peer, tls, web_socket, vouched: None, claim })
     }
 }
 

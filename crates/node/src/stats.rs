@@ -275,8 +275,8 @@ impl NodeStats {
         addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
         Self {
             plan_version: table.version(),
-            connections: (shared.connection_count.load(Ordering::Relaxed) as u64).saturating_sub(within),
-            connections_max: shared.connection_count_max as u64,
+            connections: (shared.admittance.count() as u64).saturating_sub(within),
+            connections_max: shared.admittance.count_max as u64,
             accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
             workers,
             journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures())),

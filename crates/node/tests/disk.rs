@@ -67,3 +67,26 @@ fn what_is_not_there_is_missing_and_a_failed_creation_leaves_nothing() {
     disk.recycle(3, 4).unwrap();
     assert_eq!((disk.list(), disk.length(4)), (Ok(vec![4]), Ok(4096)));
 }
+
+#[test]
+fn files_are_for_their_owner_alone_and_those_of_an_earlier_version_become_so() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new("disk-private");
+    let modes = || {
+        let files = std::fs::read_dir(&folder.0).unwrap();
+        files.map(|one| one.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect::<Vec<_>>()
+    };
+    let (mut log, _) = Log::open(Arc::new(FolderDisk::open(&folder.0).unwrap()), config()).unwrap();
+    let mut batch = Batch::new();
+    batch.declare(1, &[1; 16], "orders");
+    log.append(&mut batch).unwrap();
+    drop(log);
+    assert!(!modes().is_empty() && modes().iter().all(|mode| *mode == 0o600), "{:?}", modes());
+    assert_eq!(std::fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
+    for file in std::fs::read_dir(&folder.0).unwrap() {
+        std::fs::set_permissions(file.unwrap().path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    drop(FolderDisk::open(&folder.0).unwrap());
+    assert!(modes().iter().all(|mode| *mode == 0o600), "{:?}", modes());
+}

@@ -94,6 +94,7 @@ fn shard(paced: bool) -> Shard {
         message_size_max: None,
         queue_numbers: QueueNumbers::new(1),
         insecure: false,
+        guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
     };
     Shard::new(0, Arc::new(shared), Arc::new(table), Box::new(|bytes| bytes.fill(7)))
 }

@@ -120,6 +120,7 @@ impl Node {
             message_size_max: None,
             queue_numbers: shelves.numbers(),
             insecure: false,
+            guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
         let worker = |(index, shelvings)| {
             let mut shard = Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(random.fork()));

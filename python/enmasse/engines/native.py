@@ -48,8 +48,8 @@ JOURNAL_CHECK_S = 1.0
 
 WARNINGS = frozenset(
     {
-        *("login-refused", "cut-off", "accept-paused", "certificate-unusable", "lost"),
-        *("message-damaged", "journal-damaged", "journal-mended", "journal-unnamed"),
+        *("login-refused", "cut-off", "accept-paused", "source-crowded", "certificate-unusable"),
+        *("lost", "message-damaged", "journal-damaged", "journal-mended", "journal-unnamed"),
         *("journal-unreadable", "journal-readable"),
     }
 )

@@ -1,8 +1,8 @@
 //! Whose password is checked next. Pure: time comes in as an argument.
 //!
 //! Spaces take turns, so a check waits for one of each space that waits, however many the others have. Within a space
-//! hosts that have shown no wrong password lately go first, then in the order of coming, and where there is no place
-//! left those others make room for them. So who guesses passwords waits behind who knows them, and keeps nobody out for
+//! users go first who have logged in from their host within a day, then hosts that have shown no wrong password
+//! lately, then the others, each in the order of coming; where there is no place left the last of the others make room. So who guesses passwords waits behind who knows them, and keeps nobody out for
 //! longer than one check takes for each host that has not guessed before.
 
 use std::collections::{HashMap, VecDeque};
@@ -34,12 +34,27 @@ impl Host {
     }
 }
 
+impl Host {
+    /// The address, of IPv6 the network's.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        self.0
+    }
+}
+
 /// The space that a login is for; `None`: there is none of that name.
 pub(crate) type Space = Option<SpaceKey>;
 
+/// A check that waits.
+struct Waiting<T> {
+    host: Host,
+    /// the user has logged in from that host within a day
+    known: bool,
+    check: T,
+}
+
 /// Checks that wait, and what is known of hosts.
 pub(super) struct Line<T> {
-    of_space: HashMap<Space, VecDeque<(Host, T)>>,
+    of_space: HashMap<Space, VecDeque<Waiting<T>>>,
     /// spaces of which one waits; the first is next, one that comes anew or was served is last
     order: VecDeque<Space>,
     spaces: Places<Space>,
@@ -61,11 +76,12 @@ impl<T> Line<T> {
     /// Queues a check. Returns those that find no place: this one, if its space, its host, or its host in its space has its
     /// share; instead of it such of the space as come from hosts with a wrong password, if this one does not. Of the
     /// places that its space may have a host gets as many as are left.
-    pub(super) fn push(&mut self, space: Space, host: Host, check: T, now: Time) -> Vec<T> {
+    pub(super) fn push(&mut self, space: Space, host: Host, known: bool, check: T, now: Time) -> Vec<T> {
         let mut turned_away = Vec::new();
         while !self.has_place(space, host) {
-            let is_clean = !has_failed(&self.failures, host, now);
-            let Some(other) = is_clean.then(|| self.take_guess(space, now)).flatten() else {
+            let is_clean = known || !has_failed(&self.failures, host, now);
+            let guess = is_clean.then(|| self.take_guess(space, now)).flatten();
+            let Some(other) = guess.or_else(|| known.then(|| self.take_stranger(space)).flatten()) else {
                 turned_away.push(check);
                 return turned_away;
             };
@@ -77,13 +93,13 @@ impl<T> Line<T> {
         if waiting.is_empty() {
             self.order.push_back(space);
         }
-        waiting.push_back((host, check));
+        waiting.push_back(Waiting { host, known, check });
         turned_away
     }
 
     fn has_place(&self, space: Space, host: Host) -> bool {
         let waiting = self.of_space.get(&space).into_iter().flatten();
-        let of_host = waiting.filter(|(other, _)| *other == host).count();
+        let of_host = waiting.filter(|other| other.host == host).count();
         of_host < self.spaces.room_for(&space) && self.hosts.has_room_for(&host)
     }
 
@@ -91,11 +107,18 @@ impl<T> Line<T> {
     fn take_guess(&mut self, space: Space, now: Time) -> Option<T> {
         let waiting = self.of_space.get(&space)?;
         let mut counts: HashMap<Host, usize> = HashMap::new();
-        for (host, _) in waiting.iter().filter(|(host, _)| has_failed(&self.failures, *host, now)) {
-            *counts.entry(*host).or_default() += 1;
+        let guesses = waiting.iter().filter(|one| !one.known && has_failed(&self.failures, one.host, now));
+        for one in guesses {
+            *counts.entry(one.host).or_default() += 1;
         }
         let host = counts.into_iter().max_by_key(|(_, count)| *count)?.0;
-        let last = waiting.iter().rposition(|(other, _)| *other == host)?;
+        let last = waiting.iter().rposition(|other| other.host == host && !other.known)?;
+        Some(self.remove(space, last)?.1)
+    }
+
+    /// Takes out the last check of the space for a user who has not logged in from there.
+    fn take_stranger(&mut self, space: Space) -> Option<T> {
+        let last = self.of_space.get(&space)?.iter().rposition(|other| !other.known)?;
         Some(self.remove(space, last)?.1)
     }
 
@@ -104,7 +127,9 @@ impl<T> Line<T> {
         let space = self.order.pop_front()?;
         let waiting = self.of_space.get(&space)?;
         let failures = &self.failures;
-        let first = waiting.iter().position(|(host, _)| !has_failed(failures, *host, now)).unwrap_or(0);
+        let known = waiting.iter().position(|one| one.known);
+        let clean = || waiting.iter().position(|one| !has_failed(failures, one.host, now));
+        let first = known.or_else(clean).unwrap_or(0);
         self.order.push_back(space);
         self.remove(space, first)
     }
@@ -112,7 +137,7 @@ impl<T> Line<T> {
     /// Takes the check at that place of a space out of the line; with its last one the space.
     fn remove(&mut self, space: Space, at: usize) -> Option<(Host, T)> {
         let waiting = self.of_space.get_mut(&space)?;
-        let (host, check) = waiting.remove(at)?;
+        let Waiting { host, check, .. } = waiting.remove(at)?;
         if waiting.is_empty() {
             self.of_space.remove(&space);
             self.order.retain(|other| *other != space);
@@ -156,7 +181,7 @@ mod tests {
 
     /// Whether it waits, and displaced nobody.
     fn waits(line: &mut Line<u32>, space: Space, host: Host, check: u32) -> bool {
-        line.push(space, host, check, NOW).is_empty()
+        line.push(space, host, false, check, NOW).is_empty()
     }
 
     fn drain(line: &mut Line<u32>, now: Time) -> Vec<u32> {
@@ -241,9 +266,10 @@ mod tests {
         for guesser in 1..=20 {
             while waits(&mut line, space(1), host(guesser), guesser) {}
         }
-        assert_eq!(line.push(space(1), host(5), 55, NOW), [55], "five hosts have all");
-        assert_eq!(line.push(space(1), host(100), 100, NOW), [1], "the first has most of them");
-        assert_eq!(line.push(space(1), host(101), 101, NOW.plus_millis(FAILURE_MS)), [101], "forgotten is forgotten");
+        assert_eq!(line.push(space(1), host(5), false, 55, NOW), [55], "five hosts have all");
+        assert_eq!(line.push(space(1), host(100), false, 100, NOW), [1], "the first has most of them");
+        let later = NOW.plus_millis(FAILURE_MS);
+        assert_eq!(line.push(space(1), host(101), false, 101, later), [101], "forgotten is forgotten");
         let served = drain(&mut line, NOW);
         assert_eq!((served[0], served.len()), (100, WAITING_MAX / 2));
         assert!(line.of_space.is_empty() && line.order.is_empty() && line.hosts.has_room_for(&host(1)));
@@ -255,14 +281,14 @@ mod tests {
         let mut line = Line::new();
         let fill = |line: &mut Line<u32>| {
             for guesser in 1..=GUESSERS {
-                while !line.push(space(1), host(guesser), guesser, NOW).contains(&guesser) {}
+                while !line.push(space(1), host(guesser), false, guesser, NOW).contains(&guesser) {}
             }
         };
         let (mut guesses, mut waits) = (0, false);
         loop {
             // Each place that comes free they fill before the user comes again, who is told to.
             fill(&mut line);
-            waits = waits || !line.push(space(1), host(100), 100, NOW).contains(&100);
+            waits = waits || !line.push(space(1), host(100), false, 100, NOW).contains(&100);
             let (who, _) = line.pop(NOW).unwrap();
             if who == host(100) {
                 break;
@@ -271,6 +297,18 @@ mod tests {
             guesses += 1;
             assert!(guesses <= GUESSERS, "{guesses} guesses were checked");
         }
+    }
+
+    #[test]
+    fn a_user_at_a_known_host_goes_before_all_others_and_finds_a_place() {
+        let mut line = Line::new();
+        for stranger in 1..=60 {
+            while waits(&mut line, space(1), host(stranger), stranger) {}
+        }
+        line.failed(host(5), NOW);
+        let turned_away = line.push(space(1), host(5), true, 500, NOW);
+        assert!(turned_away.len() == 1 && turned_away[0] != 500, "{turned_away:?}");
+        assert_eq!(line.pop(NOW).unwrap().1, 500);
     }
 
     #[test]
@@ -291,12 +329,12 @@ mod tests {
             let mut line = Line::new();
             let mut accepted = 0;
             for (number, (of, from)) in knocks.iter().enumerate() {
-                accepted += usize::from(line.push(space(*of), host(*from), number, NOW).is_empty());
+                accepted += usize::from(line.push(space(*of), host(*from), false, number, NOW).is_empty());
             }
             prop_assert!(accepted <= WAITING_MAX);
             let served = (0..served).filter(|_| line.pop(NOW).is_some()).count();
             let others = line.order.len();
-            prop_assert!(line.push(space(100), host(100), usize::MAX, NOW).is_empty());
+            prop_assert!(line.push(space(100), host(100), false, usize::MAX, NOW).is_empty());
             let before = std::iter::from_fn(|| line.pop(NOW)).take_while(|(_, check)| *check != usize::MAX).count();
             prop_assert_eq!(before, others);
             let left = std::iter::from_fn(|| line.pop(NOW)).count();

@@ -81,8 +81,9 @@ impl Checker {
     }
 
     /// Queues a check. It, or others in its place, are told at once if the space or the host has its share of the places.
-    pub(crate) fn offer(&self, space: Space, host: Host, check: Check) {
-        let turned_away = self.checks.lock().line.push(space, host, check, self.clock.now());
+    /// `known`: its user has logged in from that host within a day.
+    pub(crate) fn offer(&self, space: Space, host: Host, known: bool, check: Check) {
+        let turned_away = self.checks.lock().line.push(space, host, known, check, self.clock.now());
         self.checks.changed.notify_one();
         for check in turned_away {
             (check.tell)(None);
@@ -117,14 +118,15 @@ mod tests {
             gate.recv().unwrap();
             false
         };
-        checker.offer(None, here(1), Check { verify: Box::new(first), tell: Box::new(|_| ()) });
+        checker.offer(None, here(1), false, Check { verify: Box::new(first), tell: Box::new(|_| ()) });
         has_started.recv().unwrap();
         let (done, results) = channel();
         let knock = |space: u32, number: usize| {
             let done = done.clone();
             let tell = move |right| done.send((space, number, right)).unwrap();
             let check = Check { verify: Box::new(move || number > 0), tell: Box::new(tell) };
-            checker.offer(Some(SpaceKey(space)), Host::of(Some(([127, 0, 0, space as u8], 1).into())), check);
+            let host = Host::of(Some(([127, 0, 0, space as u8], 1).into()));
+            checker.offer(Some(SpaceKey(space)), host, false, check);
         };
         let room = WAITING_MAX.div_ceil(3);
         (0..1000).for_each(|number| knock(1, number));

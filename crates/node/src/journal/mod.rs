@@ -8,6 +8,7 @@ mod reading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, Recovered, Refused};
 use enmasse_router::core::{Answer, Digests};
 
-use crate::disk::FolderDisk;
+use crate::disk::{FolderDisk, PRIVATE};
 use crate::events::EventQueue;
 use crate::mailbox::Mailbox;
 use crate::threads;
@@ -141,7 +142,7 @@ fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let draft = folder.join(format!("{KEY_FILE}.new"));
-            let mut file = File::create(&draft)?;
+            let mut file = File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(&draft)?;
             file.write_all(fresh)?;
             file.sync_all()?;
             std::fs::rename(&draft, &path)?;

@@ -147,10 +147,7 @@ impl Worker {
 
     fn take_in(&mut self, now: Time, newcomer: Newcomer) {
         let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
-        let Ok(socket) = Socket::new(newcomer, end) else {
-            self.shared.connection_count.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-            return;
-        };
+        let Ok(socket) = Socket::new(newcomer, end) else { return };
         let Some(key) = self.seat(socket) else { return };
         self.stats.accepted += 1;
         self.welcome(now, key);
@@ -162,7 +159,6 @@ impl Worker {
         let entry = self.sockets.vacant_entry();
         let key = entry.key();
         if self.stop_at.is_some() || socket.stream.register(self.poll.registry(), Token(key)).is_err() {
-            self.shared.connection_count.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             return None;
         }
         entry.insert(socket);
@@ -184,14 +180,14 @@ impl Worker {
     pub(super) fn serve_requests(&mut self) {
         while let Some(request) = self.shard.poll_request() {
             match request {
-                Request::CheckPlain { conn, space, check } => {
+                Request::CheckPlain { conn, space, known, check } => {
                     let mailbox = Arc::clone(&self.mailbox);
                     let check = Check {
                         verify: Box::new(move || check.verify()),
                         tell: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
                     };
                     let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].about.peer);
-                    self.shared.checker.offer(space, Host::of(peer), check);
+                    self.shared.checker.offer(space, Host::of(peer), known, check);
                 }
                 Request::Ask { conn, about, question } => {
                     let now = self.shared.clock.now();
@@ -238,6 +234,7 @@ impl Worker {
                 self.settle_in(key, conn);
                 let socket = &mut self.sockets[key as usize];
                 socket.about.container = Some(container.as_str().into());
+                socket.about.claim.opened();
                 Happening::Opened { container, space, user, mechanism, transport }
             }
             Fact::LoginRefused(Refusal { reason, user, space, mechanism }) => {

@@ -18,7 +18,6 @@ mod writing;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -178,8 +177,6 @@ impl Worker {
             self.turn();
         }
         self.mailbox.close();
-        let left = self.sockets.len() + self.newcomers.len();
-        self.shared.connection_count.fetch_sub(left, Ordering::Relaxed);
     }
 
     fn is_done(&self) -> bool {
@@ -326,6 +323,17 @@ impl Worker {
     }
 
     fn time_out(&mut self, now: Time, key: u32) {
+        let socket = &mut self.sockets[key as usize];
+        if socket.about.claim.due().is_some_and(|due| due <= now) {
+            let silent = !(socket.warm || socket.readable || socket.queued);
+            if socket.about.claim.makes_room(now, silent) {
+                self.stats.handshakes_timed_out += 1;
+                return self.drop_socket(key);
+            }
+        }
+        if self.phase_ends(key).is_none_or(|end| end > now) {
+            return;
+        }
         match self.sockets[key as usize].phase {
             Phase::Live(conn) => self.shard.timeout(now, conn),
             Phase::Greeting(_) => {
@@ -336,7 +344,13 @@ impl Worker {
         }
     }
 
+    /// When there is something to do about a socket that does not come from its peer.
     fn deadline(&self, key: u32) -> Option<Time> {
+        let look = self.sockets.get(key as usize)?.about.claim.due();
+        [look, self.phase_ends(key)].into_iter().flatten().min()
+    }
+
+    fn phase_ends(&self, key: u32) -> Option<Time> {
         match self.sockets.get(key as usize)?.phase {
             Phase::Live(conn) => self.shard.next_timeout(conn),
             Phase::Greeting(end) | Phase::Finishing(_, end) | Phase::Lingering(end) => Some(end),

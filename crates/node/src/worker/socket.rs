@@ -8,6 +8,8 @@ use enmasse_router::shard::{ConnId, Peer};
 use rustls::ServerConfig;
 
 use super::rounds::{Party, Rounds};
+use crate::admittance::Claim;
+use crate::checks::Host;
 use crate::stream::Stream;
 use crate::timers::Tick;
 use crate::transport::{Introduction, TransportError, Wrapping};
@@ -23,6 +25,7 @@ pub(crate) struct Newcomer {
     pub(crate) web_socket: bool,
     /// in this process: space and user, already vouched for
     pub(crate) vouched: Option<(String, Option<String>)>,
+    pub(crate) claim: Claim,
 }
 
 /// How far a connection has come. It only ever moves down this list.
@@ -89,11 +92,12 @@ pub(crate) struct About {
     pub(super) container: Option<Box<str>>,
     /// bytes of waiting output that the trace has told of; `None`: no trace
     pub(super) traced: Option<usize>,
+    pub(super) claim: Claim,
 }
 
 impl Socket {
     pub(super) fn new(newcomer: Newcomer, deadline: Time) -> Result<Self, TransportError> {
-        let Newcomer { id, stream, peer, tls, web_socket, vouched } = newcomer;
+        let Newcomer { id, stream, peer, tls, web_socket, vouched, claim } = newcomer;
         let wrapping =
             if tls.is_some() || web_socket { Some(Box::new(Wrapping::server(tls, web_socket)?)) } else { None };
         Ok(Self {
@@ -101,7 +105,7 @@ impl Socket {
             phase: Phase::Greeting(deadline),
             wrapping,
             tail: Vec::new(),
-            about: Box::new(About { id, peer, vouched, container: None, traced: None }),
+            about: Box::new(About { id, peer, vouched, container: None, traced: None, claim }),
             timer: Tick::NEVER,
             party: Rounds::NEWCOMERS,
             readable: false,
@@ -124,6 +128,7 @@ impl Socket {
             certificate_subject: introduction.subject,
             encrypted: introduction.secure,
             loopback: self.about.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
+            source: Host::of(self.about.peer).address(),
             vouched: self.about.vouched.take(),
         }
     }

@@ -66,7 +66,7 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         ours.set_nonblocking(true).unwrap();
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut newcomer = worker.shared.newcomer(stream_of_worker, None, None, false);
+        let mut newcomer = worker.shared.newcomer(stream_of_worker, None, None, false, None).unwrap();
         newcomer.vouched = Some((space.to_owned(), None));
         worker.mailbox.post([Command::Welcome(newcomer)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };

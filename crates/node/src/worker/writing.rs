@@ -155,7 +155,6 @@ impl Worker {
         // A watch ends with its descriptor; ending it first keeps stale events of this turn's list away.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.closed += 1;
-        self.shared.connection_count.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// An event about a connection.

@@ -174,3 +174,38 @@ fn a_peer_that_wants_to_hear_from_us_does() {
         heard.extend_from_slice(&bytes[..count]);
     }
 }
+
+/// Half-open connections on every kind of listener: some say nothing, others half of a handshake.
+#[test]
+fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
+    const FLOOD: usize = 1_500;
+    let limits = Limits { handshake_timeout_ms: 60_000, ..Limits::default() };
+    let site = Site::open(&NodeConfig { workers: 2, limits, ..NodeConfig::default() });
+    for kind in [Amqp, Amqps] {
+        let began: &[u8] = if kind == Amqp { b"AMQP" } else { &[0x16, 3, 1, 2] };
+        let mut flood = Vec::new();
+        for _ in 0..FLOOD {
+            let mut socket = site.socket(kind);
+            socket.write_all(began).unwrap();
+            flood.push(socket);
+        }
+        let reason = site.event(|event| match &event.what {
+            Happening::AcceptPaused { reason } => Some(reason.clone()),
+            _ => None,
+        });
+        assert!(reason.contains("1024 connections"), "{reason}");
+        assert!(site.stats().connections <= 1_024);
+        // The silent ones go after seconds, long before their time is over.
+        let begun = Instant::now();
+        let mut client = site.client(kind);
+        client.receiver("anycast", 1);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        client.close();
+        drop(flood);
+        let deadline = Instant::now() + PATIENCE;
+        while site.stats().connections > 0 {
+            assert!(Instant::now() < deadline, "the flood is gone");
+            std::thread::yield_now();
+        }
+    }
+}

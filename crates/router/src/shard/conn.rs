@@ -1,6 +1,7 @@
 //! One connection as its shard sees it: the protocol machine, who is at the other end, and its links.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use enmasse_amqp::connection::{AttachReply, Connection, LinkId};
@@ -29,6 +30,8 @@ pub struct Peer {
     pub encrypted: bool,
     /// the peer is on this machine
     pub loopback: bool,
+    /// where it connects from, as far as attempts to log in are counted by that; `None`: from within this process
+    pub source: Option<IpAddr>,
     /// an in-process session: space name and user, already vouched for
     pub vouched: Option<(String, Option<String>)>,
 }

@@ -62,6 +62,8 @@ pub enum Request {
         conn: ConnId,
         /// the space it would come into, if there is one
         space: Option<SpaceKey>,
+        /// the user has logged in from there within a day
+        known: bool,
         /// the password to check
         check: PlainCheck,
     },

@@ -1,16 +1,38 @@
 //! Who comes in, and to which space: SASL on the server's side, and the first words of `open`
 //! (`contracts.md` 4 and 5). What is decided, `table` decides.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use enmasse_amqp::connection::SaslPolicy;
 use enmasse_amqp::sasl::{Mechanism, Step};
+use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::renewing::Renewal;
-use super::{About, ConnId, Fact, Request, Shard};
-use crate::table::{self, Guest, Handshake, Judged, Place, Refusal};
+use super::{About, Attempt, ConnId, Fact, Guesses, Request, Shard};
+use crate::table::{self, Attempted, Guest, Handshake, Judged, Place, Refusal};
+
+/// Notes what came of an attempt to log in, if there is a verdict about the password.
+fn note_verdict(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Guest>, now: Time) {
+    let is_right = match step {
+        Step::Accepted { .. } => true,
+        Step::Refused { code: SaslCode::Auth, .. } => false,
+        _ => return,
+    };
+    let Some(Attempted { space, user, source }) = handshake.ends() else { return };
+    let mut guesses = lock(guesses);
+    if is_right {
+        guesses.succeeded(space, &user, source, now);
+    } else {
+        guesses.failed(space, &user, source, now);
+    }
+}
+
+// A poisoned lock means a thread panicked, and then the process is ending.
+fn lock(guesses: &Mutex<Guesses>) -> MutexGuard<'_, Guesses> {
+    guesses.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Shard {
     /// Begins the exchange: what the peer may choose from, and whether it may do without.
@@ -33,6 +55,7 @@ impl Shard {
             sni: peer.server_name.clone(),
             subject: peer.certificate_subject.clone(),
             confidential: peer.encrypted || peer.loopback || self.shared.insecure,
+            source: peer.source,
         }
     }
 
@@ -83,11 +106,29 @@ impl Shard {
             }
             step => step,
         };
+        let mut known = false;
+        let step = match handshake.begins(&step) {
+            Some(Attempted { space, user, source }) => {
+                match lock(&self.shared.guesses).begin(space, &user, source, now) {
+                    Attempt::Early => {
+                        let _ = handshake.ends();
+                        let why = "too many wrong passwords for this user; try again later";
+                        Step::Refused { code: SaslCode::SysTemp, why }
+                    }
+                    attempt => {
+                        known = attempt == Attempt::Known;
+                        step
+                    }
+                }
+            }
+            None => step,
+        };
+        note_verdict(&self.shared.guesses, handshake, &step, now);
         match step {
             Step::Challenge(challenge) => conn.machine.sasl_challenge(challenge),
             Step::CheckPlain(check) => {
                 let space = handshake.space();
-                self.requests.push_back(Request::CheckPlain { conn: id, space, check });
+                self.requests.push_back(Request::CheckPlain { conn: id, space, known, check });
             }
             Step::Ask(claim) => match handshake.question(claim) {
                 Some(question) => self.requests.push_back(Request::Ask { conn: id, about: About::Newcomer, question }),

@@ -19,6 +19,7 @@ mod discharging;
 mod dynamic;
 mod event;
 mod fabric;
+mod guesses;
 mod late;
 mod links;
 mod login;
@@ -39,7 +40,7 @@ mod window;
 mod work;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
@@ -49,6 +50,7 @@ pub use batch::Batch;
 pub use conn::Peer;
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{About, Fact, Request};
+pub use guesses::{Attempt, Guesses};
 pub use names::LinkNames;
 pub use placement::Load;
 pub use shelves::{Changes, Openings, Shelves};
@@ -110,6 +112,8 @@ pub struct Shared {
     pub queue_numbers: QueueNumbers,
     /// PLAIN is offered to peers that are neither encrypted nor on this machine
     pub insecure: bool,
+    /// who guesses passwords; held for a look-up, once or twice a login
+    pub guesses: Mutex<Guesses>,
 }
 
 /// A connection on its way to another shard.

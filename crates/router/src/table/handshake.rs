@@ -10,6 +10,7 @@
 //! one space with the name of another.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use enmasse_amqp::sasl::{
@@ -32,6 +33,8 @@ pub struct Peer {
     pub subject: Option<String>,
     /// whether a password may travel as it is: TLS, loopback, or the operator allowed it
     pub confidential: bool,
+    /// where it connects from; `None`: from within this process
+    pub source: Option<IpAddr>,
 }
 
 /// Somebody who came in.
@@ -155,6 +158,17 @@ pub struct Refusal {
     pub mechanism: Option<&'static str>,
 }
 
+/// Somebody tries a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempted {
+    /// for a user of this space; `None`: there is none of that name
+    pub space: Option<SpaceKey>,
+    /// of this name, without `@space`, whether there is such a user or not
+    pub user: String,
+    /// from this address
+    pub source: IpAddr,
+}
+
 /// The SASL exchange of one connection.
 pub struct Handshake {
     table: Arc<Table>,
@@ -165,6 +179,8 @@ pub struct Handshake {
     mechanism: Option<Mechanism>,
     /// the user name that was looked up last
     asked: RefCell<Option<String>>,
+    /// the attempt that has begun, if it is one with a password
+    attempt: Option<Attempted>,
     /// what a service has said, if it was asked
     judged: Option<Judged>,
     /// the space that somebody was asked about, and the question
@@ -183,6 +199,7 @@ impl Handshake {
             hostname: None,
             mechanism: None,
             asked: RefCell::default(),
+            attempt: None,
             judged: None,
             questioned: None,
             server,
@@ -240,6 +257,29 @@ impl Handshake {
     pub fn plain_checked(&mut self, right: Option<bool>) -> Step<Guest> {
         let step = self.server.plain_checked(right);
         self.admit(step)
+    }
+
+    /// The attempt that begins with a step: a password, or a proof that one is known, is about to be checked.
+    pub fn begins(&mut self, step: &Step<Guest>) -> Option<Attempted> {
+        let is_checked = match (step, self.mechanism?) {
+            (Step::CheckPlain(_) | Step::Ask(_), Mechanism::Plain) | (Step::Challenge(_), Mechanism::Scram(_)) => true,
+            // Anybody may come in: there is nothing to guess.
+            _ => false,
+        };
+        if !is_checked || self.attempt.is_some() {
+            return None;
+        }
+        let (source, asked) = (self.peer.source?, self.asked.borrow().clone()?);
+        let space = self.known().space(Some(&asked)).ok();
+        let is_it = |suffix: &str| space.is_some_and(|space| self.table.space_named(suffix) == Some(space.key()));
+        let user = space.map_or(&*asked, |space| space.user(&asked, is_it).0).to_owned();
+        self.attempt = Some(Attempted { space: space.map(Space::key), user, source });
+        self.attempt.clone()
+    }
+
+    /// The attempt that has begun, once there is a verdict about it.
+    pub fn ends(&mut self) -> Option<Attempted> {
+        self.attempt.take()
     }
 
     /// What the service is to be asked: `claim` is that of [`Step::Ask`].

@@ -95,6 +95,7 @@ impl Net {
             message_size_max: None,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,
+            guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
         let shards = (0..shards)
             .map(|index| Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(u64::from(index) + 1)))
