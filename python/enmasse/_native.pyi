@@ -50,7 +50,8 @@ class Node:
         `insecure` lets passwords cross connections without TLS from other machines; `decoySecret`
         (null: random) makes up the salts of users that do not exist. `limits`: `connections` (null:
         the limit of open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000,
-        null: never), `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000).
+        null: never), `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000),
+        `multicastSettleTimeoutMs` (1000).
         `journal` (null: none) is the folder of messages on disk, in files of `journalSegmentBytes`
         (67108864), of which it has three at once.
 

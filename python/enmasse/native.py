@@ -65,12 +65,14 @@ class Node:
         decoy_secret: str | None = None,
         journal: Path | None = None,
         limits: NodeLimits | None = None,
+        multicast_settle_timeout_ms: int = 1_000,
     ) -> None:
         """Start the worker threads (0: one a core), without listeners and with an empty Plan.
 
         `decoy_secret`, random and the same at every start, is what users that do not exist are made
         up from; by default they look another way after each start, unlike those that do. `journal`
         is the folder of messages on disk; without one no address can keep its messages there.
+        `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing.
         """
         bounds = limits or NodeLimits()
         idle_s = bounds.idle_timeout_s
@@ -83,6 +85,7 @@ class Node:
             "limits": {
                 "maxFrameSizeBytes": bounds.max_frame_size,
                 "linkCapacity": bounds.link_credit,
+                "multicastSettleTimeoutMs": multicast_settle_timeout_ms,
                 "idleTimeoutMs": None if idle_s is None else round(idle_s * 1000),
             },
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use aws_lc_rs::digest;
 use enmasse_journal::log::{self, GROUP_BYTES_MAX};
+use enmasse_router::core::SETTLE_TIMEOUT_MS;
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 use enmasse_router::table::LINK_CAPACITY_MAX;
 use serde::Deserialize;
@@ -93,6 +94,9 @@ pub struct Limits {
     /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its consumers count as having
     /// no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that makes us talk without listening gets here.
     pub output_hard_bytes: usize,
+    /// Milliseconds that an unsettled multicast message waits for the outcome of one consumer while another has
+    /// answered; afterwards the consumer counts as having released its copy.
+    pub multicast_settle_timeout_ms: u64,
     /// Milliseconds that a closing connection may take to read our last bytes before it is cut off.
     pub linger_ms: u64,
 }
@@ -106,6 +110,7 @@ impl Default for Limits {
             max_frame_size_bytes: 131_072,
             link_capacity: 1000,
             output_hard_bytes: 8 * 1024 * 1024,
+            multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             linger_ms: 1_000,
         }
     }
@@ -158,6 +163,9 @@ impl NodeConfig {
         }
         if limits.output_hard_bytes < 2 * OUTPUT_HIGH_BYTES {
             return wrong("limits.outputHardBytes", "must be 1048576 or more: twice of what waits for a slow reader");
+        }
+        if !(100..=3_600_000).contains(&limits.multicast_settle_timeout_ms) {
+            return wrong("limits.multicastSettleTimeoutMs", "must be 100 to 3600000");
         }
         Ok(())
     }

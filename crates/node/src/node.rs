@@ -402,6 +402,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         link_capacity: limits.link_capacity,
         queue_numbers,
         message_size_max: None,
+        multicast_settle_timeout_ms: limits.multicast_settle_timeout_ms,
         insecure: config.insecure,
         guesses: Mutex::new(Guesses::new(u64::from_le_bytes(random()[..8].try_into().unwrap_or_default()))),
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use enmasse_amqp::connection::{Config, Connection, Event, LinkId, Outgoing, SessionId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
-use enmasse_router::core::QueueNumbers;
+use enmasse_router::core::{QueueNumbers, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, LinkNames, Load, Peer, Shard, Shared};
 use enmasse_router::table::Table;
@@ -92,6 +92,7 @@ fn shard(paced: bool) -> Shard {
         loads: vec![Load::default()],
         link_capacity: 1000,
         message_size_max: None,
+        multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
         queue_numbers: QueueNumbers::new(1),
         insecure: false,
         guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),

@@ -118,6 +118,8 @@ impl Node {
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,
+            // The ledger expects every answer to count.
+            multicast_settle_timeout_ms: u64::MAX,
             queue_numbers: shelves.numbers(),
             insecure: false,
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),

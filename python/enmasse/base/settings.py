@@ -101,6 +101,8 @@ def _grace(value: object) -> float | None:
 
 GRACE_S = 300.0
 
+MULTICAST_SETTLE_TIMEOUT_MS = 1_000
+
 _HOST_NAME = re.compile(r"(?!-)[a-zA-Z0-9_-]{1,63}(?<!-)(\.(?!-)[a-zA-Z0-9_-]{1,63}(?<!-))*")
 
 
@@ -176,6 +178,12 @@ class Settings(BaseModel):
     idle_timeout_s: Annotated[float | None, BeforeValidator(_idle)] = 60.0
     """Seconds of silence after which a client counts as gone; clients are told at open. None
     (`off`) is never."""
+
+    multicast_settle_timeout_ms: int = Field(
+        default=MULTICAST_SETTLE_TIMEOUT_MS, ge=100, le=3_600_000
+    )
+    """Milliseconds that the sender of an unsettled multicast message waits for one consumer's
+    outcome while another has answered; then that consumer counts as having released its copy."""
 
     namespace_resources_max: int = Field(default=NAMESPACE_RESOURCES_MAX, ge=1)
     """Resources of each kind that a namespace may hold; one more is refused."""

@@ -196,6 +196,7 @@ class Leader:
                 self._settings.link_credit,
                 self._settings.idle_timeout_s,
             ),
+            multicast_settle_timeout_ms=self._settings.multicast_settle_timeout_ms,
         )
         engine = NativeEngine(node, clock)
         manager = Manager(

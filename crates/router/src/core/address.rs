@@ -6,6 +6,7 @@ use enmasse_journal::queue::ConsumerId;
 
 use super::arena::{Arena, Key};
 use super::message::Queue;
+use super::overdue::Copies;
 use super::stored::{Assembly, Looking, Resumed, Stored, Topic};
 use super::stream::{Reading, Stream};
 use super::{AddressStats, Declared, Filter, Origin, PortId, TransactionId};
@@ -36,6 +37,8 @@ pub(super) struct Address {
     pub(super) waiting: Queue,
     /// unsettled copies that consumers hold
     pub(super) unsettled: u32,
+    /// multicast: consumers that are overdue
+    pub(super) overdue: u32,
     /// without the figures that are counted when asked for
     pub(super) stats: AddressStats,
     /// multicast: it will be seen whether consumers take what waits
@@ -142,6 +145,10 @@ pub(super) struct Consumer {
     pub(super) took_ms: u64,
     /// multicast: nobody waits for it
     pub(super) laggard: bool,
+    /// multicast: unsettled copies that it was handed
+    pub(super) copies: Copies,
+    /// multicast: when it last left a copy unsettled for too long, if no producer waits for its outcomes
+    pub(super) overdue_ms: Option<u64>,
     /// multicast: copies that wait for it
     pub(super) backlog: Queue,
     pub(super) backlog_bytes: usize,
@@ -173,6 +180,7 @@ impl Address {
             turn: 0,
             waiting: Queue::default(),
             unsettled: 0,
+            overdue: 0,
             stats: AddressStats::default(),
             watched: false,
             stored: None,
@@ -352,6 +360,8 @@ impl Consumer {
             resumed: None,
             took_ms: 0,
             laggard: false,
+            copies: Copies::default(),
+            overdue_ms: None,
             backlog: Queue::default(),
             backlog_bytes: 0,
         }

@@ -54,8 +54,10 @@ impl Handing<'_> {
         let Part { message_format, more, payload } = part;
         let consumer = &mut self.consumers[to];
         let key = consumer.address;
-        let pending = (owed != Owed::Nobody)
-            .then(|| self.pending.insert(Pending { consumer: to, address: key, owed, retiring: Retiring::No }));
+        let pending = (owed != Owed::Nobody).then(|| {
+            let owed = consumer.owes(owed);
+            self.pending.insert(Pending { consumer: to, address: key, owed, retiring: Retiring::No })
+        });
         let token = pending.map(|pending| token_of(self.shard, pending));
         let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         if !links.transfer(consumer.port, &delivery) {
@@ -72,6 +74,9 @@ impl Handing<'_> {
         consumer.credit -= 1;
         consumer.took_ms = self.now_ms;
         consumer.outstanding += unsettled;
+        if let (Some(pending), Owed::Join(_) | Owed::Optional(_)) = (pending, owed) {
+            consumer.note_copy(pending, self.now_ms, self.pending);
+        }
         let full = consumer.credit == 0 || more;
         let address = &mut self.addresses[key];
         address.unsettled += unsettled;
@@ -419,6 +424,7 @@ impl Router {
             queued: 1,
             refs: 1,
             untaken: u32::from(from.is_some()),
+            since_ms: self.now_ms,
             charged: 0,
             readers: Vec::new(),
         };

@@ -13,32 +13,37 @@ use super::{AddressKind, Links, Router};
 pub const STALL_MS: u64 = 250;
 
 impl Router {
-    /// Something waits for a consumer of a multicast address: in a while it is seen whether it still does.
+    /// Consumers of a multicast address were handed something, or have something waiting: in a while it is seen
+    /// whether they still do.
     pub(super) fn watch(&mut self, at: Key) {
         let address = &mut self.addresses[at];
         if address.declared.kind == AddressKind::Multicast && !address.watched {
             address.watched = true;
-            self.timers.insert((self.now_ms + STALL_MS, address.declared.key), at);
+            let look_ms = self.now_ms + STALL_MS.min(self.settle_timeout_ms);
+            self.timers.insert((look_ms, address.declared.key), at);
         }
     }
 
-    /// Looks whether consumers of a multicast address have taken something lately.
+    /// Looks whether consumers of a multicast address have taken and settled something lately.
     pub(super) fn look_for_laggards(&mut self, at: Key, links: &mut impl Links) {
         self.addresses[at].watched = false;
-        let mut waits = false;
+        let mut next_ms = None;
         for to in self.addresses[at].consumers.clone() {
             let Some(consumer) = self.consumers.get(to) else { continue };
-            if consumer.laggard || !consumer.lags() {
-                continue;
+            if !consumer.laggard && consumer.lags() {
+                if consumer.took_ms + STALL_MS > self.now_ms {
+                    next_ms = earlier(next_ms, Some(self.now_ms + STALL_MS));
+                } else {
+                    self.leave_behind(to, links);
+                }
             }
-            if consumer.took_ms + STALL_MS > self.now_ms {
-                waits = true;
-            } else {
-                self.leave_behind(to, links);
-            }
+            next_ms = earlier(next_ms, self.look_for_overdue(to, links));
         }
-        if waits {
-            self.watch(at);
+        if let Some(next_ms) = next_ms {
+            let address = &mut self.addresses[at];
+            address.watched = true;
+            // No later than this, for one that has nothing waiting yet.
+            self.timers.insert((next_ms.min(self.now_ms + STALL_MS), address.declared.key), at);
         }
     }
 
@@ -66,4 +71,9 @@ impl Router {
             consumer.laggard = false;
         }
     }
+}
+
+/// The earlier of two moments, if there is any.
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
 }

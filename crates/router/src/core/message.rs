@@ -24,6 +24,8 @@ pub(super) enum Owed {
     Producer { port: PortId, delivery_id: u32 },
     /// its producer, once all copies are answered
     Join(Key),
+    /// its producer, which does not wait for this copy: its consumer is overdue
+    Optional(Key),
     /// the queue it was taken from
     Queue(Seq),
     /// nobody: the queue it was shown from keeps it
@@ -54,6 +56,8 @@ pub(super) struct Message {
     pub(super) refs: u32,
     /// consumers that have yet to begin before its producer's window moves on; 0: it has
     pub(super) untaken: u32,
+    /// multicast, once it is complete: since when it has been waiting, milliseconds since 1970
+    pub(super) since_ms: u64,
     /// bytes counted as waiting for its producer
     pub(super) charged: usize,
     /// of one that comes in parts: the consumers in the middle of it, with multicast also those it waits for
@@ -75,6 +79,7 @@ impl Message {
             queued: 0,
             refs: u32::from(arrival.more),
             untaken: 0,
+            since_ms: 0,
             charged: 0,
             readers: Vec::new(),
         }

@@ -16,6 +16,7 @@ mod links;
 mod message;
 mod multicast;
 mod outcome;
+mod overdue;
 mod parts;
 mod places;
 mod port;
@@ -41,6 +42,7 @@ pub use attempts::{Ending, Verdict};
 pub use describe::AddressDescription;
 pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Links};
+pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
 pub use port::{Consuming, Filter, NoLocal, Origin, PortId, PortRole};
 pub use stats::AddressStats;
 pub use stored::{
@@ -113,6 +115,8 @@ pub struct Router {
     messages: Messages,
     pending: Arena<Pending>,
     joins: Arena<Join>,
+    /// how long producers wait for a multicast consumer's outcome while another has answered, milliseconds
+    settle_timeout_ms: u64,
     /// producers of which messages left their window since the last turn
     to_tell: Vec<Key>,
     // lists used within one call, kept for their memory
@@ -179,6 +183,7 @@ impl Router {
             messages: Messages::new(),
             pending: Arena::new(),
             joins: Arena::new(),
+            settle_timeout_ms: SETTLE_TIMEOUT_MS,
             to_tell: Vec::new(),
             audience: Vec::new(),
             readers: Vec::new(),

@@ -3,9 +3,9 @@
 //! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
 //! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES); beyond, it misses
 //! copies. A message takes up its producer's window until half of the consumers that did not miss it have taken
-//! it: a slow minority slows nobody, nor do those that take nothing at all (`laggards`).
+//! it: a slow minority slows nobody, nor do those that take nothing at all (`laggards`) or settle nothing (`overdue`).
 
-use super::address::Incoming;
+use super::address::{Incoming, Producer};
 use super::arena::Key;
 use super::flow::Part;
 use super::message::{Message, Owed};
@@ -17,17 +17,25 @@ impl Router {
     pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let mut audience = std::mem::take(&mut self.audience);
         self.gather_audience(from, &mut audience);
-        let owed = self.owed_by_all(from, arrival, audience.len());
+        let owed = self.owed_by_all(from, arrival, &audience);
         let fanout = self.fan_out(from, owed, arrival, &audience, links);
         if fanout.to_wait == 0 {
             self.taken(from, 1);
         }
-        for _ in 0..fanout.missed {
-            self.lose(owed, self.producers[from].address, links);
+        let address = self.producers[from].address;
+        for to in &fanout.missed {
+            self.lose(self.consumers[*to].owes(owed), address, links);
+        }
+        self.readers = fanout.missed;
+        if audience.is_empty() {
+            self.lose(owed, address, links);
+        }
+        if audience.len() > 1 && !arrival.settled {
+            self.watch(address);
         }
         self.audience = audience;
         if let Some(message) = fanout.message {
-            self.watch(self.producers[from].address);
+            self.watch(address);
             self.messages[message].untaken = fanout.to_wait;
             self.producers[from].waiting += u32::from(fanout.to_wait > 0);
             if arrival.more {
@@ -39,13 +47,21 @@ impl Router {
     }
 
     /// What the copies' outcomes are for. Without any copy the producer is answered at once.
-    fn owed_by_all(&mut self, from: Key, arrival: &Arrival<'_>, copies: usize) -> Owed {
-        let port = self.producers[from].port;
-        match (arrival.settled, copies) {
-            (true, _) => Owed::Nobody,
-            (false, 0) => Owed::Producer { port, delivery_id: arrival.delivery_id },
-            (false, copies) => Owed::Join(self.joins.insert(Join::new(port, arrival.delivery_id, copies as u32))),
+    fn owed_by_all(&mut self, from: Key, arrival: &Arrival<'_>, audience: &[Key]) -> Owed {
+        let Producer { port, address, .. } = self.producers[from];
+        let delivery_id = arrival.delivery_id;
+        if arrival.settled {
+            return Owed::Nobody;
         }
+        if audience.is_empty() {
+            return Owed::Producer { port, delivery_id };
+        }
+        let optional = match self.addresses[address].overdue {
+            0 => 0,
+            _ => audience.iter().filter(|key| self.consumers[**key].is_overdue()).count(),
+        };
+        let required = audience.len() - optional;
+        Owed::Join(self.joins.insert(Join::new(port, delivery_id, required as u32, optional as u32)))
     }
 
     fn fan_out(
@@ -59,7 +75,9 @@ impl Router {
         let producer = &self.producers[from];
         let address = producer.address;
         let may_wait = !producer.is_full(self.addresses[address].declared.link_capacity);
-        let mut fanout = Fanout { message: None, to_wait: 0, missed: u32::from(audience.is_empty()) };
+        let mut missed = std::mem::take(&mut self.readers);
+        missed.clear();
+        let mut fanout = Fanout { message: None, to_wait: 0, missed };
         let (mut sent, mut waiting) = (0, 0);
         if arrival.more {
             let message = self.messages.insert(Message::begun(from, address, owed, arrival));
@@ -90,7 +108,7 @@ impl Router {
                     .get_or_insert_with(|| self.messages.insert(Message::begun(from, address, owed, arrival)));
                 self.wait_for(to, message, arrival);
             } else {
-                fanout.missed += 1;
+                fanout.missed.push(to);
             }
         }
         fanout.to_wait = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
@@ -102,7 +120,9 @@ impl Router {
         if self.messages[key].queued == 0 {
             self.messages[key].bytes = self.messages.buffer(arrival.payload);
         }
+        let now_ms = self.now_ms;
         let message = &mut self.messages[key];
+        message.since_ms = now_ms;
         message.queued += 1;
         message.refs += 1;
         if arrival.more {
@@ -132,7 +152,7 @@ impl Router {
     /// A copy that waits will not be taken: its consumer has gone, or is past its bound. It is out of the backlog.
     pub(super) fn forgo(&mut self, to: Key, key: Key, links: &mut impl Links) {
         let message = &mut self.messages[key];
-        let (address, owed) = (message.address, message.owed);
+        let (address, owed) = (message.address, self.consumers[to].owes(message.owed));
         message.queued -= 1;
         message.forget_reader(to);
         self.lose(owed, address, links);
@@ -170,6 +190,6 @@ struct Fanout {
     message: Option<Key>,
     /// consumers that have yet to take it before the producer's window moves on
     to_wait: u32,
-    /// copies nobody gets
-    missed: u32,
+    /// consumers that do not get their copy
+    missed: Vec<Key>,
 }

@@ -36,15 +36,24 @@ impl Retiring {
 pub(super) struct Join {
     port: PortId,
     delivery_id: u32,
-    /// copies not answered
-    open: u32,
+    /// unanswered copies that the producer waits for
+    required: u32,
+    /// unanswered copies of consumers that are overdue
+    optional: u32,
+    /// a consumer has answered
+    answered: bool,
     /// of the answers so far the one that counts most
     outcome: Outcome,
 }
 
 impl Join {
-    pub(super) fn new(port: PortId, delivery_id: u32, copies: u32) -> Self {
-        Self { port, delivery_id, open: copies, outcome: Outcome::Released }
+    pub(super) fn new(port: PortId, delivery_id: u32, required: u32, optional: u32) -> Self {
+        Self { port, delivery_id, required, optional, answered: false, outcome: Outcome::Released }
+    }
+
+    /// The producer can be told: an overdue consumer is waited for only while no other has answered.
+    const fn is_decided(&self) -> bool {
+        self.required == 0 && (self.answered || self.optional == 0)
     }
 
     /// Who is told of all copies together.
@@ -131,19 +140,39 @@ impl Router {
             Owed::Nobody | Owed::Browsed(_) => {}
             Owed::Posted => self.addresses[address].stats.accepted += u64::from(*outcome == Outcome::Accepted),
             Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
-            Owed::Join(key) => self.join(key, address, outcome, links),
+            Owed::Join(_) | Owed::Optional(_) => self.join(owed, address, Some(outcome), links),
             Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),
             Owed::Operation { id, bytes } => self.operation_stored(id, bytes, outcome),
         }
     }
 
-    fn join(&mut self, key: Key, address: Key, outcome: &Outcome, links: &mut impl Links) {
+    /// A copy has been answered, or (`None`) will reach nobody.
+    fn join(&mut self, owed: Owed, address: Key, outcome: Option<&Outcome>, links: &mut impl Links) {
+        let (Owed::Join(key) | Owed::Optional(key)) = owed else { return };
         let Some(join) = self.joins.get_mut(key) else { return };
-        if weight(outcome) > weight(&join.outcome) {
-            join.outcome = outcome.clone();
+        if let Some(outcome) = outcome {
+            join.answered = true;
+            if weight(outcome) > weight(&join.outcome) {
+                join.outcome = outcome.clone();
+            }
         }
-        join.open -= 1;
-        if join.open == 0
+        match owed {
+            Owed::Optional(_) => join.optional -= 1,
+            _ => join.required -= 1,
+        }
+        self.decide(key, address, links);
+    }
+
+    /// The producer waits no longer for one copy of those it waited for: its consumer is overdue.
+    pub(super) fn make_optional(&mut self, key: Key, address: Key, links: &mut impl Links) {
+        let Some(join) = self.joins.get_mut(key) else { return };
+        join.required -= 1;
+        join.optional += 1;
+        self.decide(key, address, links);
+    }
+
+    fn decide(&mut self, key: Key, address: Key, links: &mut impl Links) {
+        if self.joins.get(key).is_some_and(Join::is_decided)
             && let Some(join) = self.joins.remove(key)
         {
             self.settle(join.port, join.delivery_id, address, &join.outcome, links);
@@ -152,7 +181,7 @@ impl Router {
 
     /// The message was taken back: its copies' outcomes are for nobody.
     pub(super) fn forget_join(&mut self, owed: Owed) {
-        if let Owed::Join(key) = owed {
+        if let Owed::Join(key) | Owed::Optional(key) = owed {
             self.joins.remove(key);
         }
     }
@@ -182,6 +211,9 @@ impl Router {
         if !matches!(owed, Owed::Producer { .. }) {
             self.addresses[address].stats.dropped += 1;
         }
-        self.answer(owed, address, &Outcome::Released, links);
+        match owed {
+            Owed::Join(_) | Owed::Optional(_) => self.join(owed, address, None, links),
+            _ => self.answer(owed, address, &Outcome::Released, links),
+        }
     }
 }

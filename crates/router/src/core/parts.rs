@@ -34,6 +34,7 @@ impl Router {
             for reader in &readers {
                 self.finish(*reader, key, links);
             }
+            self.watch(self.messages[key].address);
             self.unref(key, links);
             for reader in readers.drain(..) {
                 self.feed(reader, links);
@@ -69,6 +70,7 @@ impl Router {
         let message = &mut self.messages[key];
         message.end += arrival.payload.len() as u64;
         message.complete = !arrival.more;
+        message.since_ms = self.now_ms;
         if lag {
             message.bytes.extend_from_slice(arrival.payload);
         }
@@ -86,10 +88,8 @@ impl Router {
             match consumer.outgoing {
                 Outgoing::Message { message, offset, token } if message == key => {
                     if end - offset > BACKLOG_BYTES as u64 {
-                        if let Some(token) = token {
-                            self.close_token(token);
-                        }
-                        self.lose(owed, address, links);
+                        let closed = token.and_then(|token| self.close_token(token));
+                        self.lose(closed.map_or(owed, |pending| pending.owed), address, links);
                         self.stop_reading(reader, links);
                     }
                 }
@@ -142,7 +142,12 @@ impl Router {
 
     /// A reader has all of a message.
     fn finish(&mut self, reader: Key, key: Key, links: &mut impl Links) {
-        self.consumers[reader].outgoing = Outgoing::Nothing;
+        let now_ms = self.now_ms;
+        let consumer = &mut self.consumers[reader];
+        let outgoing = std::mem::replace(&mut consumer.outgoing, Outgoing::Nothing);
+        if let Outgoing::Message { token: Some(token), .. } = outgoing {
+            consumer.copies.completed(token, now_ms);
+        }
         self.messages[key].forget_reader(reader);
         self.unref(key, links);
     }

@@ -238,6 +238,7 @@ impl Router {
         address.set_unready(key, &mut self.consumers);
         address.consumers.swap_remove(place);
         address.epoch = address.epoch.wrapping_add(1);
+        address.overdue -= u32::from(self.consumers[key].is_overdue());
         if let Some(moved) = address.consumers.get(place) {
             self.consumers[*moved].place = place;
         }

@@ -108,6 +108,8 @@ pub struct Shared {
     pub link_capacity: u32,
     /// bytes one message may have, unless its address says less
     pub message_size_max: Option<u64>,
+    /// how long producers wait for a multicast consumer's outcome while another has answered, milliseconds
+    pub multicast_settle_timeout_ms: u64,
     /// numbers of queues in the log
     pub queue_numbers: QueueNumbers,
     /// PLAIN is offered to peers that are neither encrypted nor on this machine
@@ -161,6 +163,7 @@ impl Shard {
         let count = shared.loads.len() as u16;
         let mut router = Router::new(index, u64::from_le_bytes(seed));
         router.set_queue_numbers(shared.queue_numbers.clone());
+        router.set_settle_timeout(shared.multicast_settle_timeout_ms);
         Self {
             router,
             fabric: Fabric::new(index, count),

@@ -285,6 +285,11 @@ impl Bench {
         tokens.next().expect("a delivery that a consumer holds").2
     }
 
+    /// The text of the first delivery that the consumer holds.
+    pub(crate) fn first_held(&self, port: PortId) -> Option<String> {
+        self.links.tokens.iter().find(|held| held.0 == port).map(|held| held.1.clone())
+    }
+
     /// Whether the consumer holds anything.
     pub(crate) fn holds(&self, port: PortId) -> bool {
         self.links.tokens.iter().any(|held| held.0 == port)

@@ -6,6 +6,7 @@ mod figures;
 mod laggards;
 mod model;
 mod multicast;
+mod overdue;
 mod parts;
 mod places;
 mod seeds;

@@ -12,7 +12,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read};
+use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared,
@@ -93,6 +93,7 @@ impl Net {
             loads: (0..shards).map(|_| Load::default()).collect(),
             link_capacity: 1000,
             message_size_max: None,
+            multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),

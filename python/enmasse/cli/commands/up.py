@@ -116,6 +116,17 @@ IdleTimeout = Annotated[
         show_default="60",
     ),
 ]
+MulticastSettleTimeout = Annotated[
+    int | None,
+    typer.Option(
+        metavar="MS",
+        min=100,
+        max=3_600_000,
+        help="How long senders to a multicast address wait for a consumer that leaves its copy"
+        " unsettled.",
+        show_default="1000",
+    ),
+]
 NamespaceResources = Annotated[
     int | None,
     typer.Option(
@@ -183,6 +194,7 @@ def up(
     max_frame_size: MaxFrameSize = None,
     link_credit: LinkCredit = None,
     idle_timeout_s: IdleTimeout = None,
+    multicast_settle_timeout_ms: MulticastSettleTimeout = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
     namespace_plans: NamespacePlans = None,
@@ -218,6 +230,7 @@ def up(
         "max_frame_size": max_frame_size,
         "link_credit": link_credit,
         "idle_timeout_s": idle_timeout_s,
+        "multicast_settle_timeout_ms": multicast_settle_timeout_ms,
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,
         "namespace_plans": namespace_plans,

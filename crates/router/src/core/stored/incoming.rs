@@ -103,7 +103,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         let owed = match self.messages[message].owed {
-            Owed::Join(join) => self.joins.get(join).map_or(Owed::Nobody, Join::owed),
+            Owed::Join(join) | Owed::Optional(join) => self.joins.get(join).map_or(Owed::Nobody, Join::owed),
             owed => owed,
         };
         self.break_off(from, links);

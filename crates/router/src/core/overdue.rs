@@ -1,0 +1,164 @@
+//! Multicast consumers that settle nothing: no producer waits for their outcomes.
+//!
+//! A producer learns the outcome of a message once every consumer has answered its copy. A consumer that leaves a
+//! copy unsettled for [`SETTLE_TIMEOUT_MS`] (a setting) is overdue: from then on its copies are optional. A message is
+//! settled when all other consumers have answered, and the overdue one counts as released unless it answered before.
+//! Where no other consumer has answered, the producer still waits: there is nobody to be held up, and nothing may be
+//! accepted that no consumer accepted.
+//!
+//! Without the state a producer with N deliveries in flight would send N messages a timeout, not wait once. The
+//! consumer is waited for again when it has left nothing unsettled for too long during [`OVERDUE_PROBATION_MS`], so
+//! one that is overdue again and again costs a producer at most a tenth of its time.
+
+use std::collections::VecDeque;
+
+use super::address::{Consumer, Outgoing};
+use super::arena::{Arena, Key};
+use super::message::Owed;
+use super::outcome::{Pending, token_of};
+use super::{Links, Router};
+
+/// How long a producer waits by default for a consumer's outcome while another consumer has answered.
+pub const SETTLE_TIMEOUT_MS: u64 = 1_000;
+/// How long an overdue consumer has to settle in time before producers wait for it again.
+pub const OVERDUE_PROBATION_MS: u64 = 10_000;
+
+/// Entries of settled copies that may stay in [`Copies`] beyond as many as there are unsettled ones.
+const SETTLED_KEPT: usize = 64;
+
+/// Unsettled copies in the order in which a consumer was handed them. A settled copy stays until it is at the front
+/// or most entries are settled ones, so that settling needs no search.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    /// the token's key, and when all of the copy was handed over
+    items: VecDeque<(Key, u64)>,
+}
+
+impl Copies {
+    /// One more copy was handed over, which makes `outstanding` unsettled ones.
+    fn push(&mut self, key: Key, now_ms: u64, outstanding: u32, pending: &Arena<Pending>) {
+        self.drop_settled(pending);
+        if self.items.len() > 2 * outstanding as usize + SETTLED_KEPT {
+            self.items.retain(|(key, _)| pending.get(*key).is_some());
+        }
+        self.items.push_back((key, now_ms));
+    }
+
+    fn drop_settled(&mut self, pending: &Arena<Pending>) {
+        while self.items.front().is_some_and(|(key, _)| pending.get(*key).is_none()) {
+            self.items.pop_front();
+        }
+    }
+
+    /// The last part of a copy was handed over, which was begun last: time to settle it counts from here.
+    pub(super) fn completed(&mut self, token: u64, now_ms: u64) {
+        if let Some((key, since_ms)) = self.items.back_mut()
+            && *key == Key::unpack(token)
+        {
+            *since_ms = now_ms;
+        }
+    }
+}
+
+impl Consumer {
+    /// No producer waits for its outcomes.
+    #[inline]
+    pub(super) fn is_overdue(&self) -> bool {
+        self.overdue_ms.is_some()
+    }
+
+    /// To whom an outcome of this consumer is owed, if `owed` is what the message's copies are for.
+    #[inline]
+    pub(super) fn owes(&self, owed: Owed) -> Owed {
+        match owed {
+            Owed::Join(key) if self.is_overdue() => Owed::Optional(key),
+            owed => owed,
+        }
+    }
+
+    /// It was handed an unsettled copy.
+    pub(super) fn note_copy(&mut self, key: Key, now_ms: u64, pending: &Arena<Pending>) {
+        self.copies.push(key, now_ms, self.outstanding, pending);
+    }
+}
+
+impl Router {
+    /// How long producers wait for a multicast consumer's outcome while another has answered.
+    pub fn set_settle_timeout(&mut self, timeout_ms: u64) {
+        self.settle_timeout_ms = timeout_ms;
+    }
+
+    /// Looks whether a consumer of a multicast address settles in time; when to look again, if there is need.
+    pub(super) fn look_for_overdue(&mut self, to: Key, links: &mut impl Links) -> Option<u64> {
+        let unsettled_ms = self.unsettled_since(to);
+        let (now_ms, timeout_ms) = (self.now_ms, self.settle_timeout_ms);
+        let due_ms = unsettled_ms.map(|since_ms| since_ms.saturating_add(timeout_ms));
+        let is_late = due_ms.is_some_and(|due_ms| due_ms <= now_ms);
+        let consumer = &mut self.consumers[to];
+        match consumer.overdue_ms {
+            None if is_late => {
+                consumer.overdue_ms = Some(now_ms);
+                self.wait_no_longer(to, links);
+                None
+            }
+            // A timer for what is not late yet; the next message sets one otherwise.
+            None => due_ms,
+            Some(_) if is_late || consumer.lags() => {
+                consumer.overdue_ms = Some(now_ms);
+                None
+            }
+            Some(since_ms) if now_ms >= since_ms + OVERDUE_PROBATION_MS => {
+                consumer.overdue_ms = None;
+                let at = consumer.address;
+                self.addresses[at].overdue -= 1;
+                due_ms
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Since when the oldest copy of a consumer's has been unsettled, whether it was handed over or waits.
+    fn unsettled_since(&mut self, to: Key) -> Option<u64> {
+        let consumer = &mut self.consumers[to];
+        consumer.copies.drop_settled(&self.pending);
+        if let Some(&(key, since_ms)) = consumer.copies.items.front()
+            && !consumer.reads(Some(token_of(self.shard, key)))
+        {
+            return Some(since_ms);
+        }
+        // It settles a delivery in parts when it has all of it.
+        let next = match consumer.outgoing {
+            Outgoing::Message { message, .. } => Some(message),
+            _ => consumer.backlog.front(),
+        };
+        let message = self.messages.get(next?)?;
+        let awaited = message.complete && matches!(message.owed, Owed::Join(_) | Owed::Optional(_));
+        awaited.then_some(message.since_ms)
+    }
+
+    /// All unsettled copies of a consumer that is overdue become optional.
+    fn wait_no_longer(&mut self, to: Key, links: &mut impl Links) {
+        let consumer = &self.consumers[to];
+        let at = consumer.address;
+        self.addresses[at].overdue += 1;
+        let waiting = consumer.backlog.iter().map(|message| self.messages[message].owed);
+        let mut joins: Vec<Key> = waiting.filter_map(awaited).collect();
+        for (key, _) in &self.consumers[to].copies.items {
+            let Some(pending) = self.pending.get_mut(*key) else { continue };
+            if let Owed::Join(join) = pending.owed {
+                pending.owed = Owed::Optional(join);
+                joins.push(join);
+            }
+        }
+        for join in joins {
+            self.make_optional(join, at, links);
+        }
+    }
+}
+
+const fn awaited(owed: Owed) -> Option<Key> {
+    match owed {
+        Owed::Join(key) => Some(key),
+        _ => None,
+    }
+}

@@ -1,0 +1,238 @@
+//! Multicast consumers that settle nothing delay a producer's outcomes once, by the settlement timeout.
+
+use std::collections::VecDeque;
+
+use enmasse_amqp::types::Outcome;
+use enmasse_router::core::{AddressKind, OVERDUE_PROBATION_MS, PortId, SETTLE_TIMEOUT_MS};
+
+use crate::bench::{Bench, CAPACITY, modified, rejected};
+
+const PLENTY: u32 = 1_000_000;
+
+/// A producer, a consumer that answers when told to, and one that leaves all unsettled.
+fn bench() -> (Bench, PortId, PortId, PortId) {
+    let mut bench = Bench::new(AddressKind::Multicast);
+    let producer = bench.producer();
+    let (good, stuck) = (bench.consumer_with(PLENTY), bench.consumer_with(PLENTY));
+    (bench, producer, good, stuck)
+}
+
+fn outcomes(bench: &mut Bench) -> Vec<String> {
+    bench.said().into_iter().filter(|line| line.starts_with("p0 ") && !line.contains("taken")).collect()
+}
+
+#[test]
+fn a_copy_left_unsettled_counts_as_released_after_the_timeout() {
+    let (mut bench, producer, good, _) = bench();
+    bench.send(producer, 0, "a");
+    bench.send(producer, 1, "b");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.answer(good, "b", &modified(false));
+    bench.hush();
+    bench.pass(SETTLE_TIMEOUT_MS - 1);
+    assert_eq!(outcomes(&mut bench), [""; 0]);
+    bench.pass(1);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted", "p0 1 modified"]);
+}
+
+#[test]
+fn the_timeout_is_a_setting() {
+    let (mut bench, producer, good, _) = bench();
+    bench.router.set_settle_timeout(100);
+    bench.send(producer, 0, "a");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.hush();
+    bench.pass(99);
+    assert_eq!(outcomes(&mut bench), [""; 0]);
+    bench.pass(1);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
+}
+
+#[test]
+fn what_follows_is_settled_with_the_answers_of_the_others() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.send(producer, 0, "a");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.pass(SETTLE_TIMEOUT_MS);
+    bench.hush();
+    bench.send(producer, 1, "b");
+    assert_eq!(bench.said(), ["c0<b", "c1<b"], "the consumer still gets its copies");
+    bench.answer(good, "b", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 1 accepted"]);
+    bench.answer(stuck, "a", &rejected());
+    bench.answer(stuck, "b", &rejected());
+    assert_eq!(bench.said(), [""; 0], "later outcomes are ignored");
+    assert_eq!((bench.router.in_hand(), bench.stats().accepted), (0, 2));
+}
+
+#[test]
+fn an_outcome_that_comes_before_those_of_the_others_counts() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.send(producer, 0, "a");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.pass(SETTLE_TIMEOUT_MS);
+    bench.send(producer, 1, "b");
+    bench.hush();
+    bench.answer(stuck, "b", &rejected());
+    assert_eq!(bench.said(), [""; 0], "the other one is waited for");
+    bench.answer(good, "b", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 1 rejected with an error"]);
+}
+
+#[test]
+fn nothing_is_settled_that_no_consumer_has_answered() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.send(producer, 0, "a");
+    bench.hush();
+    bench.pass(60_000);
+    assert_eq!(outcomes(&mut bench), [""; 0], "neither has answered");
+    bench.answer(stuck, "a", &Outcome::Accepted);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
+    bench.leave(stuck);
+    bench.send(producer, 1, "b");
+    bench.hush();
+    bench.pass(60_000);
+    assert_eq!(outcomes(&mut bench), [""; 0], "a single consumer has all the time it wants");
+    bench.answer(good, "b", &Outcome::Accepted);
+    assert_eq!(outcomes(&mut bench), ["p0 1 accepted"]);
+}
+
+#[test]
+fn copies_that_wait_for_credit_count_too() {
+    let mut bench = Bench::new(AddressKind::Multicast);
+    let (producer, good, slow) = (bench.producer(), bench.consumer_with(PLENTY), bench.consumer());
+    for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
+        bench.send(producer, id as u32, text);
+        bench.answer(good, text, &Outcome::Accepted);
+    }
+    bench.hush();
+    bench.pass(SETTLE_TIMEOUT_MS / 2);
+    bench.credit(slow, 1);
+    bench.answer(slow, "a", &Outcome::Accepted);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
+    bench.pass(SETTLE_TIMEOUT_MS / 2 - 1);
+    assert_eq!(outcomes(&mut bench), [""; 0]);
+    bench.pass(1);
+    assert_eq!(outcomes(&mut bench), ["p0 1 accepted", "p0 2 accepted"]);
+    bench.credit(slow, 2);
+    assert_eq!(bench.said(), ["c1<b", "c1<c"], "it gets them all the same");
+    bench.leave(slow);
+    assert_eq!(outcomes(&mut bench), [""; 0]);
+    assert_eq!(bench.router.in_hand(), 0);
+}
+
+#[test]
+fn a_copy_that_will_not_be_handed_over_is_no_answer() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.send(producer, 0, "a");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.pass(SETTLE_TIMEOUT_MS);
+    bench.full(stuck, true);
+    bench.full(good, true);
+    for id in 1..=CAPACITY {
+        bench.send(producer, id, "m");
+    }
+    // Beyond the producer's window consumers without room miss their copies.
+    bench.send(producer, 99, "beyond");
+    assert_eq!(outcomes(&mut bench).last().map(String::as_str), Some("p0 99 released"));
+    bench.leave(stuck);
+    bench.leave(good);
+    assert_eq!(bench.router.in_hand(), 0);
+}
+
+#[test]
+fn the_clock_of_a_delivery_in_parts_starts_with_its_last_part() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.arrive(producer, 0, "begin", "first");
+    bench.pass(2 * SETTLE_TIMEOUT_MS);
+    bench.arrive(producer, 0, "end", "last");
+    bench.answer(good, "begin", &Outcome::Accepted);
+    bench.hush();
+    bench.pass(SETTLE_TIMEOUT_MS - 1);
+    assert_eq!(outcomes(&mut bench), [""; 0]);
+    bench.pass(1);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
+    bench.answer(stuck, "begin", &Outcome::Accepted);
+    assert_eq!(bench.router.in_hand(), 0);
+}
+
+#[test]
+fn one_stuck_in_the_middle_of_a_delivery_is_overdue_as_well() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.arrive(producer, 0, "begin", "first");
+    bench.full(stuck, true);
+    bench.arrive(producer, 0, "end", "last");
+    bench.answer(good, "begin", &Outcome::Accepted);
+    bench.hush();
+    bench.pass(SETTLE_TIMEOUT_MS);
+    assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
+    bench.leave(stuck);
+    bench.turn();
+    assert_eq!((outcomes(&mut bench), bench.router.in_hand()), (Vec::new(), 0));
+}
+
+#[test]
+fn one_that_settles_in_time_again_is_waited_for_again() {
+    let (mut bench, producer, good, stuck) = bench();
+    bench.send(producer, 0, "a");
+    bench.answer(good, "a", &Outcome::Accepted);
+    bench.pass(SETTLE_TIMEOUT_MS);
+    bench.answer(stuck, "a", &Outcome::Accepted);
+    for id in 1..=(OVERDUE_PROBATION_MS / 500) as u32 {
+        bench.send(producer, id, "m");
+        bench.answer(good, "m", &Outcome::Accepted);
+        bench.answer(stuck, "m", &Outcome::Accepted);
+        bench.pass(500);
+    }
+    bench.send(producer, 90, "n");
+    bench.pass(500);
+    bench.send(producer, 91, "o");
+    bench.hush();
+    bench.answer(good, "o", &Outcome::Accepted);
+    assert_eq!(bench.said(), [""; 0], "it is waited for");
+    bench.answer(stuck, "o", &Outcome::Accepted);
+    assert_eq!(bench.said(), ["p0 91 accepted"]);
+}
+
+/// Messages that a producer with a full window sends in `seconds`, a thousand a second at most for each in flight.
+/// The good consumer answers within a millisecond, the other one when `settles` says so for the millisecond.
+fn sent_in(seconds: u64, with_other: bool, settles: impl Fn(u64) -> bool) -> u32 {
+    let mut bench = Bench::new(AddressKind::Multicast);
+    let (producer, good) = (bench.producer(), bench.consumer_with(PLENTY));
+    let other = with_other.then(|| bench.consumer_with(PLENTY));
+    let (mut sent, mut in_flight, mut unanswered) = (0, 0, VecDeque::new());
+    for ms in 0..seconds * 1_000 {
+        for text in std::mem::take(&mut unanswered) {
+            let text: String = text;
+            bench.answer(good, &text, &Outcome::Accepted);
+        }
+        if let Some(other) = other.filter(|_| settles(ms)) {
+            while let Some(text) = bench.first_held(other) {
+                bench.answer(other, &text, &Outcome::Accepted);
+            }
+        }
+        in_flight -= outcomes(&mut bench).len() as u32;
+        while in_flight < CAPACITY {
+            let text = format!("m{sent}");
+            bench.send(producer, sent, &text);
+            unanswered.push_back(text);
+            (sent, in_flight) = (sent + 1, in_flight + 1);
+        }
+        bench.hush();
+        bench.pass(1);
+    }
+    sent
+}
+
+#[test]
+fn a_producer_keeps_nine_tenths_of_its_rate_beside_a_consumer_that_settles_nothing() {
+    let (alone, beside) = (sent_in(15, false, |_| false), sent_in(15, true, |_| false));
+    assert!(u64::from(beside) * 10 >= u64::from(alone) * 9, "{beside} of {alone}");
+}
+
+#[test]
+fn a_consumer_that_settles_all_now_and_then_costs_no_more() {
+    // It settles everything every 1.5 s, so that it is overdue each time.
+    let (alone, beside) = (sent_in(24, false, |_| false), sent_in(24, true, |ms| ms % 1_500 == 0));
+    assert!(u64::from(beside) * 10 >= u64::from(alone) * 9, "{beside} of {alone}");
+}
