@@ -70,6 +70,17 @@ class Node:
         taken.
         """
 
+    def allow_web(self, rules_json: str) -> None:
+        """Let web pages open WebSockets by these rules from the next handshake on.
+
+        `rules_json`: `{"origins": [], "hosts": []}`. `origins` are those of pages, as browsers
+        write them, `*` is any; pages of a route host of the Plan and of the host and port that
+        they ask are let in besides. `hosts` are names by which the node may be asked in clear
+        text, besides IP addresses, `localhost`, route hosts and the hosts of `origins`.
+
+        Raises NativeError: Invalid for an unknown member; Unavailable after `stop`.
+        """
+
     def apply(self, plan_json: str) -> str:
         """Put a Plan in force on every worker before returning.
 

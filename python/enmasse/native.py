@@ -5,7 +5,7 @@ from a thread (`asyncio.to_thread`), never from the event loop.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -102,6 +102,12 @@ class Node:
         """
         with translated():
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
+
+    def allow_web(self, *, origins: Collection[str], hosts: Collection[str]) -> None:
+        """Let pages of these origins open WebSockets, and the node be asked by these names."""
+        rules = {"origins": list(origins), "hosts": list(hosts)}
+        with translated():
+            self._node.allow_web(json.dumps(rules))
 
     def apply(self, plan: "Plan") -> dict[str, Any]:
         """Put a Plan in force; return the proof, and the numbers added, removed and changed."""

@@ -82,6 +82,46 @@ def test_another_grace_is_refused_by_name(text: str) -> None:
         load({"leader_grace_s": text}, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "origins"),
+    [
+        ("", ""),
+        ("*", "*"),
+        ("null", "null"),
+        ("https://Console.example.com", "https://console.example.com"),
+        (
+            "http://localhost:3000, https://[2001:db8::1]:8443",
+            "http://localhost:3000,https://[2001:db8::1]:8443",
+        ),
+    ],
+)
+def test_origins_are_written_as_browsers_write_them(text: str, origins: str) -> None:
+    assert load({"ws_origins": text}, {})[0].ws_origins == origins
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "console.example.com",
+        "https://console.example.com/",
+        "https://user@console.example.com",
+        "ftp://console.example.com",
+        "https://console.example.com:port",
+        "https://",
+        "https://a.example, b.example",
+    ],
+)
+def test_what_is_no_origin_is_refused_by_name(text: str) -> None:
+    with pytest.raises(Invalid, match=r"setting ws-origins: must be origins by commas"):
+        load({"ws_origins": text}, {})
+
+
+@pytest.mark.parametrize("timeout_ms", [99, 3_600_001])
+def test_the_settlement_timeout_of_multicast_has_bounds(timeout_ms: int) -> None:
+    with pytest.raises(Invalid, match="setting multicast-settle-timeout-ms"):
+        load({"multicast_settle_timeout_ms": timeout_ms}, {})
+
+
 ODD: list[Any] = ["", "x", "1.5", "9" * 5000, "²", -1, 1.5, 10**400, True, [], {}, float("nan")]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from enmasse.base.errors import Unavailable
 from enmasse.base.hosts import is_loopback
-from enmasse.cli.network import check_host, names_of, url
+from enmasse.cli.network import check_host, names_of, origins_of, url
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,15 @@ def test_this_machines_addresses_can_be_listened_on(host: str) -> None:
 def test_a_host_that_is_not_this_machine_is_named_with_the_mend(host: str) -> None:
     with pytest.raises(Unavailable, match=f"cannot listen on {host}: .*; name an address of this"):
         check_host(host)
+
+
+def test_origins_of_the_api_leave_out_default_ports() -> None:
+    origins = origins_of(names_of("127.0.0.1"), {"http": 8080, "https": 443})
+    assert set(origins) == {
+        "http://localhost:8080",
+        "http://127.0.0.1:8080",
+        "http://[::1]:8080",
+        "https://localhost",
+        "https://127.0.0.1",
+        "https://[::1]",
+    }

@@ -3,7 +3,9 @@
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
-use enmasse_node::{Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles};
+use enmasse_node::{
+    Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles, WebRules,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
@@ -47,6 +49,12 @@ impl Node {
         let spaces: Vec<SpaceCertificates> = serde_json::from_str(spaces_json)
             .map_err(|error| invalid(format!("certificates: {:?}", error.classify())))?;
         json(&py.detach(|| self.node.show_certificates(spaces)).map_err(|error| node_error(&error))?)
+    }
+
+    fn allow_web(&self, rules_json: &str) -> PyResult<()> {
+        let rules: WebRules =
+            serde_json::from_str(rules_json).map_err(|error| invalid(format!("rules for web pages: {error}")))?;
+        self.node.allow_web(&rules).map_err(|error| node_error(&error))
     }
 
     fn proof(&self) -> PyResult<String> {

@@ -80,6 +80,7 @@ impl Node {
         // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
         *table = Arc::clone(&next);
         self.certificates.follow(Arc::clone(&next));
+        self.shared.web_access.follow(&next);
         *lock(&self.unopened) = unopened;
         self.ask(|done| Command::Apply(Arc::clone(&next), Arc::clone(&removed), done))?;
         Ok(Applied {

@@ -3,7 +3,8 @@
 //! `Node` is the whole of it for its owner. Inside: `accept` is the thread that takes connections in and deals them
 //! out; `worker` is a thread with its own readiness loop and one shard, which owns its connections alone; `mesh` are
 //! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
-//! of a socket into bytes of AMQP without doing I/O; `certificates` is what spaces show of themselves; `timers`, `events`,
+//! of a socket into bytes of AMQP without doing I/O; `certificates` is what spaces show of themselves; `web_access` says
+//! which web pages may connect; `timers`, `events`,
 //! `stats`, `checks`, `logins`, `tls_files` are what their names say; `places` is how a bounded room is shared. Nothing
 //! here decides where a message goes or who may come in: it holds loops, not decisions.
 
@@ -32,6 +33,7 @@ mod threads;
 mod timers;
 mod tls_files;
 mod transport;
+mod web_access;
 mod worker;
 
 pub use apply::{Applied, Failed, Proof, Reason};
@@ -44,3 +46,4 @@ pub use logins::{LoginAnswer, LoginQuestion};
 pub use manage::{FoundLine, ManageRequest, Managed, Verb};
 pub use node::Node;
 pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, SpaceLine, WorkerStats};
+pub use web_access::WebRules;

@@ -34,6 +34,7 @@ use crate::stats::{ConnectionLine, JournalLine, NodeStats, SpaceLine};
 use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
+use crate::web_access::WebRules;
 use crate::worker::{Command, Pending, Seat, Worker};
 
 /// How long a caller waits for a worker, which answers within a turn unless the machine is overloaded.
@@ -130,6 +131,16 @@ impl Node {
     pub fn show_certificates(&self, spaces: Vec<SpaceCertificates>) -> Result<Vec<Unshown>, NodeError> {
         self.running()?;
         Ok(self.certificates.show(spaces))
+    }
+
+    /// Lets web pages connect by these rules, and by the Plan, from the next WebSocket handshake on.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub fn allow_web(&self, rules: &WebRules) -> Result<(), NodeError> {
+        self.running()?;
+        self.shared.web_access.allow(rules);
+        Ok(())
     }
 
     /// What was counted.

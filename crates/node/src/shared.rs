@@ -16,6 +16,7 @@ use crate::journal::Journal;
 use crate::logins::Logins;
 use crate::mailbox::Mailbox;
 use crate::stream::Stream;
+use crate::web_access::WebAccess;
 use crate::worker::{Command, Newcomer};
 
 /// Shared by acceptor, workers and the node itself.
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
     pub(crate) journal: Option<Journal>,
+    pub(crate) web_access: Arc<WebAccess>,
     next_id: AtomicU64,
 }
 
@@ -55,6 +57,7 @@ impl Shared {
             mailboxes,
             clock,
             journal,
+            web_access: Arc::new(WebAccess::new()),
             next_id: AtomicU64::new(1),
         }
     }
@@ -72,6 +75,7 @@ impl Shared {
         let at = half_open.map(|listener| (listener, self.clock.now()));
         let claim = self.admittance.claim(host, at)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let web_socket = web_socket.then(|| Arc::clone(&self.web_access));
         Some(Newcomer { id, stream, peer, tls, web_socket, vouched: None, claim })
     }
 }

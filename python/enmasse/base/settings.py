@@ -82,6 +82,26 @@ def without_password(url: str) -> str:
     return f"{begin}{parts.path}{query and '?' + query}"
 
 
+def _origins(value: str) -> str:
+    """Check origins by commas, and write them as browsers do."""
+    origins = [one.strip() for one in value.split(",") if one.strip()]
+    for origin in origins:
+        if origin in ("*", "null"):
+            continue
+        try:
+            parts = urlsplit(origin)
+            named = bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port, or of an address in brackets
+            named = False
+        bare = origin == f"{parts.scheme}://{parts.netloc}" if named else False
+        if not bare or parts.scheme not in ("http", "https") or "@" in parts.netloc:
+            raise ValueError(
+                f"must be origins by commas, such as https://console.example.com, or `*`;"
+                f" {origin!r} is none"
+            )
+    return ",".join(origin.lower() for origin in origins)
+
+
 NAMESPACE_RESOURCES_MAX = 200_000
 NAMESPACE_DATA_BYTES_MAX = 64 << 20
 
@@ -159,6 +179,10 @@ class Settings(BaseModel):
 
     wss_port: Port = 8443
     """AMQP 1.0 over WebSocket over TLS."""
+
+    ws_origins: Annotated[str, AfterValidator(_origins)] = ""
+    """Origins of web pages that may use AMQP over WebSocket, by commas, besides the platform's own
+    and those of route hosts; `*` is any."""
 
     http_port: Port = 8080
     """The HTTP API, `/metrics` and the health pages."""

@@ -123,6 +123,7 @@ async def serve(
         for kind, listener in listening(stack, settings):
             endpoints[kind] = Endpoint(settings.host, listener.getsockname()[1])
             process.servers.append(Server(app, listener, tls=tls if kind == "https" else None))
+        leader.serves_pages_at(endpoints)
         write_kubeconfig(data, endpoints.get("https"), tls, token)
         ready = ready_of(endpoints, store, settings)
         data.write_endpoint(ready.document())

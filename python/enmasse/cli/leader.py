@@ -1,7 +1,7 @@
 """What one process of a store runs and no other: the node with its listeners, and its control."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,13 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError, Unavailable
 from enmasse.base.settings import Settings
 from enmasse.cli.belonging import Belonging
-from enmasse.cli.network import platform_names, reachable_name
+from enmasse.cli.network import (
+    DEFAULT_PORTS,
+    names_of,
+    origins_of,
+    platform_names,
+    reachable_name,
+)
 from enmasse.control import Admission, Interim, Manager, Recorder
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
@@ -116,6 +122,9 @@ class Leader:
         self._login_trail = login_trail
         self._admission = admission
         self._node: Node | None = None
+        self._pages: list[str] = []
+        """Origins of the API's own pages."""
+
         self._loss: Unavailable | None = None
         """Why this process leads no more."""
 
@@ -153,6 +162,20 @@ class Leader:
                     tasks.create_task(self._keep(self._leadership), name="lease")
         except* EnMasseError as several:
             raise self._reason(several) from None
+
+    def serves_pages_at(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Let pages of the API, which is at these of the endpoints, use the node's WebSockets."""
+        ports = {kind: one.port for kind, one in endpoints.items() if kind in DEFAULT_PORTS}
+        self._pages = origins_of(self._names(), ports)
+        if self._node is not None:
+            self._allow_web(self._node)
+
+    def _names(self) -> list[str]:
+        return names_of(self._settings.host, self._settings.host_names)
+
+    def _allow_web(self, node: Node) -> None:
+        listed = [origin for origin in self._settings.ws_origins.split(",") if origin]
+        node.allow_web(origins=[*self._pages, *listed], hosts=self._names())
 
     def stop(self, timeout_s: float = 0.0) -> None:
         """Close all links, in order if they can be within `timeout_s`, and end the node."""
@@ -198,6 +221,7 @@ class Leader:
             ),
             multicast_settle_timeout_ms=self._settings.multicast_settle_timeout_ms,
         )
+        self._allow_web(node)
         engine = NativeEngine(node, clock)
         manager = Manager(
             self._store,

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from enmasse.base.hosts import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+"""Ports that an origin leaves out."""
 
 
 def check_host(host: str) -> None:
@@ -51,6 +54,15 @@ def platform_names(host: str, configured: str = "") -> list[str]:
     The name of the machine is one even where only the machine itself can connect.
     """
     return sorted({*names_of(host, configured), socket.gethostname()})
+
+
+def origins_of(names: Iterable[str], ports: Mapping[str, int]) -> list[str]:
+    """Return the origins (RFC 6454) of pages that servers of these names give out."""
+    return [
+        url(scheme, name, port).removesuffix(f":{DEFAULT_PORTS[scheme]}")
+        for scheme, port in ports.items()
+        for name in names
+    ]
 
 
 def reachable(host: str) -> str:

@@ -14,6 +14,7 @@ use rustls::ServerConfig;
 
 use self::tls::Tls;
 use self::websocket::WebSocket;
+use crate::web_access::WebAccess;
 
 /// Why a transport gave up. What still has to be told to the peer lies in `Wrapping::wire`.
 #[derive(Debug, thiserror::Error)]
@@ -50,13 +51,16 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    /// The server's side; at least one of the two layers.
+    /// The server's side; at least one of the two layers. With `web_access` it is a WebSocket for whom that lets in.
     ///
     /// # Errors
     /// `Tls` if the configuration cannot serve (never for one that `tls_files` made).
-    pub(crate) fn server(tls: Option<Arc<ServerConfig>>, web_socket: bool) -> Result<Self, TransportError> {
+    pub(crate) fn server(
+        tls: Option<Arc<ServerConfig>>,
+        web_access: Option<Arc<WebAccess>>,
+    ) -> Result<Self, TransportError> {
         let tls = tls.map(Tls::server).transpose()?.map(Box::new);
-        let web_socket = web_socket.then(|| Box::new(WebSocket::server()));
+        let web_socket = web_access.map(|access| Box::new(WebSocket::server(access, tls.is_some())));
         Ok(Self { tls, web_socket, wire: Vec::new() })
     }
 

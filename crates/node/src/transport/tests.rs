@@ -80,7 +80,7 @@ fn server_config(authority: &Authority, client_ca: bool) -> Arc<ServerConfig> {
 /// A TLS client and our side, after the handshake, bytes cut into pieces of `piece`.
 fn tls_pair(config: Arc<ServerConfig>, client: Arc<ClientConfig>, piece: usize) -> (ClientConnection, Wrapping) {
     let mut client = ClientConnection::new(client, ServerName::try_from("localhost").unwrap()).unwrap();
-    let mut server = Wrapping::server(Some(config), false).unwrap();
+    let mut server = Wrapping::server(Some(config), None).unwrap();
     while client.is_handshaking() || server.introduction().is_none() {
         assert!(tls_exchange(&mut client, &mut server, piece).unwrap().is_empty());
     }
@@ -144,7 +144,7 @@ fn a_client_certificate_of_the_ca_introduces_its_subject_and_none_is_welcome_too
 #[test]
 fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
     let (ours, theirs) = (Authority::new(), Authority::new());
-    let mut server = Wrapping::server(Some(server_config(&ours, true)), false).unwrap();
+    let mut server = Wrapping::server(Some(server_config(&ours, true)), None).unwrap();
     // Trusts our server, presents a certificate of the other authority.
     let mut client =
         ClientConnection::new(ours.client_presenting(&theirs, "mallory"), ServerName::try_from("localhost").unwrap())
@@ -164,7 +164,7 @@ fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
 #[test]
 fn plain_amqp_on_a_tls_listener_is_an_error_and_not_a_wait() {
     let authority = Authority::new();
-    let mut server = Wrapping::server(Some(server_config(&authority, false)), false).unwrap();
+    let mut server = Wrapping::server(Some(server_config(&authority, false)), None).unwrap();
     assert!(feed(&mut server, b"AMQP\x00\x01\x00\x00", 8).is_err());
 }
 
@@ -185,6 +185,10 @@ fn a_goodbye_ends_the_other_side() {
 
 type Client = tungstenite::WebSocket<Wire>;
 
+fn access() -> Option<Arc<WebAccess>> {
+    Some(Arc::new(WebAccess::new()))
+}
+
 /// tungstenite's client and our side after the upgrade.
 fn web_socket_pair(subprotocols: &str, path: &str, piece: usize) -> (Client, Wire, Wrapping) {
     let wire = Wire::default();
@@ -193,7 +197,7 @@ fn web_socket_pair(subprotocols: &str, path: &str, piece: usize) -> (Client, Wir
     let Err(HandshakeError::Interrupted(waiting)) = tungstenite::client(request, wire.clone()) else {
         panic!("an answer came from nowhere");
     };
-    let mut server = Wrapping::server(None, true).unwrap();
+    let mut server = Wrapping::server(None, access()).unwrap();
     assert_eq!(server.introduction(), None);
     assert!(feed(&mut server, &wire.take_written(), piece).unwrap().is_empty());
     assert_eq!(server.introduction(), Some(Introduction::default()));
@@ -312,11 +316,50 @@ fn what_rfc_6455_forbids_closes_with_its_code() {
 }
 
 #[test]
-fn a_frame_that_announces_exabytes_holds_no_memory() {
+fn a_frame_that_announces_too_much_is_closed_with_1009() {
+    let lengths: [&[u8]; 2] = [&[127, 0, 0, 0, 0, 0x40, 0, 0, 0], &[127, 0x7f, 0xff, 0, 0, 0, 0, 0, 0]];
+    for length in lengths {
+        for piece in [1, usize::MAX] {
+            let (mut client, wire, mut server) = web_socket_pair("amqp", "/", usize::MAX);
+            let huge = frame(0x82, length, Some([0; 4]), b"first bytes");
+            feed(&mut server, &huge, piece).expect_err("more than any AMQP frame");
+            wire.put(&take(&mut server.wire));
+            let Message::Close(Some(close)) = client.read().unwrap() else { panic!("not closed") };
+            assert_eq!(u16::from(close.code), 1009);
+        }
+    }
+}
+
+#[test]
+fn a_large_frame_is_passed_on_as_it_comes() {
     let (_, _, mut server) = web_socket_pair("amqp", "/", usize::MAX);
-    let huge = frame(0x82, &[127, 0x7f, 0xff, 0, 0, 0, 0, 0, 0], Some([0; 4]), b"first bytes");
-    assert_eq!(feed(&mut server, &huge, 1).unwrap(), b"first bytes");
+    let large = frame(0x82, &[127, 0, 0, 0, 0, 1, 0, 0, 0], Some([0; 4]), b"first bytes");
+    assert_eq!(feed(&mut server, &large, 1).unwrap(), b"first bytes");
     assert_eq!(feed(&mut server, b"and more", usize::MAX).unwrap(), b"and more");
+}
+
+#[test]
+fn a_foreign_page_and_a_foreign_name_get_403_and_the_reason() {
+    const UPGRADE: [&str; 6] = [
+        "GET / HTTP/1.1",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol: amqp",
+    ];
+    let cases: [(&[&str], &str); 2] = [
+        (&["Host: localhost:8081", "Origin: https://evil.example"], "--ws-origins"),
+        (&["Host: evil.example:8081", "Origin: http://evil.example:8081"], "not called"),
+    ];
+    for (extra, reason) in cases {
+        let mut server = Wrapping::server(None, access()).unwrap();
+        let upgrade = request(&[&UPGRADE[..], extra].concat());
+        feed(&mut server, &upgrade, usize::MAX).expect_err("a page that may not connect");
+        let answer = String::from_utf8(take(&mut server.wire)).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n") && answer.contains(reason), "{answer}");
+        assert!(server.introduction().is_none() && server.is_ended());
+    }
 }
 
 fn request(lines: &[&str]) -> Vec<u8> {
@@ -326,7 +369,7 @@ fn request(lines: &[&str]) -> Vec<u8> {
 #[test]
 fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
     const UPGRADE: [&str; 5] = [
-        "Host: h",
+        "Host: localhost",
         "Connection: Upgrade",
         "Upgrade: websocket",
         "Sec-WebSocket-Version: 13",
@@ -339,13 +382,13 @@ fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
         ("another subprotocol", with("GET / HTTP/1.1", &["Sec-WebSocket-Protocol: chat"]), "subprotocols"),
         ("another method", with("POST / HTTP/1.1", &["Sec-WebSocket-Protocol: amqp"]), ""),
         ("old HTTP", with("GET / HTTP/1.0", &["Sec-WebSocket-Protocol: amqp"]), ""),
-        ("an ordinary page", request(&["GET / HTTP/1.1", "Host: h"]), ""),
+        ("an ordinary page", request(&["GET / HTTP/1.1", "Host: localhost"]), ""),
         ("no HTTP at all", b"AMQP\x00\x01\x00\x00".to_vec(), ""),
         ("no end of headers", long, "larger than 8 KiB"),
     ];
     for (what, bytes, reason) in cases {
         for piece in [1, usize::MAX] {
-            let mut server = Wrapping::server(None, true).unwrap();
+            let mut server = Wrapping::server(None, access()).unwrap();
             let error = feed(&mut server, &bytes, piece).expect_err(what);
             let answer = String::from_utf8(take(&mut server.wire)).unwrap();
             assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{what}: {answer}");
@@ -360,7 +403,7 @@ fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
 fn bytes_sent_right_behind_the_request_are_not_lost() {
     let mut bytes = request(&[
         "GET /amqp HTTP/1.1",
-        "Host: h",
+        "Host: localhost",
         "Connection: keep-alive, Upgrade",
         "Upgrade: WebSocket",
         "Sec-WebSocket-Version: 13",
@@ -369,7 +412,7 @@ fn bytes_sent_right_behind_the_request_are_not_lost() {
     ]);
     bytes.extend_from_slice(&frame(0x82, &[8], Some([9, 8, 7, 6]), b"AMQP\x00\x01\x00\x00"));
     for piece in [1, 100, usize::MAX] {
-        let mut server = Wrapping::server(None, true).unwrap();
+        let mut server = Wrapping::server(None, access()).unwrap();
         assert_eq!(feed(&mut server, &bytes, piece).unwrap(), b"AMQP\x00\x01\x00\x00");
         let answer = String::from_utf8(take(&mut server.wire)).unwrap();
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
@@ -383,14 +426,14 @@ fn web_socket_in_tls_carries_bytes_both_ways() {
     let config = server_config(&authority, false);
     let mut tls =
         ClientConnection::new(authority.client(None, &BOTH), ServerName::try_from("localhost").unwrap()).unwrap();
-    let mut server = Wrapping::server(Some(config), true).unwrap();
+    let mut server = Wrapping::server(Some(config), access()).unwrap();
     while tls.is_handshaking() {
         tls_exchange(&mut tls, &mut server, 1460).unwrap();
     }
     assert!(server.introduction().is_none(), "the upgrade is still to come");
     let upgrade = request(&[
         "GET / HTTP/1.1",
-        "Host: h",
+        "Host: localhost",
         "Connection: Upgrade",
         "Upgrade: websocket",
         "Sec-WebSocket-Version: 13",

@@ -9,6 +9,7 @@
 //! ```
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, Response, create_response, write_response};
@@ -18,11 +19,14 @@ use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
 use super::TransportError;
+use crate::web_access::WebAccess;
 
 /// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite itself allows 64 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Payload of the frames we send: below the 65,535 bytes that several clients take at most.
 const FRAME_BYTES_MAX: usize = 32 * 1024;
+/// Payload of a frame that a peer may announce. AMQP frames are 1 MiB at most, and clients put a few into one of these.
+const ANNOUNCED_BYTES_MAX: u64 = 16 << 20;
 /// RFC 6455, 5.5
 const CONTROL_BYTES_MAX: usize = 125;
 /// The longest frame header.
@@ -46,6 +50,8 @@ enum State {
 /// The server's side of one WebSocket.
 #[derive(Debug)]
 pub(super) struct WebSocket {
+    /// until the upgrade: who may have one, and whether TLS is around it
+    access: Option<(Arc<WebAccess>, bool)>,
     state: State,
     /// the upgrade was granted
     open: bool,
@@ -56,8 +62,9 @@ pub(super) struct WebSocket {
 }
 
 impl WebSocket {
-    pub(super) fn server() -> Self {
-        Self { state: State::Upgrade(Vec::new()), open: false, fragmented: false, closed: false }
+    pub(super) fn server(access: Arc<WebAccess>, secure: bool) -> Self {
+        let state = State::Upgrade(Vec::new());
+        Self { access: Some((access, secure)), state, open: false, fragmented: false, closed: false }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -117,11 +124,12 @@ impl WebSocket {
         let State::Upgrade(held) = &mut self.state else { return Ok(0) };
         let before = held.len();
         held.extend_from_slice(&outer[..outer.len().min(REQUEST_BYTES_MAX + 1 - before)]);
+        let access = self.access.as_ref();
         let answer = match Request::try_parse(held) {
-            Ok(Some((length, request))) => answer(&request).map(|response| Some((length, response))),
-            Ok(None) if held.len() > REQUEST_BYTES_MAX => Err("the request is larger than 8 KiB".to_owned()),
+            Ok(Some((length, request))) => answer(&request, access).map(|response| Some((length, response))),
+            Ok(None) if held.len() > REQUEST_BYTES_MAX => Err(Refusal::bad("the request is larger than 8 KiB")),
             Ok(None) => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Refusal::bad(error)),
         };
         match answer {
             Ok(None) => Ok(held.len() - before),
@@ -129,11 +137,12 @@ impl WebSocket {
                 // Our own response has only headers that are text, so it can always be written.
                 let _ = write_response(&mut *wire, &response);
                 self.state = State::Frame(Vec::new());
+                self.access = None;
                 self.open = true;
                 Ok(length - before)
             }
-            Err(reason) => {
-                refuse(&reason, wire);
+            Err(Refusal { status, reason }) => {
+                refuse(status, &reason, wire);
                 self.state = State::Ended;
                 self.closed = true;
                 Err(TransportError::WebSocket(reason))
@@ -166,6 +175,9 @@ impl WebSocket {
                 }
                 if kind != expected || length > i64::MAX as u64 {
                     return self.break_off(CloseCode::Protocol, "a frame that may not come here", wire);
+                }
+                if length > ANNOUNCED_BYTES_MAX {
+                    return self.break_off(CloseCode::Size, "a frame of more than 16 MiB", wire);
                 }
                 self.fragmented = !header.is_final;
                 self.state = match length {
@@ -216,9 +228,25 @@ impl WebSocket {
     }
 }
 
+/// Why a request gets no WebSocket.
+struct Refusal {
+    status: &'static str,
+    reason: String,
+}
+
+impl Refusal {
+    fn bad(reason: impl ToString) -> Self {
+        Self { status: "400 Bad Request", reason: reason.to_string() }
+    }
+}
+
 /// The answer to a request, or why there is none.
-fn answer(request: &Request) -> Result<Response, String> {
-    let mut response = create_response(request).map_err(|error| error.to_string())?;
+fn answer(request: &Request, access: Option<&(Arc<WebAccess>, bool)>) -> Result<Response, Refusal> {
+    let mut response = create_response(request).map_err(Refusal::bad)?;
+    if let Some((access, secure)) = access {
+        let forbidden = |reason| Refusal { status: "403 Forbidden", reason };
+        access.check(request.headers(), *secure).map_err(forbidden)?;
+    }
     let offered = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
     let chosen = offered
         .iter()
@@ -227,15 +255,15 @@ fn answer(request: &Request) -> Result<Response, String> {
         .map(str::trim)
         .find_map(|name| SUBPROTOCOLS.into_iter().find(|ours| ours.eq_ignore_ascii_case(name)).map(|_| name))
         .and_then(|name| HeaderValue::from_str(name).ok())
-        .ok_or("none of the subprotocols amqp, AMQPWSB10, binary is offered")?;
+        .ok_or_else(|| Refusal::bad("none of the subprotocols amqp, AMQPWSB10, binary is offered"))?;
     response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, chosen);
     Ok(response)
 }
 
-fn refuse(reason: &str, wire: &mut Vec<u8>) {
+fn refuse(status: &str, reason: &str, wire: &mut Vec<u8>) {
     let length = reason.len() + 1;
     let answer = format!(
-        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
+        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
          Content-Length: {length}\r\n\r\n{reason}\n"
     );
     wire.extend_from_slice(answer.as_bytes());

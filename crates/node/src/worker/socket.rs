@@ -13,6 +13,7 @@ use crate::checks::Host;
 use crate::stream::Stream;
 use crate::timers::Tick;
 use crate::transport::{Introduction, TransportError, Wrapping};
+use crate::web_access::WebAccess;
 
 /// A connection on its way to the worker that will serve it.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ pub(crate) struct Newcomer {
     /// `None`: in this process
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    pub(crate) web_socket: bool,
+    /// the rules for web pages, if it speaks WebSocket
+    pub(crate) web_socket: Option<Arc<WebAccess>>,
     /// in this process: space and user, already vouched for
     pub(crate) vouched: Option<(String, Option<String>)>,
     pub(crate) claim: Claim,
@@ -98,8 +100,11 @@ pub(crate) struct About {
 impl Socket {
     pub(super) fn new(newcomer: Newcomer, deadline: Time) -> Result<Self, TransportError> {
         let Newcomer { id, stream, peer, tls, web_socket, vouched, claim } = newcomer;
-        let wrapping =
-            if tls.is_some() || web_socket { Some(Box::new(Wrapping::server(tls, web_socket)?)) } else { None };
+        let wrapping = if tls.is_some() || web_socket.is_some() {
+            Some(Box::new(Wrapping::server(tls, web_socket)?))
+        } else {
+            None
+        };
         Ok(Self {
             stream,
             phase: Phase::Greeting(deadline),

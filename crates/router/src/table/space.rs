@@ -110,6 +110,13 @@ impl Space {
         self.names.last().map_or("", |name| name)
     }
 
+    /// The host names of its endpoints: its names but the full one and what stands before the namespace in that.
+    pub fn route_hosts(&self) -> impl Iterator<Item = &str> {
+        let is_name =
+            |name: &str| self.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.names.iter().map(|name| &**name).filter(move |name| !is_name(name))
+    }
+
     /// The shard where its stored addresses live, if it has any.
     #[must_use]
     pub fn storage_home(&self) -> Option<u16> {

@@ -85,6 +85,16 @@ AmqpPort = Annotated[str | None, _listener("AMQP.", 5672)]
 AmqpsPort = Annotated[str | None, _listener("AMQP over TLS.", 5671)]
 WsPort = Annotated[str | None, _listener("AMQP over WebSocket.", 8081)]
 WssPort = Annotated[str | None, _listener("AMQP over WebSocket over TLS.", 8443)]
+WsOrigins = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORIGINS",
+        help="Web pages that may use WebSocket besides the platform's own and those of route hosts,"
+        " by commas, such as https://console.example.com; *: any.",
+        show_default="none",
+        rich_help_panel=_LISTENERS,
+    ),
+]
 HttpPort = Annotated[
     str | None, _listener("HTTP API, metrics, health; in clear, for this machine.", 8080)
 ]
@@ -188,6 +198,7 @@ def up(
     amqps_port: AmqpsPort = None,
     ws_port: WsPort = None,
     wss_port: WssPort = None,
+    ws_origins: WsOrigins = None,
     http_port: HttpPort = None,
     https_port: HttpsPort = None,
     workers: Workers = None,
@@ -224,6 +235,7 @@ def up(
         "amqps_port": amqps_port,
         "ws_port": ws_port,
         "wss_port": wss_port,
+        "ws_origins": ws_origins,
         "http_port": http_port,
         "https_port": https_port,
         "workers": workers,

@@ -1,0 +1,97 @@
+"""Which web pages may use AMQP over WebSocket: requests as browsers send them, byte by byte."""
+
+import base64
+import os
+import socket
+
+import pytest
+
+from running import Platform, Start
+
+TIMEOUT_S = 20.0
+LISTED = "https://console.example.com"
+ROUTED = "messaging.example.com"
+SPACE = f"""
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {{name: default}}
+spec:
+  type: standard
+  endpoints:
+  - name: web
+    service: messaging
+    expose: {{type: route, routeHost: {ROUTED}, routeServicePort: amqps}}
+"""
+SWITCHING, FORBIDDEN = 101, 403
+
+
+@pytest.fixture(scope="module")
+def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    space = tmp_path_factory.mktemp("pages") / "space.yaml"
+    space.write_text(SPACE)
+    return start_platform("-f", space, "--ws-origins", LISTED)
+
+
+def upgrade(platform: Platform, host: str | None, origin: str | None) -> tuple[int, str]:
+    """Ask for a WebSocket as a page of `origin` does; return the status and the reason."""
+    port = platform.port("ws")
+    lines = [
+        "GET / HTTP/1.1",
+        f"Host: {host or f'localhost:{port}'}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
+        "Sec-WebSocket-Protocol: amqp",
+    ]
+    if origin is not None:
+        lines.append(f"Origin: {origin}")
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as wire:
+        wire.sendall("\r\n".join([*lines, "", ""]).encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer or not answer.startswith(b"HTTP/1.1 101"):
+            more = wire.recv(4096)
+            if not more:
+                break
+            answer += more
+    head, _, reason = answer.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), reason
+
+
+def test_a_foreign_page_is_refused_and_reads_nothing(platform: Platform) -> None:
+    for origin in ("https://evil.example", "http://localhost:3000", "null"):
+        status, reason = upgrade(platform, None, origin)
+        assert status == FORBIDDEN
+        assert "--ws-origins" in reason
+
+
+def test_a_page_whose_name_was_made_to_resolve_here_is_refused(platform: Platform) -> None:
+    port = platform.port("ws")
+    status, reason = upgrade(platform, f"evil.example:{port}", f"http://evil.example:{port}")
+    assert status == FORBIDDEN
+    assert "not called" in reason
+
+
+def test_pages_of_the_platform_of_route_hosts_and_those_listed_pass(platform: Platform) -> None:
+    own = [
+        f"{scheme}://{name}:{platform.port(scheme)}"
+        for scheme in ("http", "https")
+        for name in ("localhost", "127.0.0.1")
+    ]
+    for origin in (*own, f"https://{ROUTED}", LISTED):
+        assert upgrade(platform, None, origin)[0] == SWITCHING, origin
+
+
+def test_a_client_that_is_no_browser_passes(platform: Platform) -> None:
+    for host in (None, f"127.0.0.1:{platform.port('ws')}", ROUTED):
+        assert upgrade(platform, host, None)[0] == SWITCHING
+
+
+def test_an_operator_may_let_every_page_in(start_platform: Start) -> None:
+    platform = start_platform("--ws-origins", "*")
+    assert upgrade(platform, None, "https://evil.example")[0] == SWITCHING
+
+
+def test_what_is_no_origin_is_refused_at_start(start_platform: Start) -> None:
+    with pytest.raises(AssertionError, match="ended with 1 before ready"):
+        start_platform("--ws-origins", "console.example.com")
