@@ -10,6 +10,7 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 SENDER, RECEIVER = False, True
 ACCEPTED = Described(ulong(0x24), [])
 WINDOW_MAX = uint(2**31 - 1)
+SASL_FRAME = 1
 
 
 def source(address: str | None) -> Described:
@@ -18,6 +19,14 @@ def source(address: str | None) -> Described:
 
 def target(address: str | None) -> Described:
     return Described(ulong(0x29), [address])
+
+
+def encoded(channel: int, code: int, *fields: Any, payload: bytes = b"", kind: int = 0) -> bytes:
+    """Return a frame."""
+    data = Data()
+    data.put_py_described(Described(ulong(code), list(fields)))
+    body = data.encode() + payload
+    return struct.pack(">IBBH", len(body) + 8, 2, kind, channel) + body
 
 
 class Wire:
@@ -51,10 +60,13 @@ class Wire:
         self.expect(ATTACH)
 
     def send(self, code: int, *fields: Any, payload: bytes = b"") -> None:
-        data = Data()
-        data.put_py_described(Described(ulong(code), list(fields)))
-        body = data.encode() + payload
-        self.socket.sendall(struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body)
+        self.socket.sendall(encoded(0, code, *fields, payload=payload))
+
+    def send_on(self, channel: int, code: int, *fields: Any) -> None:
+        self.socket.sendall(encoded(channel, code, *fields))
+
+    def send_sasl(self, code: int, *fields: Any) -> None:
+        self.socket.sendall(encoded(0, code, *fields, kind=SASL_FRAME))
 
     def beat(self) -> None:
         """Send an empty frame: we are still here."""

@@ -54,6 +54,12 @@ def _cargo(source: Path, built: Path) -> None:
     _shell("cargo", "build", "--locked", "--quiet", cwd=source, CARGO_TARGET_DIR=str(built))
 
 
+def _pip(source: Path, built: Path) -> None:
+    _shell(sys.executable, "-m", "venv", "--clear", built / "venv", cwd=source)
+    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _shell(built / "venv/bin/python", *install, "-r", source / "requirements.txt", cwd=source)
+
+
 @dataclass(frozen=True)
 class Client:
     """A foreign library, and the program that drives it."""
@@ -155,6 +161,12 @@ CLIENTS = {
         ),
     )
 }
+
+
+AZURE = Client(
+    "azure", "azure-servicebus, uamqp", _pip, ("{built}/venv/bin/python", "{source}/client.py"), ()
+)
+"""Senders only: it runs no scenario of the other clients."""
 
 
 def parameters(clients: Iterable[Client]) -> list[Any]:

@@ -43,7 +43,7 @@ impl Default for Config {
             container_id: Arc::from("enmasse"),
             max_frame_size: 131_072,
             channel_max: 255,
-            handle_max: 16_383,
+            handle_max: 65_535,
             idle_time_out_ms: Some(60_000),
             handshake_ms: 10_000,
             session_window: 4096,

@@ -216,7 +216,8 @@ impl Connection {
     /// The peer's open.
     pub(super) fn on_open(&mut self, channel: u16, open: Box<Open>) -> Result<Option<Event<'static>>, Box<Fault>> {
         if channel != 0 {
-            return Err(Fault::connection(condition::NOT_ALLOWED, format!("open on channel {channel}: must be 0")));
+            // 2.7.1 names this error for a channel that cannot be used; before open there is only channel 0 (2.4.1).
+            return Err(Fault::connection(condition::FRAMING_ERROR, format!("open on channel {channel}: must be 0")));
         }
         if !self.step(Step::ReceivedOpen) {
             return Err(Fault::connection(condition::ILLEGAL_STATE, "a second open"));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::fault::Fault;
 use super::receive::Received;
 use super::{AttachReply, ClosedBy, Connection, Event, LinkId, SessionId, UseError};
-use crate::link::Link;
 use crate::link::state::{State, Step};
+use crate::link::{Link, Offered};
 use crate::session::Session;
 use crate::types::{Attach, Error, Outcome, Role, Source, condition};
 
@@ -63,7 +63,10 @@ impl Connection {
         link.remote_handle = attach.handle;
         link.state = State::AttachReceived;
         match link.role {
-            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0)),
+            Role::Receiver => {
+                link.start_counting(attach.initial_delivery_count.unwrap_or(0));
+                link.offered = Offered::of(attach.source.as_deref());
+            }
             Role::Sender => {
                 link.count_from(self.config.first_id);
                 link.limit_size(attach.max_message_size);

@@ -5,8 +5,8 @@ use super::state::{Sasl, State};
 use super::{ClosedBy, Connection, Event, LinkId, SessionId};
 use crate::codec::frame::{Frame, FrameKind};
 use crate::codec::{decode_performative, fast};
-use crate::link::Link;
 use crate::link::state::{State as LinkState, Step as LinkStep};
+use crate::link::{Link, Offered};
 use crate::session::state::{State as SessionState, Step as SessionStep};
 use crate::types::{Attach, Begin, Detach, Error, Flow, Performative, Role, condition};
 
@@ -153,7 +153,10 @@ impl Connection {
         link.remote_handle = attach.handle;
         link.state = link.state.after(LinkStep::ReceivedAttach).unwrap_or(link.state);
         match link.role {
-            Role::Receiver => link.start_counting(attach.initial_delivery_count.unwrap_or(0)),
+            Role::Receiver => {
+                link.start_counting(attach.initial_delivery_count.unwrap_or(0));
+                link.offered = Offered::of(attach.source.as_deref());
+            }
             Role::Sender => link.limit_size(attach.max_message_size),
         }
         link.snd_settle_mode = attach.snd_settle_mode;

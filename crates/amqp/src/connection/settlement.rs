@@ -6,7 +6,7 @@ use super::{Connection, Event, LinkId, SessionId};
 use crate::codec::decode_state;
 use crate::codec::fast::{DispositionView, StateView};
 use crate::link::state::State as LinkState;
-use crate::types::{DeliveryState, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
+use crate::types::{DeliveryState, Error, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
 
 impl Connection {
     /// A disposition of the peer. What it says about its own deliveries needs no answer: once it has settled
@@ -21,6 +21,9 @@ impl Connection {
         }
         if view.role == Role::Sender {
             let session = SessionId(index);
+            if settled {
+                self.free_tags(index, first, last);
+            }
             return Ok(settled.then_some(Event::SenderSettled { session, first, last }));
         }
         let outcome = match view.state {
@@ -79,15 +82,38 @@ impl Connection {
         None
     }
 
+    /// The sender has settled deliveries, whose tags it may use again (2.6.12).
+    #[cold]
+    fn free_tags(&mut self, index: u32, first: u32, last: u32) {
+        let Some(session) = self.sessions.get(index as usize) else { return };
+        for place in session.places() {
+            if let Some(link) = self.links.get_mut(place as usize) {
+                link.tags.settle_range(first, last);
+            }
+        }
+    }
+
     /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges; on a link that settles second,
-    /// the delivery is settled by the sender's disposition, which needs no call.
+    /// the delivery is settled by the sender's disposition, which needs no call. An outcome that the source does not
+    /// offer detaches the link.
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
-        let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
+        let place = link.0;
+        let Some(link) = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached) else {
             return;
         };
+        let fitting;
+        let mut outcome = outcome;
+        if link.offered.is_limited() {
+            let Some(offered) = link.offered.fit(outcome) else { return self.not_offered(place, delivery_id, outcome) };
+            fitting = offered;
+            outcome = &fitting;
+        }
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
         let settled = link.rcv_settle_mode == ReceiverSettleMode::First || link.settle_first.remove(&delivery_id);
+        if settled {
+            link.tags.settle(delivery_id);
+        }
         session.received.push(delivery_id, Some(outcome), settled);
         Self::mark_due(&mut self.due, link.session, session);
     }
@@ -95,14 +121,57 @@ impl Connection {
     /// As `settle`, with any state, of part 4 for instance. Without `settled` the delivery stays unsettled on our side,
     /// as it does whenever the link settles second.
     pub fn settle_with(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState, settled: bool) {
-        let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.state == LinkState::Attached) else {
+        let place = link.0;
+        let Some(link) = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached) else {
             return;
         };
+        let outcome = match state {
+            DeliveryState::Outcome(outcome) => Some(outcome),
+            DeliveryState::Transactional(state) => state.outcome.as_ref(),
+            DeliveryState::Declared(_) | DeliveryState::Received(_) => None,
+        };
+        // What says the same in other words would not be what the transaction has of it.
+        if let Some(outcome) = outcome
+            && link.offered.fit(outcome).is_none_or(|fitting| fitting != *outcome)
+        {
+            return self.not_offered(place, delivery_id, outcome);
+        }
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
         let first = link.rcv_settle_mode == ReceiverSettleMode::First;
         let settled = settled && (first || link.settle_first.remove(&delivery_id));
+        if settled {
+            link.tags.settle(delivery_id);
+        }
         session.received.push_state(delivery_id, state, settled);
         Self::mark_due(&mut self.due, link.session, session);
+    }
+
+    /// Detaches a link whose source does not offer the outcome of a delivery (3.5.3), and says which delivery it is and
+    /// what became of it (OASIS anonymous terminus 1.0, 2.2.2).
+    #[cold]
+    fn not_offered(&mut self, place: u32, delivery_id: u32, outcome: &Outcome) {
+        let Some(link) = self.links.get(place as usize) else { return };
+        let error = match outcome {
+            Outcome::Rejected(Some(error)) => (**error).clone(),
+            outcome => {
+                let word = match outcome {
+                    Outcome::Accepted => "accepted",
+                    Outcome::Rejected(_) => "rejected",
+                    Outcome::Released => "released",
+                    Outcome::Modified(_) => "modified",
+                };
+                let description = format!(
+                    "delivery {delivery_id} was {word}, which attach.source.outcomes does not list: add \
+                     amqp:{word}:list"
+                );
+                Error::new(condition::PRECONDITION_FAILED, description)
+            }
+        };
+        let error = match link.tags.get(delivery_id) {
+            Some(tag) => error.about_delivery(tag),
+            None => error,
+        };
+        self.write_detach(place, true, Some(error));
     }
 
     /// Receiving link: whether a delivery is settled with its outcome, because the link settles first or its sender asked

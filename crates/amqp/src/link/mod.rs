@@ -1,11 +1,15 @@
 //! One link endpoint (2.6): credit, the delivery in progress, settlement modes.
 
+mod offered;
 pub(crate) mod state;
+mod tags;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub(crate) use offered::Offered;
 use state::State;
+use tags::Tags;
 
 use crate::codec::fast::TransferView;
 use crate::types::{Error, Flow, Outcome, ReceiverSettleMode, Role, SenderSettleMode, condition};
@@ -68,6 +72,12 @@ pub(crate) struct Link {
     pub(crate) resumable: BTreeSet<Box<[u8]>>,
     /// receiving: our attach did not name all of them, so that nothing new may come (2.7.3)
     pub(crate) incomplete: bool,
+    /// receiving: tags of unsettled deliveries
+    pub(crate) tags: Tags,
+    /// receiving: tag of the delivery in progress, if it has more than one frame
+    tag: Vec<u8>,
+    /// receiving: outcomes that its deliveries may be given
+    pub(crate) offered: Offered,
     /// sending: deliveries without outcome
     pub(crate) unsettled: u32,
     pub(crate) name: Arc<str>,
@@ -100,6 +110,9 @@ impl Link {
             settle_first: BTreeSet::new(),
             resumable: BTreeSet::new(),
             incomplete: false,
+            tags: Tags::default(),
+            tag: Vec::new(),
+            offered: Offered::ALL,
             unsettled: 0,
             name,
             default_outcome: None,
@@ -143,17 +156,40 @@ impl Link {
         let first = !self.delivery.in_progress;
         if first {
             self.begin_delivery(view)?;
-        } else if view.delivery_id.is_some_and(|id| id != self.delivery.id) {
-            return Err(self.wrong_continuation(view));
+        } else {
+            self.check_continuation(view)?;
         }
         let delivery = &mut self.delivery;
         delivery.settled |= view.settled == Some(true);
         delivery.size += view.payload.len() as u64;
         delivery.in_progress = view.more && !view.aborted;
+        if !first && (view.aborted || delivery.settled) {
+            self.tags.settle(delivery.id);
+        }
         if delivery.size > self.size_max && !view.aborted {
             return Err(self.too_large());
         }
         Ok(first)
+    }
+
+    /// Fields of a later frame, which may leave out but not change what the first one said (2.7.5).
+    #[inline(never)]
+    fn check_continuation(&self, view: &TransferView<'_>) -> Result<(), Error> {
+        if view.delivery_id.is_some_and(|id| id != self.delivery.id) {
+            return Err(self.wrong_continuation(view));
+        }
+        let field = if view.delivery_tag.is_some_and(|tag| tag != self.tag) {
+            "delivery-tag"
+        } else if view.message_format.is_some_and(|format| format != self.delivery.message_format) {
+            "message-format"
+        } else {
+            return Ok(());
+        };
+        let description = format!(
+            "transfer.{field}: differs from that of the first frame of delivery {} on link {}",
+            self.delivery.id, self.name
+        );
+        Err(Error::new(condition::DECODE_ERROR, description))
     }
 
     #[inline(always)]
@@ -170,6 +206,14 @@ impl Link {
         self.delivery_count = self.delivery_count.wrapping_add(1);
         self.credit = self.credit.saturating_sub(1);
         let resumed = view.resume && self.resumable.remove(tag);
+        if view.more {
+            self.tag.clear();
+            self.tag.extend_from_slice(tag);
+        }
+        let stays_unsettled = view.settled != Some(true) && !view.aborted && (resumed || !view.resume);
+        if stays_unsettled && !self.tags.insert(id, tag) {
+            return Err(self.duplicate_tag(id));
+        }
         self.delivery = Delivery {
             in_progress: true,
             settled: false,
@@ -187,6 +231,15 @@ impl Link {
         let field = if view.delivery_id.is_none() { "delivery-id" } else { "delivery-tag" };
         let description = format!("transfer.{field}: missing on the first frame of a delivery (link {})", self.name);
         Error::new(condition::INVALID_FIELD, description)
+    }
+
+    #[cold]
+    fn duplicate_tag(&self, id: u32) -> Error {
+        let description = format!(
+            "transfer.delivery-tag: delivery {id} has the tag of another unsettled delivery of link {}: give each its own",
+            self.name
+        );
+        Error::new(condition::DECODE_ERROR, description)
     }
 
     #[cold]

@@ -21,11 +21,13 @@ fn granting(credit: u32) -> Link {
     link
 }
 
+const TAGS: [&[u8]; 8] = [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7"];
+
 fn frame(delivery_id: Option<u32>, more: bool, payload: &[u8]) -> TransferView<'_> {
     TransferView {
         handle: 0,
         delivery_id,
-        delivery_tag: delivery_id.map(|_| &b"tag"[..]),
+        delivery_tag: delivery_id.map(|id| TAGS[id as usize % TAGS.len()]),
         message_format: None,
         settled: None,
         more,

@@ -1,6 +1,6 @@
 //! Part 2, Transport: the nine performatives and the error they carry.
 
-use super::{DeliveryState, Fields, Source, Symbol, Target};
+use super::{DeliveryState, Fields, Source, Symbol, Target, Value};
 
 /// Which end of a link speaks (2.8.1): `true` on the wire is the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,15 @@ pub struct Error {
 }
 
 impl Error {
+    /// The same error with the delivery that it is about in its info (OASIS anonymous terminus 1.0, 2.2.2).
+    #[must_use]
+    pub fn about_delivery(mut self, tag: &[u8]) -> Self {
+        let key = Symbol::constant("delivery-tag");
+        self.info.retain(|(name, _)| *name != key);
+        self.info.push((key, Value::Binary(tag.to_vec())));
+        self
+    }
+
     /// An error with a description.
     #[must_use]
     pub fn new(condition: Symbol, description: impl Into<String>) -> Self {

@@ -74,7 +74,7 @@ fn section_2_4_1_a_second_open_and_an_open_elsewhere() {
     let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
     raw.bytes(&protocol_header(Protocol::Amqp));
     raw.send(1, open("elsewhere"));
-    raw.assert_closed(&condition::NOT_ALLOWED, "channel 1");
+    raw.assert_closed(&condition::FRAMING_ERROR, "channel 1");
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn section_2_5_2_end_twice() {
 #[test]
 fn section_2_7_3_handles() {
     let mut raw = begun();
-    raw.send(0, link("x", 16_384, Role::Sender));
-    raw.assert_closed(&condition::FRAMING_ERROR, "handle-max 16383");
+    raw.send(0, link("x", 65_536, Role::Sender));
+    raw.assert_closed(&condition::FRAMING_ERROR, "handle-max 65535");
 
     let mut raw = receiving();
     raw.send(0, link("other", 0, Role::Sender));

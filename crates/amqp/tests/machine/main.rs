@@ -7,6 +7,7 @@ mod flow;
 mod frame_size;
 mod fuzz;
 mod hostile;
+mod identity;
 mod link;
 mod pair;
 mod random;

@@ -64,6 +64,7 @@ impl Shard {
                     bytes: incoming.payload.to_vec(),
                     look_at: 2 * incoming.payload.len(),
                     state: incoming.state.map(Into::into),
+                    tag: incoming.tag.into(),
                 };
                 self.keep_beginning(id, incoming.link, kept);
             }
@@ -73,8 +74,8 @@ impl Shard {
         beginning.state = beginning.state.or_else(|| incoming.state.map(Into::into));
         let length = beginning.bytes.len();
         if !incoming.more || length >= beginning.look_at.min(TO_BYTES_MAX) {
-            let state = beginning.state.as_deref();
-            if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, state, ..*incoming }) {
+            let (state, tag) = (beginning.state.as_deref(), &*beginning.tag);
+            if self.begins(id, &Incoming { first: true, payload: &beginning.bytes, state, tag, ..*incoming }) {
                 return;
             }
             beginning.look_at = 2 * length;
@@ -94,6 +95,15 @@ impl Shard {
             Ok(Some(route)) => route,
             Ok(None) => return false,
             Err(error) => {
+                // OASIS anonymous terminus 1.0, 2.2.2: the sender of a message that it has settled already learns it by
+                // the end of its link, unless a transaction tells it.
+                let error = error.about_delivery(incoming.tag);
+                if incoming.settled
+                    && incoming.state.is_none()
+                    && let Some(conn) = self.fabric.conns.get_mut(id.key())
+                {
+                    conn.machine.detach(incoming.link, true, Some(error.clone()));
+                }
                 self.refuse_incoming(id, incoming, error);
                 return true;
             }

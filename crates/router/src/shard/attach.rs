@@ -11,7 +11,7 @@ use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
 use super::links::{full_name, not_found};
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
-use super::terminus::{Terminus, asked_kind, reply};
+use super::terminus::{Terminus, asked_kind, check, reply, settle_first};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
@@ -80,7 +80,7 @@ impl Shard {
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
         // The number may have been that of a link which its home has closed.
         self.give_up_name(id, link);
-        let want = wanted(&attach).map_err(|error| (None, error))?;
+        let want = check(&attach).and_then(|()| wanted(&attach)).map_err(|error| (None, error))?;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
         // A link that came with its connection from another shard has taken one there.
         conn.give_up_place(link);
@@ -240,8 +240,9 @@ impl Shard {
         let kind = entries.first().map(|entry| entry.kind);
         let terminus = Terminus { name: Some(name), kind, dynamic, terms: terms.as_ref() };
         let mut reply = reply(attach, &terminus, size);
-        if let Some(resume) = &resume {
-            resuming::answer(&mut reply, attach.role, resume);
+        match &resume {
+            Some(resume) => resuming::answer(&mut reply, attach.role, resume),
+            None => settle_first(&mut reply, attach.role, conn.insists_on_settle_mode),
         }
         conn.attaching =
             Some(Box::new(Attaching { link, name: name.into(), reply, waits_for: places.len(), refusal: None }));
@@ -351,7 +352,9 @@ impl Shard {
         let anonymous = Anonymous { producer_name, ..Anonymous::new(window) };
         conn.set_link(link, Link::Anonymous(Box::new(anonymous)));
         let terminus = Terminus { name: None, kind: None, dynamic: false, terms: None };
-        conn.machine.accept(link, reply(attach, &terminus, size));
+        let mut reply = reply(attach, &terminus, size);
+        settle_first(&mut reply, attach.role, conn.insists_on_settle_mode);
+        conn.machine.accept(link, reply);
         if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
             self.fabric.grant(id.key, link.0, credit);
         }

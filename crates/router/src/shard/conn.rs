@@ -82,6 +82,7 @@ pub(super) struct Beginning {
     pub(super) look_at: usize,
     /// the sender's state, encoded, if a frame had one
     pub(super) state: Option<Box<[u8]>>,
+    pub(super) tag: Box<[u8]>,
 }
 
 impl Anonymous {
@@ -149,6 +150,8 @@ pub(super) struct Conn {
     pub(super) mechanism: Option<&'static str>,
     /// its container id
     pub(super) container: Box<str>,
+    /// it takes no other settlement mode than its sending links ask for
+    pub(super) insists_on_settle_mode: bool,
     /// the space it belongs to and what it may do there, once let in
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
@@ -213,6 +216,7 @@ impl Conn {
             guest,
             mechanism: None,
             container: Box::default(),
+            insists_on_settle_mode: false,
             home: None,
             links: Vec::new(),
             dynamic: Vec::new(),

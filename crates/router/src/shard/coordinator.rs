@@ -22,7 +22,7 @@ use super::batch::Entry;
 use super::conn::{Conn, Link};
 use super::departing::Farewell;
 use super::discharging::{Discharging, Homes};
-use super::terminus::{Terminus, reply};
+use super::terminus::{Terminus, reply, settle_first};
 use super::window::Window;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
@@ -121,6 +121,7 @@ impl Shard {
         let capabilities = CAPABILITIES.map(Symbol::constant).to_vec();
         answer.target = Some(Box::new(Target::Coordinator(types::Coordinator { capabilities })));
         let conn = &mut self.fabric.conns[id.key()];
+        settle_first(&mut answer, attach.role, conn.insists_on_settle_mode);
         conn.settled_here = true;
         let window = Window::new(CONTROLS_MAX);
         conn.set_link(link, Link::Coordinator(Box::new(Coordinator { window, beginning: Vec::new(), rejects })));

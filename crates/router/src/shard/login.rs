@@ -10,6 +10,7 @@ use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 
 use super::conn::{Conn, Home, Peer};
 use super::renewing::Renewal;
+use super::terminus::insists_on_settle_mode;
 use super::{About, Attempt, ConnId, Fact, Guesses, Request, Shard};
 use crate::table::{self, Attempted, Guest, Handshake, Judged, Place, Refusal};
 
@@ -166,6 +167,7 @@ impl Shard {
                 conn.home = Some(home);
                 conn.place = place;
                 conn.container = open.container_id.as_str().into();
+                conn.insists_on_settle_mode = insists_on_settle_mode(open);
                 conn.machine.open(self.shared.connection.open());
                 let (user, mechanism) = (conn.user().map(str::to_owned), conn.mechanism);
                 Fact::Opened { container: open.container_id.clone(), space, user, mechanism }

@@ -276,7 +276,7 @@ impl Shard {
         }
         if let Some(state) = incoming.state {
             let (bytes, look_at, state) = (Vec::new(), 0, Some(state.into()));
-            node.beginning.get_or_insert(Beginning { bytes, look_at, state });
+            node.beginning.get_or_insert(Beginning { bytes, look_at, state, tag: incoming.tag.into() });
         }
         if incoming.aborted {
             bytes.clear();

@@ -3,7 +3,8 @@
 
 use enmasse_amqp::connection::AttachReply;
 use enmasse_amqp::types::{
-    Attach, Fields, Lifetime, Role, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy,
+    Attach, Error, Fields, Lifetime, Open, ReceiverSettleMode, Role, Source, Symbol, Target, TerminusDurability,
+    TerminusExpiryPolicy, Value, condition,
 };
 
 use super::terms::Terms;
@@ -55,6 +56,63 @@ pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
     }
 }
 
+/// Checks what an attach says of the node at our end.
+///
+/// # Errors
+/// `amqp:decode-error` for an address beside `dynamic` (3.5.3, 3.5.4) and for node properties of another type than
+/// 3.5.9 gives them.
+pub(super) fn check(attach: &Attach) -> Result<(), Error> {
+    let (end, address, dynamic, properties) = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
+        (Role::Receiver, Some(source), _) => {
+            ("source", &source.address, source.dynamic, &source.dynamic_node_properties)
+        }
+        (Role::Sender, _, Some(Target::Node { address, dynamic, dynamic_node_properties, .. })) => {
+            ("target", address, *dynamic, dynamic_node_properties)
+        }
+        _ => return Ok(()),
+    };
+    let wrong = |what: String| Err(Error::new(condition::DECODE_ERROR, what));
+    if let Some(address) = address.as_ref().filter(|address| dynamic && !address.is_empty()) {
+        return wrong(format!(
+            "attach.{end}.address: \"{address}\" beside dynamic=true: leave the address out to have a node made, or \
+             dynamic to use that one"
+        ));
+    }
+    for (name, value) in properties {
+        let wanted = match name.as_str() {
+            "lifetime-policy" if Lifetime::from_value(value).is_none() => "a delete-on-... type (3.5.10 to 3.5.13)",
+            "supported-dist-modes" if !are_symbols(value) => "a symbol or an array of symbols",
+            _ => continue,
+        };
+        return wrong(format!("attach.{end}.dynamic-node-properties: {name} must be {wanted}"));
+    }
+    Ok(())
+}
+
+fn are_symbols(value: &Value) -> bool {
+    match value {
+        Value::Symbol(_) => true,
+        Value::Array(items) => items.iter().all(|item| matches!(item, Value::Symbol(_))),
+        _ => false,
+    }
+}
+
+/// Whether a peer takes no other settlement mode than the one that its sending links ask for.
+///
+/// go-amqp fails such an attach, and settles as it should. It says nothing of itself in its open: its properties are
+/// empty, its container id is 40 random letters and digits unless the application chose one, and it announces an idle
+/// time-out. azure-servicebus and uamqp ask for `second`, never settle and wait for ever; their container ids are
+/// UUIDs, and they announce no idle time-out.
+pub(super) fn insists_on_settle_mode(open: &Open) -> bool {
+    let product = open.properties.iter().find(|(name, _)| name.as_str() == "product").map(|(_, value)| value);
+    if let Some(Value::String(product)) = product {
+        return ["go-amqp", "azsdk-go"].iter().any(|library| product.starts_with(library));
+    }
+    let container = open.container_id.as_bytes();
+    let random = container.len() == 40 && container.iter().all(u8::is_ascii_alphanumeric);
+    open.properties.is_empty() && (random || open.idle_time_out.is_some())
+}
+
 /// The answer to an attach that is let in; the peer's own terminus is left as it is.
 pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Option<u64>) -> AttachReply {
     let mut source = attach.source.clone();
@@ -69,8 +127,18 @@ pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Opti
         target,
         snd_settle_mode: attach.snd_settle_mode,
         rcv_settle_mode: attach.rcv_settle_mode,
+        // Nothing is unsettled here, which a peer that resumes a link is told by an empty map (2.6.13).
+        unsettled: attach.unsettled.as_ref().map(|_| Vec::new()),
         max_message_size: message_size,
         ..AttachReply::default()
+    }
+}
+
+/// The settlement mode of links to us that asked for `second`: nothing is gained by it where the link cannot be
+/// resumed, and clients that never settle would wait for ever.
+pub(super) fn settle_first(reply: &mut AttachReply, role: Role, insists: bool) {
+    if role == Role::Sender && !insists {
+        reply.rcv_settle_mode = ReceiverSettleMode::First;
     }
 }
 

@@ -37,6 +37,7 @@ var scenarios = map[string]scenario{
 	"request":   request,
 	"refused":   refused,
 	"multicast": multicast,
+	"second":    second,
 	"anonymous": anonymous,
 	"queue":     queue,
 	"judge":     judge,
@@ -195,6 +196,23 @@ func exchange(ctx context.Context, session *amqp.Session, given options) result 
 		counted[outcomeOf(state)]++
 	}
 	return result{"received": given.Count, "in_order": inOrder, "intact": intact, "outcomes": counted}
+}
+
+// second sends on a link that insists on the receiver settlement mode second.
+func second(ctx context.Context, session *amqp.Session, given options) result {
+	sender := must(session.NewSender(ctx, given.Address, &amqp.SenderOptions{
+		RequestedReceiverSettleMode: amqp.ReceiverSettleModeSecond.Ptr(),
+	}))
+	messages := make([]*amqp.Message, given.Count)
+	for number := range messages {
+		messages[number] = numbered(number, []byte("settle me twice"))
+	}
+	counted := result{}
+	for state := range sendAll(ctx, sender, messages) {
+		before, _ := counted[outcomeOf(state)].(int)
+		counted[outcomeOf(state)] = before + 1
+	}
+	return counted
 }
 
 func outcomes(ctx context.Context, session *amqp.Session, given options) result {
