@@ -96,11 +96,11 @@ impl Opened {
         let disk = FolderDisk::open(folder).map_err(in_folder)?;
         let (key, seed) = secret.split_at(16);
         let key = key_in(folder, key).map_err(in_folder)?;
-        let secret = seed.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        let secret = seed.iter().fold(0, |number, byte| (number << 8) | u32::from(*byte));
         let opened = Log::open(Arc::new(disk), Config { segment_bytes, secret, ..Config::default() });
         let (mut log, recovered) = opened.map_err(|error: OpenError| format!("{}: {error}", folder.display()))?;
         if let Err(Refused::NoRoom(fault)) = log.begin() {
-            let needed = u64::from(segment_bytes) * (Config::default().reserve_segments as u64 + 1) >> 20;
+            let needed = (u64::from(segment_bytes) * (Config::default().reserve_segments as u64 + 1)) >> 20;
             let folder = folder.display();
             return Err(format!(
                 "{folder}: {fault}: a new journal needs {needed} MiB; make room, or choose another disk"

@@ -80,7 +80,7 @@ impl Behavior {
             aborts: chance(random, 50_000),
             settles_at_once: *random.pick(&[20, 300, 900]),
             longest: 6_000,
-            empties: 0,
+            empties: *random.pick(&[0, 0, 5]),
             slow: random.chance(500),
             collects: false,
             closes: chance(random, 500),
