@@ -14,6 +14,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from exchanging import fail
 from running import ENMASSE, Platform, running
 
 pytestmark = pytest.mark.timeout(240)
@@ -108,8 +109,9 @@ def fill(platform: Platform) -> None:
         big = connection.create_sender("busy")
         big.send(Message(body=b"x" * 3_000_000, id="big"))
     with connected(platform, virtual_host="default") as connection:
-        # Held when the connection ends: a delivery that failed.
-        connection.create_receiver("orders", credit=1).receive(timeout=20)
+        receiver = connection.create_receiver("orders", credit=1)
+        receiver.receive(timeout=20)
+        fail(receiver)
     with connected(platform, user="alice@closed", password="pencil") as connection:
         connection.create_sender("inbox").send(Message(body="for alice"))
 

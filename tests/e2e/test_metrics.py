@@ -35,7 +35,7 @@ def scraped(platform: Platform) -> set[str]:
     """The names of all samples that a scrape gives while somebody is connected."""
     with closing(BlockingConnection(platform.url())):
         text = httpx2.get(f"{platform.url('http')}/metrics").text
-    return set(re.findall(r"^(enmasse_\w+)", text, re.MULTILINE))
+    return set(re.findall(r"^((?:enmasse|process)_\w+)", text, re.MULTILINE))
 
 
 def fits(pattern: str, name: str) -> bool:

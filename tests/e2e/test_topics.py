@@ -69,13 +69,16 @@ def test_a_durable_subscription_keeps_what_comes_while_it_is_away(tmp_path: Path
             assert nothing_more(receiver)
 
 
-def test_a_subscription_that_is_in_use_is_refused_to_others(topics: Platform) -> None:
+def test_a_subscription_in_use_is_taken_over_by_the_same_link_of_another_connection(
+    topics: Platform,
+) -> None:
+    """2.6.1: the container id and the link name identify the link."""
     with connected(topics, "held") as first, connected(topics, "held") as second:
-        receiver = first.create_receiver("news", name="sub", options=DurableSubscription())
-        with pytest.raises((LinkDetached, LinkException), match="in use"):
-            second.create_receiver("news", name="sub", options=DurableSubscription())
-        receiver.close()
-        second.create_receiver("news", name="sub", options=DurableSubscription()).close()
+        first.create_receiver("news", name="sub", options=DurableSubscription())
+        taken = second.create_receiver("news", name="sub", options=DurableSubscription())
+        with pytest.raises(LinkDetached, match="stolen"):
+            first.wait(lambda: False, timeout=20)
+        taken.close()
 
 
 def test_a_subscription_is_ended_by_its_name_alone(topics: Platform) -> None:

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use enmasse_amqp::codec::encode_transaction_control;
@@ -211,6 +212,9 @@ pub(crate) enum Heard {
     Closed(Option<Error>),
 }
 
+/// Clients of this process so far.
+static CLIENTS: AtomicU32 = AtomicU32::new(0);
+
 /// A client that blocks.
 pub(crate) struct Client {
     machine: Connection,
@@ -219,7 +223,9 @@ pub(crate) struct Client {
     heard: VecDeque<Heard>,
     sasl: Option<SaslInit>,
     session: Option<SessionId>,
-    names: u32,
+    /// names its links; all clients share one container id, where equal link names would steal links (2.6.1)
+    number: u32,
+    links: u32,
 }
 
 impl Client {
@@ -237,7 +243,8 @@ impl Client {
         let config = Config { idle_time_out_ms: None, ..Config::default() };
         let open = Open { container_id: "a-test".to_owned(), ..Open::default() };
         let machine = Connection::client(Arc::new(config), Time::ZERO, sasl.is_some(), open);
-        Self { machine, stream, input: Vec::new(), heard: VecDeque::new(), sasl, session: None, names: 0 }
+        let number = CLIENTS.fetch_add(1, Ordering::Relaxed);
+        Self { machine, stream, input: Vec::new(), heard: VecDeque::new(), sasl, session: None, number, links: 0 }
     }
 
     pub(crate) fn sender(&mut self, address: Option<&str>) -> LinkId {
@@ -376,9 +383,9 @@ impl Client {
     }
 
     fn blank(&mut self, role: Role) -> Attach {
-        self.names += 1;
+        self.links += 1;
         Attach {
-            name: format!("link-{}", self.names),
+            name: format!("link-{}-{}", self.number, self.links),
             handle: 0,
             role,
             snd_settle_mode: SenderSettleMode::Mixed,

@@ -256,12 +256,12 @@ def document_of(file: Path) -> "tuple[Pipeline, Places]":
 
 def _platform_url(data: Path | None) -> str:
     """The server of the platform on this machine; where none runs, where one would listen."""
-    from enmasse.base.errors import Missing
+    from enmasse.base.errors import Unavailable
     from enmasse.cli.connect import Server
 
     try:
         return Server(None, data, None, None).platform_url()
-    except Missing:
+    except Unavailable:
         return DEFAULT_URL
 
 
