@@ -76,7 +76,10 @@ class _Requesters(MessagingHandler):  # type: ignore[misc]
                 # a connection of its own, not the one that the container shares
                 connection = event.container.connect(self._url, reconnect=False)
                 self._connections.append(connection)
-                sender = event.container.create_sender(connection, ADDRESS, options=AtMostOnce())
+                # A name of its own: an equal one on another connection of the container is stolen.
+                sender = event.container.create_sender(
+                    connection, ADDRESS, name=f"requests-{number}", options=AtMostOnce()
+                )
             receiver = event.container.create_receiver(
                 connection, None, name=f"replies-{number}", dynamic=True, options=AtMostOnce()
             )
