@@ -234,7 +234,8 @@ class _Producer(_Client):
         return not self._sending.unsettled and not self._again
 
     def attach(self, container: Container) -> None:
-        self._sender = container.create_sender(self.connection, self._to)
+        # Named by the client: an equal name on another connection of the container is stolen.
+        self._sender = container.create_sender(self.connection, self._to, name=f"to-{id(self)}")
 
     def forget(self) -> None:
         for name in self._sending.unsettled.values():
@@ -283,9 +284,11 @@ class _Consumer(_Client):
         return not self._held and not self._covered and not self._unconfirmed
 
     def attach(self, container: Container) -> None:
-        container.create_receiver(self.connection, self._of)
+        container.create_receiver(self.connection, self._of, name=f"of-{id(self)}")
         if self._of != BARRIERS:
-            self._barrier = container.create_sender(self.connection, BARRIERS)
+            self._barrier = container.create_sender(
+                self.connection, BARRIERS, name=f"barriers-{id(self)}"
+            )
 
     def forget(self) -> None:
         self._held.clear()
