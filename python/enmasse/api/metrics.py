@@ -1,7 +1,8 @@
-"""`/metrics`: the engine's figures in the text format of Prometheus, made when asked for.
+"""`/metrics`: statistics of the engine in the Prometheus text format, rendered per request.
 
-Names are stable: `enmasse_space_*` is one space, `enmasse_address_*` one address. Above a bound,
-spaces with little to do share one label and single addresses are left out, unless asked for.
+Names are stable: `enmasse_space_*` has one series per space, `enmasse_address_*` one per address.
+Above `SPACES_MAX` the spaces with the least traffic share one label. Above `ADDRESSES_MAX` series
+of single addresses are omitted unless the request asks for them.
 """
 
 from collections import Counter
@@ -26,11 +27,11 @@ from enmasse.engines import (
 )
 
 ADDRESSES_MAX = 1000
-"""Addresses with series of their own. Each has some thirty lines of text, made in Python."""
+"""Addresses with series of their own. Each renders about thirty lines of text in Python."""
 
 SPACES_MAX = 1000
-"""Spaces with a label of their own: those that have carried most. The others are summed; what was
-counted falls there with each that comes to be among the first, so it is in gauges of other names.
+"""Spaces with a label of their own: those with the most messages. The others are summed. That sum
+falls when a space enters the top list, so it is a gauge under another name, not a counter.
 """
 
 OTHERS = "_others"
@@ -41,32 +42,32 @@ _SPACE, _OTHER_SPACES = "enmasse_space", "enmasse_other_spaces"
 OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
 
 _GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], float]], ...] = (
-    ("senders", "Links that send.", attrgetter("senders")),
-    ("receivers", "Links that receive.", attrgetter("receivers")),
-    ("waiting", "Deliveries sent and not yet taken by a receiver.", attrgetter("waiting")),
-    ("stored_messages", "Messages at rest, in whatever state.", attrgetter("stored")),
-    ("stored_bytes", "Bytes of messages at rest.", attrgetter("stored_bytes")),
-    ("in_flight_messages", "Messages at rest that receivers hold.", attrgetter("in_flight")),
-    ("scheduled_messages", "Messages at rest that wait for a time.", attrgetter("scheduled")),
+    ("senders", "Sender links.", attrgetter("senders")),
+    ("receivers", "Receiver links.", attrgetter("receivers")),
+    ("waiting", "Unsettled deliveries.", attrgetter("waiting")),
+    ("stored_messages", "Stored messages, in any state.", attrgetter("stored")),
+    ("stored_bytes", "Bytes of stored messages.", attrgetter("stored_bytes")),
+    ("in_flight_messages", "Stored messages that receivers hold.", attrgetter("in_flight")),
+    ("scheduled_messages", "Stored messages with a later delivery time.", attrgetter("scheduled")),
     (
         "oldest_message_age_seconds",
-        "How long the oldest message that can be had is here; 0: there is none.",
+        "Age of the oldest deliverable message; 0 without one.",
         attrgetter("oldest_age_s"),
     ),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
-    ("delivered", "Deliveries handed to receivers.", attrgetter("delivered")),
-    ("bytes", "Bytes of messages handed to receivers.", attrgetter("bytes")),
+    ("delivered", "Deliveries sent to receivers.", attrgetter("delivered")),
+    ("bytes", "Bytes of messages sent to receivers.", attrgetter("bytes")),
     (
         "credit_stalls",
-        "Times a sender ran out of credit because receivers did not take.",
+        "Times a sender ran out of credit because receivers were slow.",
         attrgetter("credit_stalls"),
     ),
     ("enqueued_messages", "Messages stored.", attrgetter("enqueued")),
     ("failed_deliveries", "Deliveries of stored messages that failed.", attrgetter("redelivered")),
     (
         "duplicate_messages",
-        "Messages accepted and not stored: they were here before.",
+        "Duplicates: messages accepted and not stored again.",
         attrgetter("duplicates"),
     ),
     ("expired_messages", "Messages whose time to live ended.", attrgetter("expired")),
@@ -77,10 +78,10 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
     ),
     (
         "overrun_messages",
-        "Messages that went to make room for newer ones.",
+        "Messages dropped to make room for newer ones.",
         attrgetter("overrun"),
     ),
-    ("damaged_messages", "Messages that the disk lost.", attrgetter("damaged")),
+    ("damaged_messages", "Messages lost to damage at rest.", attrgetter("damaged")),
 )
 _DEAD_LETTERS: tuple[tuple[str, Callable[[AddressFigures], int]], ...] = (
     ("rejected", attrgetter("dead_rejected")),
@@ -96,32 +97,32 @@ _JOURNAL: tuple[
     ],
     ...,
 ] = (
-    (GaugeMetricFamily, "used_bytes", "Disk that messages take.", attrgetter("used_bytes")),
-    (GaugeMetricFamily, "alive_bytes", "Bytes of it still needed.", attrgetter("alive_bytes")),
+    (GaugeMetricFamily, "used_bytes", "Disk space used by the journal.", attrgetter("used_bytes")),
+    (GaugeMetricFamily, "alive_bytes", "Bytes of live records.", attrgetter("alive_bytes")),
     (CounterMetricFamily, "appended_bytes", "Bytes written.", attrgetter("appended_bytes")),
     (CounterMetricFamily, "syncs", "fsync calls.", attrgetter("syncs")),
     (
         GaugeMetricFamily,
         "stopped",
-        "1 when the disk failed: nothing is stored until the next start.",
+        "1 after a failed write: nothing is stored until the next start.",
         lambda journal: journal.stopped is not None,
     ),
     (CounterMetricFamily, "read_errors", "Failed reads.", attrgetter("read_errors")),
     (
         GaugeMetricFamily,
         "unreadable",
-        "1 while a file of messages cannot be read: its messages wait.",
+        "1 while a segment cannot be read and its messages wait.",
         lambda journal: journal.unreadable is not None,
     ),
 )
 
 
 _WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = (
-    ("connections_accepted", "Connections taken in.", attrgetter("accepted")),
-    ("connections_closed", "Connections that are gone.", attrgetter("closed")),
+    ("connections_accepted", "Connections accepted.", attrgetter("accepted")),
+    ("connections_closed", "Connections closed.", attrgetter("closed")),
     (
         "connections_cut_off",
-        "Connections cut off because the peer read too slowly.",
+        "Connections closed because the peer read too slowly.",
         attrgetter("cut_off"),
     ),
     (
@@ -131,13 +132,13 @@ _WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = 
     ),
     (
         "handshakes_timed_out",
-        "Connections that never finished their handshake.",
+        "Connections closed before their handshake was complete.",
         attrgetter("handshakes_timed_out"),
     ),
     ("passwords_checked", "Passwords checked.", attrgetter("passwords_checked")),
     (
         "logins_put_off",
-        "Logins told to try again because too many waited.",
+        "Logins refused temporarily because too many were pending.",
         attrgetter("checks_refused"),
     ),
     ("bytes_in", "Bytes read from sockets.", attrgetter("bytes_in")),
@@ -161,7 +162,7 @@ def render(
     all_addresses: bool,
     data: DataDir | None = None,
 ) -> bytes:
-    """Return the page for the figures of one moment; `data` is the folder of this process."""
+    """Return the page for one snapshot of statistics; `data` is the folder of this process."""
     registry = CollectorRegistry()
     machine.register(registry, data)
     registry.register(_Snapshot(observed, connections, spaces, ready, all_addresses))
@@ -169,7 +170,7 @@ def render(
 
 
 class _Snapshot(Collector):
-    """The figures of one moment, as metric families."""
+    """One snapshot of statistics, as metric families."""
 
     def __init__(
         self,
@@ -189,7 +190,9 @@ class _Snapshot(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield every family."""
         addresses = self._observed.addresses
-        yield GaugeMetricFamily("enmasse_ready", "1 when all is served.", value=self._ready)
+        yield GaugeMetricFamily(
+            "enmasse_ready", "1 once everything declared is served.", value=self._ready
+        )
         info = GaugeMetricFamily("enmasse_build_info", "The running version.", labels=["version"])
         info.add_metric([__version__], 1)
         yield info
@@ -213,7 +216,7 @@ class _Snapshot(Collector):
             yield from _families("enmasse_address", ["space", "address"], labelled)
         yield GaugeMetricFamily(
             "enmasse_address_series_omitted",
-            "Addresses without series of their own: ask for /metrics?addresses=all.",
+            "Addresses without series of their own; see /metrics?addresses=all.",
             value=0 if shown else len(addresses),
         )
 
@@ -223,14 +226,14 @@ class _Snapshot(Collector):
             return
         yield GaugeMetricFamily(
             "enmasse_canary_ok",
-            "1 when the node's last message to itself came back.",
+            "1 while the canary message of the node returns.",
             value=canary.problem is None,
         )
         yield CounterMetricFamily(
-            "enmasse_canary_messages", "Messages of the node to itself.", value=canary.sent
+            "enmasse_canary_messages", "Canary messages sent.", value=canary.sent
         )
         yield CounterMetricFamily(
-            "enmasse_canary_failures", "Of those, that did not come back.", value=canary.failed
+            "enmasse_canary_failures", "Canary messages that did not return.", value=canary.failed
         )
 
     def _of_connections(self) -> Iterator[Metric]:
@@ -239,7 +242,7 @@ class _Snapshot(Collector):
         )
         by_space = GaugeMetricFamily(
             "enmasse_space_connections",
-            "Open connections that belong to a space.",
+            "Open connections of a space.",
             labels=["space", "transport"],
         )
         counted = Counter(
@@ -251,7 +254,7 @@ class _Snapshot(Collector):
         yield by_space
         yield CounterMetricFamily(
             "enmasse_accept_pauses",
-            "Times that newcomers waited because a bound of connections was reached.",
+            "Times the node paused accepting because of a connection limit.",
             value=self._observed.accept_pauses,
         )
 
@@ -274,7 +277,7 @@ class _Snapshot(Collector):
 
     def _of_workers(self) -> Iterator[Metric]:
         busy = GaugeMetricFamily(
-            "enmasse_worker_busy_ratio", "How much of the last second it worked.", labels=["worker"]
+            "enmasse_worker_busy_ratio", "Busy share of the last second.", labels=["worker"]
         )
         for number, worker in enumerate(self._observed.workers):
             busy.add_metric([str(number)], worker.busy_permille / 1000)
@@ -298,8 +301,8 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
         yield from _counted(f"{prefix}_{name}", text, labels, counted)
     yield from _counted(
         f"{prefix}_deliveries",
-        "Messages sent, by the outcome told; presettled: sent settled, so none was told. dropped is"
-        " counted beside presettled: copies of such messages, one a receiver, that reached nobody.",
+        "Messages by the outcome sent to the producer; presettled: sent settled. dropped counts"
+        " undelivered copies of presettled messages, one per receiver, in addition.",
         [*labels, "outcome"],
         [
             ([*values, outcome], getattr(figures, outcome))
@@ -309,7 +312,7 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
     )
     yield from _counted(
         f"{prefix}_dead_lettered_messages",
-        "Messages that failed for good, or went to a dead letter when they expired, by cause.",
+        "Messages moved to a dead letter or dropped, by cause.",
         [*labels, "cause"],
         [
             ([*values, cause], value(figures))
@@ -322,8 +325,10 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
 def _counted(
     name: str, text: str, labels: list[str], rows: list[tuple[list[str], int]]
 ) -> Iterator[Metric]:
-    """Yield a counter, and, where some rows are of all other spaces together, a gauge of those:
-    a counter that falls is taken for one that began anew."""
+    """Yield a counter, and a gauge for the row of all other spaces together.
+
+    That row can fall, and Prometheus would take a falling counter for a restart.
+    """
     counter = CounterMetricFamily(name, text, labels=labels)
     for values, count in rows:
         if values[0] != OTHERS:
@@ -338,7 +343,7 @@ def _counted(
 
 
 def _labels(spaces: Sequence[SpaceFigures], addresses: Sequence[AddressFigures]) -> dict[str, str]:
-    """Return the label of each space: its name, or `OTHERS` for those that have carried least."""
+    """Return the label of each space: its name, or `OTHERS` for those with the least traffic."""
     carried = dict.fromkeys((one.space for one in addresses), 0)
     carried |= {one.name: one.messages_in + one.messages_out for one in spaces}
     ranked = sorted(carried, key=lambda name: (-carried[name], name))
