@@ -22,6 +22,8 @@ __all__ = [
     "declare_columns",
     "decode_message",
     "encode_message",
+    "follow_batch",
+    "follow_silences",
     "pack_ids",
 ]
 
@@ -538,6 +540,34 @@ def declare_columns(columns_json: str) -> str:
     (`s`, `ms`, `us` or `ns`), `csvHeader` (false), `csvDelimiter`.
 
     Raises NativeError: Invalid names what is wrong and the mend.
+    """
+
+def follow_batch(
+    rules_json: str, readings: object, devices: object, latest: object, states: object
+) -> tuple[Rows, Rows, Rows, Rows, Rows, int]:
+    """Follow the readings of a batch by device, whatever their order is.
+
+    `rules_json`: `{"offlineAfterUs": 300000000, "detectors": [{"name": "hot", "cooldownUs": 0,
+    "rule": {"above": {"metric": "m", "limit": 30.0, "clear": 28.0}}}]}`; the other rules are
+    `below` alike, `rate` (`metric`, `above`, `perUs`), `ewma` (`metric`, `deviations`, `alpha`,
+    `warmup`) and `heartbeat` (`timeoutUs`). The rest are record batches: readings with columns of
+    silver, and what is known of their devices, with columns of the live tables `devices`,
+    `device_latest` and `detector_states`.
+
+    Returns the numbers of the rows that are the newest of their device and metric (`row`), rows of
+    `devices`, `sessions` and `detector_states`, incidents that began or ended (`detector`,
+    `device`, `is_open`, `time_us`, `value`, `began_us`, `reason`), and how many readings are older
+    than the newest of an earlier batch, so that detectors skip them.
+
+    Raises NativeError: Invalid names the member or the column that is wrong.
+    """
+
+def follow_silences(rules_json: str, states: object, now_us: int) -> tuple[Rows, Rows]:
+    """Follow the silence of devices up to a time, by rows of `detector_states` of heartbeats.
+
+    Returns the rows of `detector_states` that change, and the incidents that began.
+
+    Raises NativeError: Invalid names the member or the column that is wrong.
     """
 
 def encode_message(sections: tuple[Any, ...]) -> bytes:

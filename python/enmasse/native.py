@@ -436,6 +436,34 @@ def declare_columns(columns: Mapping[str, Any]) -> str:
         return _native.declare_columns(json.dumps(dict(columns)))
 
 
+class Followed(NamedTuple):
+    """What the readings of a batch change, as record batches. See `_native.pyi`."""
+
+    latest: "_native.Rows"
+    """Numbers of rows."""
+
+    devices: "_native.Rows"
+    sessions: "_native.Rows"
+    states: "_native.Rows"
+    changes: "_native.Rows"
+    skipped: int
+    """Readings that detectors skip."""
+
+
+def follow_batch(
+    rules: str, readings: object, devices: object, latest: object, states: object
+) -> Followed:
+    """Follow the readings of a batch by rules in JSON; raises Invalid."""
+    with translated():
+        return Followed(*_native.follow_batch(rules, readings, devices, latest, states))
+
+
+def follow_silences(rules: str, states: object, now_us: int) -> "tuple[_native.Rows, _native.Rows]":
+    """Return the states that silence changes, and the incidents that begin; raises Invalid."""
+    with translated():
+        return _native.follow_silences(rules, states, now_us)
+
+
 def encode_message(message: Message) -> bytes:
     """Encode a message; raises Invalid for a value that no type of AMQP fits."""
     body: tuple[str, Any] | None

@@ -3,9 +3,10 @@
 //! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait lets other Python
 //! threads run. `errors` is the one table of error translation, `node` the data plane, `client` a connection to any
 //! server, `stream` a stream as record batches, `spool` queues likewise, `outbox` record batches as messages, `replay` messages of a table
-//! decoded anew, `message` the codec of whole messages, `load` the load tool.
+//! decoded anew, `detect` incidents in readings, `message` the codec of whole messages, `load` the load tool.
 
 mod client;
+mod detect;
 mod errors;
 mod load;
 mod message;
@@ -35,6 +36,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stream::declare_columns, module)?)?;
     module.add_function(wrap_pyfunction!(message::encode_message, module)?)?;
     module.add_function(wrap_pyfunction!(message::decode_message, module)?)?;
+    module.add_function(wrap_pyfunction!(detect::follow_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(detect::follow_silences, module)?)?;
     module.add_function(wrap_pyfunction!(load::bench, module)?)?;
     Ok(())
 }

@@ -1,0 +1,109 @@
+//! The highest and the lowest reading of the last span of time.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+/// Parts of the span to which an extreme is exact: readings that are nearer to a more extreme one are not kept.
+const GRAINS: i64 = 64;
+
+/// A reading: time in microseconds, value.
+type Reading = (i64, f64);
+
+/// Readings that are the highest or lowest from their time on, oldest first; at most [`GRAINS`] + 2 on each side.
+///
+/// An extreme is never of a reading that is older than the span, and always of all those of 63/64 of it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub struct Extremes {
+    high: VecDeque<Reading>,
+    low: VecDeque<Reading>,
+}
+
+impl Extremes {
+    /// One reading, that of before this was kept.
+    pub(crate) fn of(time_us: i64, value: f64) -> Self {
+        Self { high: VecDeque::from([(time_us, value)]), low: VecDeque::from([(time_us, value)]) }
+    }
+
+    /// Takes a reading that is no older than the last one; returns its largest difference to one of the span, and how much older
+    /// that is.
+    pub(crate) fn push(&mut self, time_us: i64, value: f64, span_us: i64) -> (f64, i64) {
+        let grain_us = grain_us(span_us);
+        keep(&mut self.high, time_us, value, span_us, grain_us, |one, other| one >= other);
+        keep(&mut self.low, time_us, value, span_us, grain_us, |one, other| one <= other);
+        let differences = [&self.high, &self.low].map(|side| {
+            let (when_us, what) = side[0];
+            ((value - what).abs(), time_us - when_us)
+        });
+        if differences[1].0 > differences[0].0 { differences[1] } else { differences[0] }
+    }
+}
+
+/// At least a microsecond, so that readings of one time are not kept without bound.
+fn grain_us(span_us: i64) -> i64 {
+    (span_us + GRAINS - 1) / GRAINS
+}
+
+/// Drops what is over and what the new reading exceeds, and adds that; the side is never empty then.
+fn keep(
+    side: &mut VecDeque<Reading>,
+    time_us: i64,
+    value: f64,
+    span_us: i64,
+    grain_us: i64,
+    exceeds: impl Fn(f64, f64) -> bool,
+) {
+    while side.front().is_some_and(|(when_us, _)| time_us - when_us > span_us) {
+        side.pop_front();
+    }
+    while side.back().is_some_and(|(_, what)| exceeds(value, *what)) {
+        side.pop_back();
+    }
+    if side.back().is_none_or(|(when_us, _)| time_us - when_us >= grain_us) {
+        side.push_back((time_us, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Extremes, GRAINS, grain_us};
+
+    const SPAN_US: i64 = 64_000;
+
+    /// The largest difference of the last reading to one at most so much older.
+    fn expected(series: &[(i64, f64)], span_us: i64) -> f64 {
+        let (now_us, last) = series[series.len() - 1];
+        let near = series.iter().filter(|(when_us, _)| now_us - when_us <= span_us);
+        near.map(|(_, value)| (last - value).abs()).fold(0.0, f64::max)
+    }
+
+    proptest! {
+        #[test]
+        fn a_change_is_exact_to_a_part_of_the_span(
+            steps in prop::collection::vec((0..20_000_i64, -100.0..100.0_f64), 1..60),
+        ) {
+            let (mut extremes, mut series, mut time_us) = (Extremes::default(), Vec::new(), 0);
+            for (step, value) in steps {
+                time_us += step;
+                series.push((time_us, value));
+                let (change, age_us) = extremes.push(time_us, value, SPAN_US);
+                prop_assert!(change <= expected(&series, SPAN_US));
+                prop_assert!(change >= expected(&series, SPAN_US - grain_us(SPAN_US)));
+                prop_assert!((0..=SPAN_US).contains(&age_us));
+            }
+        }
+
+        #[test]
+        fn readings_that_are_kept_have_a_bound(step_us in 0..2_000_i64, is_up: bool) {
+            let mut extremes = Extremes::default();
+            for number in 0..1_000_i32 {
+                let value = f64::from(if is_up { number } else { -number });
+                extremes.push(i64::from(number) * step_us, value, SPAN_US);
+            }
+            let bound = usize::try_from(GRAINS).unwrap() + 2;
+            prop_assert!(extremes.high.len() <= bound && extremes.low.len() <= bound);
+        }
+    }
+}
