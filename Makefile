@@ -67,7 +67,8 @@ test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
 	  --target .cache/pyspark-$(SPARK) pyspark==$(SPARK)
 	PYTHONPATH=$(CURDIR)/.cache/pyspark-$(SPARK) $(BIN)/pytest $(ARGS) \
-	  $(addprefix tests/pipeline/test_,spark.py sink.py spark_queue.py pipeline.py upgrade.py)
+	  $(addprefix tests/pipeline/connector/test_,spark.py sink.py spark_queue.py) \
+	  $(addprefix tests/pipeline/test_,pipeline.py upgrade.py)
 
 check: setup-dev format lint types layers tidy test ## all that continuous integration runs
 

@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from kafka import jars, kafka
 
-from enmasse.pipeline import tables
-from enmasse.pipeline.tables import Table
+from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables.delta import Table
 from running import running
 from spark_session import session
 from stream_documents import SPACE, stream
@@ -328,7 +328,7 @@ class Cases:
         taken = self._batches(
             self._envelopes(),
             self._count,
-            lambda batch, number: tables.append(batch, table, "bench", number),
+            lambda batch, number: delta.append(batch, table, "bench", number),
         )
         shutil.rmtree(folder)
         return taken

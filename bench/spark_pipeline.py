@@ -36,9 +36,9 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from enmasse.native import Outbox
-from enmasse.pipeline import options as option_table
-from enmasse.pipeline import reading
-from enmasse.pipeline.ranges import Slice
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.ranges import Slice
 from running import ENMASSE, Platform, running
 from stream_documents import SPACE, stream
 

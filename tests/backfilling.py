@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import batch_engine
-from enmasse.pipeline import recompute, replay, tables
-from enmasse.pipeline.live import Live
-from enmasse.pipeline.replay import Backfill, Part
+from enmasse.pipeline.gold import recompute
+from enmasse.pipeline.ingest import replay
+from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.tables import delta
 from piping import opened
 
 
@@ -28,8 +30,8 @@ def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
 
 POINTS: list[tuple[Any, str, int]] = [
     (replay.Backfill, "_note", 1),
-    (tables, "replace_arrow", 1),
-    (tables, "replace_arrow", 2),
+    (delta, "replace_arrow", 1),
+    (delta, "replace_arrow", 2),
     (Live, "recount", 1),
     (recompute, "rebuild", 1),
 ]

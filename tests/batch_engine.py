@@ -1,8 +1,8 @@
 """What Spark does with a pipeline's batches, without Spark: a process that starts in no time.
 
 A batch is planned and written down, handed over, and written down as done; a batch that is planned
-and not done is handed over again, with the same rows. That is all that `enmasse.pipeline.batches`
-stands on.
+and not done is handed over again, with the same rows. That is all that
+`enmasse.pipeline.ingest.batches` stands on.
 """
 
 import functools
@@ -21,16 +21,21 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import batches, gold_table, live, reading, sink, tables
-from enmasse.pipeline import options as option_table
-from enmasse.pipeline.batches import Batches, Store
-from enmasse.pipeline.incidents import Teller
-from enmasse.pipeline.live import Live
-from enmasse.pipeline.options import Writing
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading, sink
+from enmasse.pipeline.connector.options import Writing
+from enmasse.pipeline.connector.queues import Filler, QueueReader
+from enmasse.pipeline.connector.source import StreamReader
+from enmasse.pipeline.connector.spool import Spool
+from enmasse.pipeline.gold import gold_table
+from enmasse.pipeline.ingest import batches
+from enmasse.pipeline.ingest.batches import Batches
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.incidents import Teller
 from enmasse.pipeline.places import read
-from enmasse.pipeline.queues import Filler, QueueReader
-from enmasse.pipeline.source import StreamReader
-from enmasse.pipeline.spool import Spool
+from enmasse.pipeline.tables import delta
 
 ROWS_OF_A_PARTITION, ROWS_TAKEN = 40, 1000
 """Messages of one partition that a batch has at most; those that a planner takes at a time."""
@@ -39,12 +44,12 @@ TASKS = 2
 FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string()})
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
-    "append": (tables, "append_arrow"),
+    "append": (delta, "append_arrow"),
     "samples": (gold_table.Samples, "add"),
     "merge": (gold_table._Delta, "merge"),
     "tidy": (Store, "tidy"),
     "commit": (Live, "commit"),
-    "within commit": (live, "put"),
+    "within commit": (database, "put"),
     "send": (Teller, "_send"),
     "told": (Live, "told"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow
 
-from enmasse.pipeline import bronze, silver
+from enmasse.pipeline.ingest import bronze, silver
 from enmasse.resources.pipeline import Source
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)

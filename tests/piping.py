@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Data, Message, Properties
-from enmasse.pipeline import demo, gold, live
-from enmasse.pipeline.batches import Store
-from enmasse.pipeline.live import Live
+from enmasse.pipeline import demo
+from enmasse.pipeline.gold import merging
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
 from enmasse.resources import Pipeline
@@ -81,7 +83,7 @@ def told_once(file: Path, url: str, address: str) -> list[str]:
     """Each incident is one alert at the address, a stream; return the incidents."""
     _, _, db = opened(file)
     with closing(db):
-        ids = [row["id"] for row in db.rows(live.ANOMALIES)]
+        ids = [row["id"] for row in db.rows(database.ANOMALIES)]
     assert Counter(alert["id"] for alert in demo.received({"url": url}, address, "{}")) == Counter(
         ids
     )
@@ -96,9 +98,9 @@ def judged(file: Path, sent: int) -> None:
     assert (len(bronze), len(place)) == (sent, sent)
     silver = rows(places, "silver")
     held = Store(pipeline, places).gold.read()
-    assert gold.differences(held, gold.partials(silver, pipeline.spec.windows)) == []
+    assert merging.differences(held, merging.partials(silver, pipeline.spec.windows)) == []
     with closing(db):
-        (usage,) = db.rows(live.USAGE)
-        (progress,) = db.rows(live.PROGRESS)
+        (usage,) = db.rows(database.USAGE)
+        (progress,) = db.rows(database.PROGRESS)
     assert (usage["messages"], progress["messages"]) == (sent, sent)
     assert (usage["readings"], progress["readings"]) == (len(silver), len(silver))

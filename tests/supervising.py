@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from enmasse.pipeline import live
+from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
 from piping import opened
 from running import ENMASSE
@@ -66,7 +66,7 @@ class Supervisor:
 
     def until(self, messages: int) -> None:
         """Return when so many messages are in; a run that has ended is started again."""
-        while sum(row["messages"] for row in self._live.rows(live.PROGRESS)) < messages:
+        while sum(row["messages"] for row in self._live.rows(database.PROGRESS)) < messages:
             assert self._run.stdout is not None
             if not self._run.stdout.readline():
                 self.goes_down()

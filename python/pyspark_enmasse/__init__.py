@@ -1,5 +1,5 @@
 """Where Spark finds the format `enmasse`: it imports every module named `pyspark_*` on its path."""
 
-from enmasse.pipeline.source import Source as DefaultSource
+from enmasse.pipeline.connector.source import Source as DefaultSource
 
 __all__ = ["DefaultSource"]

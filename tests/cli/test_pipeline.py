@@ -15,7 +15,7 @@ from enmasse.cli import app
 from enmasse.cli.commands import pipeline as command
 from enmasse.cli.options import Output
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.live.database import Batch, Live
 from enmasse.pipeline.places import read
 from measured import measured, us
 

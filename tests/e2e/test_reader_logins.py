@@ -10,9 +10,9 @@ import pytest
 from enmasse.base.errors import Denied, Invalid
 from enmasse.client import connect
 from enmasse.messaging import Accepted, Data, Message
-from enmasse.pipeline import options as option_table
-from enmasse.pipeline import reading
-from enmasse.pipeline.ranges import Slice
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.ranges import Slice
 from issuing import CLOSED_SPACE, Issuer, client_certificate, published, written
 from running import Platform, running
 from stream_documents import stream

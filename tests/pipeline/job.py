@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from enmasse.pipeline import bronze, endings
+from enmasse.pipeline import endings
+from enmasse.pipeline.ingest import bronze
 from spark_session import session
 
 POLL_S = 0.1

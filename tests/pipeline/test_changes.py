@@ -10,10 +10,12 @@ import yaml
 
 from backfilling import backfilled
 from enmasse.base.errors import Conflict
-from enmasse.pipeline import batches, changes, live
-from enmasse.pipeline.live import Live
+from enmasse.pipeline import changes
+from enmasse.pipeline.ingest import batches
+from enmasse.pipeline.ingest.replay import Backfill
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import read
-from enmasse.pipeline.replay import Backfill
 
 SOURCE = {"name": "s", "url": "amqp://h", "address": "x", "metrics": ["a"]}
 STEP = """
@@ -147,7 +149,7 @@ def test_a_backfill_says_which_document_it_was_by(written: Written) -> None:
     assert work.gold() == 0
     work.finish([])
     written.check()
-    assert {row["part"] for row in written.db.rows(live.DOCUMENTS)} == {
+    assert {row["part"] for row in written.db.rows(database.DOCUMENTS)} == {
         "windows",
         "sources/s",
         "sources/t",

@@ -13,12 +13,13 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from backfilling import backfilled
 from brokers import Broker, artemis, rabbitmq
 from enmasse.base.errors import Invalid
-from enmasse.pipeline import batches, judge, reading
-from enmasse.pipeline import options as option_table
-from enmasse.pipeline.batches import Store
-from enmasse.pipeline.queues import QueueReader
-from enmasse.pipeline.ranges import Offsets, Slice
-from enmasse.pipeline.source import StreamReader
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.queues import QueueReader
+from enmasse.pipeline.connector.ranges import Offsets, Slice
+from enmasse.pipeline.connector.source import StreamReader
+from enmasse.pipeline.ingest import batches, judge
+from enmasse.pipeline.ingest.store import Store
 from piping import document, message, opened, rows, run_once
 from publishing import Log, readings
 

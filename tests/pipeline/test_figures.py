@@ -12,7 +12,7 @@ from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import figures
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.live.database import Batch, Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import measured, us
 

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Invalid
-from enmasse.pipeline import decoding, functions
+from enmasse.pipeline import functions
+from enmasse.pipeline.ingest import decoding
 
 RECORDS = pyarrow.table({"device": ["d1", "d2"], "value": [1.0, None]})
 HEAD = (

@@ -20,11 +20,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from enmasse.pipeline import bronze, reading
-from enmasse.pipeline import options as option_table
-from enmasse.pipeline.queues import QueueReader
-from enmasse.pipeline.ranges import Slice
-from enmasse.pipeline.reconcile import reconcile
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.queues import QueueReader
+from enmasse.pipeline.connector.ranges import Slice
+from enmasse.pipeline.ingest import bronze
+from enmasse.pipeline.ingest.reconcile import reconcile
 from publishing import Log, readings
 from running import Platform
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from enmasse.base.clock import SystemClock
 from enmasse.client import connect
 from enmasse.messaging import Message
-from enmasse.pipeline import batches, judge, live
-from enmasse.pipeline.batches import Store
+from enmasse.pipeline.ingest import batches, judge
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
 from piping import document, judged, message, opened, run_once
 from publishing import Log
 from running import Platform
@@ -56,7 +57,7 @@ def test_tables_alerts_and_what_goes_on_are_exact(
     run_once(spark, file)
     pipeline, places, db = opened(file)
     with closing(db):
-        incidents = db.rows(live.ANOMALIES)
+        incidents = db.rows(database.ANOMALIES)
         assert db.status()["alerts"] == {"waiting": 0, "sent": 2, "rejected": 0}
     alerts = taken(log.url, "q0")
     assert [one.properties.correlation_id for one in alerts] == [one["id"] for one in incidents]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict
-from enmasse.pipeline import live
+from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
 from piping import document, judged, message, opened, rows, run_once
 from publishing import Log
@@ -55,14 +55,14 @@ def test_messages_become_tables_live_state_and_incidents(
     clamped = rows(places, "silver").filter(rows(places, "silver")["clamped"])
     assert len(clamped) == 1
     with closing(db):
-        latest = {row["device"]: row["value"] for row in db.rows(live.LATEST)}
+        latest = {row["device"]: row["value"] for row in db.rows(database.LATEST)}
         assert latest["x"] == 1.0
-        assert {row["device"] for row in db.rows(live.DEVICES)} == {"d0", "d1", "d2", "x"}
-        incidents = db.rows(live.ANOMALIES)
+        assert {row["device"] for row in db.rows(database.DEVICES)} == {"d0", "d1", "d2", "x"}
+        incidents = db.rows(database.ANOMALIES)
         # 49 comes every 50 messages, each time of another device, and goes with its next
         assert len(incidents) == 9
         assert all(row["ended_us"] for row in incidents[:-1])
-        (progress,) = db.rows(live.PROGRESS)
+        (progress,) = db.rows(database.PROGRESS)
         assert (progress["quarantined"], progress["clamped"]) == (4, 1)
         assert db.status()["sources"][0]["lag_messages"] == 0
 

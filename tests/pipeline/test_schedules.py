@@ -19,7 +19,8 @@ import pytest
 import batch_engine
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Message
-from enmasse.pipeline import demo, live
+from enmasse.pipeline import demo
+from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
 from piping import document, judged, message, opened, rows, told_once
 from postgres_server import PostgresServer
@@ -41,7 +42,9 @@ DETECTORS: list[dict[str, Any]] = [
 ]
 PROCESSES = multiprocessing.get_context("forkserver")
 # what takes seconds to import is imported once
-PROCESSES.set_forkserver_preload(["enmasse.pipeline.batches", "enmasse.pipeline.incidents"])
+PROCESSES.set_forkserver_preload(
+    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.live.incidents"]
+)
 
 
 def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
@@ -93,8 +96,8 @@ def found_by(file: Path) -> dict[str, Any]:
     """Live state without what depends on how messages fell into batches."""
     _, _, db = opened(file)
     with closing(db):
-        incidents = [row | {"number": 0} for row in db.rows(live.ANOMALIES)]
-        tables = {table.name: db.rows(table) for table in (live.LATEST, live.USAGE)}
+        incidents = [row | {"number": 0} for row in db.rows(database.ANOMALIES)]
+        tables = {table.name: db.rows(table) for table in (database.LATEST, database.USAGE)}
         return tables | {"anomalies": sorted(incidents, key=lambda row: row["id"])}
 
 

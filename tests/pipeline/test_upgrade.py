@@ -11,8 +11,8 @@ import pytest
 
 import enmasse
 from enmasse.base.errors import Conflict, EnMasseError, Invalid
-from enmasse.pipeline.live import Live
-from enmasse.pipeline.live_tables import LAYOUT, LAYOUT_NUMBER
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.schema import LAYOUT, LAYOUT_NUMBER
 from enmasse.resources.pipeline import PipelineSpec
 from piping import document, judged, message
 from postgres_server import PostgresServer

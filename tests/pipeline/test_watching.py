@@ -18,9 +18,9 @@ import yaml
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
-from enmasse.pipeline import live
 from enmasse.pipeline.endings import SOUND_S, TROUBLE_PAUSES_S
-from enmasse.pipeline.live import Batch, Live
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Batch, Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
 from enmasse.resources.pipeline import Live as Database
@@ -81,7 +81,7 @@ class Watched:
 
     @property
     def figures(self) -> dict[str, Any]:
-        return self.db.rows(live.PROGRESS)[0]
+        return self.db.rows(database.PROGRESS)[0]
 
 
 @pytest.fixture
@@ -115,14 +115,14 @@ def test_silence_is_judged_only_when_all_that_came_is_read(watched: Watched) -> 
     for busy in ("isDataAvailable", "isTriggerActive"):
         watched.query.status = {"isDataAvailable": False, "isTriggerActive": False, busy: True}
         watched.look()
-        assert watched.db.rows(live.ANOMALIES) == []
+        assert watched.db.rows(database.ANOMALIES) == []
     watched.query.status = {"isDataAvailable": False, "isTriggerActive": False}
     # what came since the last trigger, a second ago and one more, is not known
     watched.look()
-    assert watched.db.rows(live.ANOMALIES) == []
+    assert watched.db.rows(database.ANOMALIES) == []
     watched.clock.advance(1)
     watched.look()
-    (incident,) = watched.db.rows(live.ANOMALIES)
+    (incident,) = watched.db.rows(database.ANOMALIES)
     assert incident["began_us"] == us(came + 60)
 
 

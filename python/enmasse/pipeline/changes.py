@@ -15,8 +15,8 @@ from typing import Any
 from enmasse.base.errors import Code, Conflict
 from enmasse.pipeline import functions
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.live import Live
-from enmasse.pipeline.live_tables import PROGRESS
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.schema import PROGRESS
 from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source

@@ -15,12 +15,14 @@ from pyspark.sql import SparkSession
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Invalid
 from enmasse.native import Outbox
-from enmasse.pipeline import demo_data, live_tables, reading
-from enmasse.pipeline import options as option_table
+from enmasse.pipeline import demo_data
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.ranges import Slice
 from enmasse.pipeline.demo_data import US_A_S, Series
-from enmasse.pipeline.live import Live
+from enmasse.pipeline.live import schema
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places
-from enmasse.pipeline.ranges import Slice
 from enmasse.pipeline.run import Run
 from enmasse.resources import API_VERSION, Pipeline
 
@@ -297,5 +299,5 @@ def outcome(
     seconds: float,
 ) -> Outcome:
     """Return what came of a run."""
-    incidents = live.rows(live_tables.ANOMALIES)
+    incidents = live.rows(schema.ANOMALIES)
     return Outcome(messages, seconds, incidents, alerts, judged(series, incidents))

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Unavailable
-from enmasse.pipeline.live import Live
+from enmasse.pipeline.live.database import Live
 
 HOST = "127.0.0.1"
 US_A_S = 1e6

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing, Unavailable
-from enmasse.pipeline import live, uris
+from enmasse.pipeline.connector import uris
+from enmasse.pipeline.live import database
 from enmasse.resources import Pipeline, load
 
 LOOKS, LOOK_S = 10, 0.02
@@ -43,8 +44,8 @@ class Places:
         """
         url, named = self._live.url, self._live.password_file
         if url is None:
-            return live.default_url(self.state)
-        return live.with_password(url, self.secret("spec.live", named)) if named else url
+            return database.default_url(self.state)
+        return database.with_password(url, self.secret("spec.live", named)) if named else url
 
     def secret(self, whose: str, named: str) -> str:
         """Return the text of a file beside the document that a field `passwordFile` names.

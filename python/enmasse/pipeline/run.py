@@ -12,12 +12,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
-from enmasse.pipeline import batches, changes, ranges, reading, replay, session
-from enmasse.pipeline.batches import Batches, Store
+from enmasse.pipeline import changes, session
+from enmasse.pipeline.connector import ranges, reading
 from enmasse.pipeline.endings import Restarts, Trouble
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.incidents import Teller
-from enmasse.pipeline.live import Live
+from enmasse.pipeline.ingest import batches, replay
+from enmasse.pipeline.ingest.batches import Batches
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.incidents import Teller
 from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source

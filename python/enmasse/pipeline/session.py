@@ -20,7 +20,7 @@ from pyspark.sql.utils import is_remote
 
 from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.pipeline import package as packages
-from enmasse.pipeline import uris
+from enmasse.pipeline.connector import uris
 
 CONNECT_TIMEOUT_S = 10.0
 QUERY_SETTINGS = {

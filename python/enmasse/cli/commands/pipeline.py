@@ -106,8 +106,9 @@ def run(
     needs_java()
 
     from enmasse.base.clock import SystemClock
-    from enmasse.pipeline import batches, figures
-    from enmasse.pipeline.live import Live
+    from enmasse.pipeline import figures
+    from enmasse.pipeline.ingest import batches
+    from enmasse.pipeline.live.database import Live
     from enmasse.pipeline.run import Run
     from enmasse.pipeline.session import session
 
@@ -215,7 +216,8 @@ def reconcile(
 
     pipeline, places = document_of(file)
 
-    from enmasse.pipeline import batches, judge
+    from enmasse.pipeline.ingest import batches, judge
+    from enmasse.pipeline.ingest.store import Store
     from enmasse.pipeline.session import CONNECT, check_reached, session
 
     if not master.startswith(CONNECT):
@@ -232,7 +234,7 @@ def reconcile(
         shows_progress=sys.stderr.isatty(),
     ) as spark:
         check_reached(spark, places.tables)
-        store = batches.Store(pipeline, places)
+        store = Store(pipeline, places)
         compared = [
             judge.source(spark, one.name, batches.options(one, places), store, start, end)
             for one in chosen
@@ -343,7 +345,7 @@ def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, A
     from contextlib import closing
 
     from enmasse.pipeline.figures import of_sources
-    from enmasse.pipeline.live import Live
+    from enmasse.pipeline.live.database import Live
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}

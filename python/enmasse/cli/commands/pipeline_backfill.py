@@ -54,8 +54,8 @@ def backfill(
     if gold_only and (source, start, end) != (None, "earliest", "latest"):
         raise Invalid(Code.REQUEST_INVALID, "--gold-only makes all of gold: leave the range out")
 
-    from enmasse.pipeline.live import Live
-    from enmasse.pipeline.replay import Backfill, Part
+    from enmasse.pipeline.ingest.replay import Backfill, Part
+    from enmasse.pipeline.live.database import Live
 
     with ExitStack() as stack:
         stack.enter_context(places.taken())

@@ -99,7 +99,7 @@ def _run(folder: Path, url: str, speed: float | None, opened: Any, output: Outpu
     from enmasse.cli.commands.pipeline import LOCAL
     from enmasse.cli.output import progress
     from enmasse.pipeline import demo, demo_data, demo_picture
-    from enmasse.pipeline.live import Live
+    from enmasse.pipeline.live.database import Live
     from enmasse.pipeline.session import session
 
     clock = SystemClock()

@@ -1,0 +1,320 @@
+"""The format `enmasse` as Spark calls it. Readers travel by pickle: they connect when asked."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from enmasse.base.errors import Invalid
+from enmasse.native import declare_columns
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import queues, ranges, reading
+from enmasse.pipeline.connector.options import Options, Start
+from enmasse.pipeline.connector.ranges import Offsets, Slice, State
+
+if TYPE_CHECKING:
+    from enmasse.pipeline.connector import sink
+
+log = logging.getLogger("enmasse.pipeline")
+
+SAMPLES, SAMPLE_ROWS = 16, 32
+"""Places of a batch at which the size of messages is looked at, and how many there."""
+ROUNDS_MAX = 8
+"""How often a batch that is too large is made smaller and looked at again."""
+MS = 1000
+
+
+class Task(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Slice) -> None:
+        """Read this slice."""
+        super().__init__(part)
+
+
+def task_rows(options: Options, task: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of a task. Spark makes a task of its own where a batch has none."""
+    return reading.batches(options, task.value) if task.value is not None else iter(())
+
+
+class Source(DataSource):
+    """`readStream`, `read`, `writeStream` and `write` with `.format("enmasse")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "enmasse"
+
+    def schema(self) -> str:
+        """Return the columns that the options declare."""
+        return declare_columns(option_table.read(self.options).columns)
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        """Return what reads from one place to another."""
+        options = self._declared(schema)
+        if options.spool is not None:
+            raise Invalid(
+                "E1003",
+                "option spool: a queue is read by spark.readStream; with "
+                "trigger(availableNow=True) it reads what waits and ends",
+            )
+        return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> "StreamReader | queues.QueueReader":
+        """Return what reads on and on."""
+        options = self._declared(schema)
+        return StreamReader(options) if options.spool is None else queues.QueueReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "sink.BatchWriter":
+        """Return what writes rows once; raises Invalid for mode overwrite."""
+        # a process that only reads is spared what tables need: 20 MiB and a part of its start
+        from enmasse.pipeline.connector import sink
+
+        if overwrite:
+            raise Invalid("E1003", "messages are not overwritten: use mode append")
+        options = option_table.write(self.options)
+        sink.check(options, schema)
+        return sink.BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "sink.StreamWriter":
+        """Return what writes batch after batch."""
+        from enmasse.pipeline.connector import sink
+
+        options = option_table.write(self.options)
+        sink.check(options, schema)
+        return sink.StreamWriter(options)
+
+    def _declared(self, schema: StructType) -> Options:
+        """The options with the columns of a schema, which is the user's own where there is one."""
+        options = option_table.read(self.options)
+        columns = ", ".join(
+            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema
+        )
+        options.columns["columns"] = columns
+        declare_columns(options.columns)
+        return options
+
+
+def begins_of(options: Options, state: State) -> dict[int, int]:
+    """Return the first offset of each partition that is to be read."""
+    first = {number: part.first for number, part in state.partitions.items()}
+    return _placed(options, options.start, state, first)
+
+
+def ends_of(options: Options, state: State) -> dict[int, int]:
+    """Return the first offset of each partition that is not to be read any more."""
+    return _placed(options, options.end, state, _next(state))
+
+
+def _next(state: State) -> dict[int, int]:
+    return {number: part.next for number, part in state.partitions.items()}
+
+
+def _placed(
+    options: Options, place: Start, state: State, others: Mapping[int, int]
+) -> dict[int, int]:
+    """The offset of a place in each partition; `others` are those of partitions it does not name.
+
+    Raises Invalid if it names a partition that is not there.
+    """
+    parts = state.partitions
+    if place == "earliest":
+        return {number: part.first for number, part in parts.items()}
+    if place == "latest":
+        return _next(state)
+    if isinstance(place, datetime):
+        time_ms = round(place.timestamp() * MS)
+        found = {number: reading.offset_at(options, number, time_ms) for number in parts}
+        return {
+            number: parts[number].next if offset is None else offset
+            for number, offset in found.items()
+        }
+    unknown = set(place) - set(parts)
+    if unknown:
+        raise Invalid(
+            "E1003",
+            f"partition {min(unknown)} does not exist: there are {', '.join(map(str, parts))}",
+        )
+    return {**others, **place}
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query. Its planner lives as long as the query; `read` runs on executors."""
+
+    def __init__(self, options: Options) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._last: State | None = None
+        self._ends: State | None = None
+        self._lost: str | None = None
+
+    def initialOffset(self) -> Offsets:
+        """Return where a query without a checkpoint begins."""
+        state = self._state()
+        return state.offsets(begins_of(self._options, state))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to what there is now, and no further."""
+        self._ends = self._state()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the most of one batch."""
+        return ReadMaxRows(self._options.rows_max)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """Return the end of the next batch, which is its start if there is nothing."""
+        state = self._ends or self._state()
+        lost = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
+        if lost and lost != self._lost:
+            # once, though nothing has come since then
+            log.warning("%s: %s", self._options.address, lost)
+        self._lost = lost
+        end = self._limited(start, state, limit)
+        return end if ranges.slices(start, end, self._options.task_rows) else start
+
+    def reportLatestOffset(self) -> Offsets | None:
+        """Return the end of the stream as it was last seen, by which Spark tells the lag."""
+        state = self._last
+        return state.offsets(_next(state)) if state else None
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return the tasks of a batch: the same for the same two places, for ever."""
+        return [Task(part) for part in ranges.slices(start, end, self._options.task_rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a task."""
+        return task_rows(self._options, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Do nothing: a stream keeps its messages by its own rules."""
+
+    def _state(self) -> State:
+        self._last = reading.state(self._options)
+        return self._last
+
+    def _limited(self, start: Offsets, state: State, limit: ReadLimit) -> Offsets:
+        """The end of a batch: its rows are bounded, its bytes by samples spread over all of it."""
+        rows = None if isinstance(limit, ReadAllAvailable) else self._options.rows_max
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        size_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
+        end = ranges.limited(start, state, rows)
+        for _ in range(ROUNDS_MAX if size_max is not None else 0):
+            parts = ranges.spread(start, end, SAMPLES)
+            count = sum(part.end - part.start for part in parts)
+            size = sum(self._size(part) for part in parts)
+            if size_max is None or size <= size_max:
+                break
+            fewer = ranges.limited(start, state, max(1, int(count * size_max / size)))
+            if fewer == end:
+                break
+            end = fewer
+        return end
+
+    def _size(self, part: Slice) -> float:
+        """The size of a slice in bytes, by the messages where it begins."""
+        sample = replace(part, end=min(part.end, part.start + SAMPLE_ROWS))
+        return reading.message_size(self._options, sample) * (part.end - part.start)
+
+
+class Noted:
+    """Takes note of filters that spare reading; Spark applies all of them again.
+
+    Spark refuses a reader whose class takes filters as long as
+    `spark.sql.python.filterPushdown.enabled` is not set. Ours is right without them, so it takes
+    them only where they come: the function that Spark looks for is the one of its own class.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self) -> None:
+        """There are no filters yet."""
+        self.filters: list[Filter] = []
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of the filters of a query."""
+        self.filters = filters
+        return filters
+
+
+class BatchReader(DataSourceReader):
+    """Reads from `start` to `end` once."""
+
+    def __init__(self, options: Options) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._noted = Noted()
+        self.pushFilters = self._noted  # type: ignore[method-assign]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks."""
+        options = self._options
+        state = reading.state(options)
+        begins, ends = begins_of(options, state), ends_of(options, state)
+        for number in list(ends):
+            begin, end = self._narrowed(number, begins[number], ends[number])
+            begins[number], ends[number] = begin, max(begin, end)
+        parts = ranges.slices(state.offsets(begins), state.offsets(ends), options.task_rows)
+        return [Task(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a task."""
+        return task_rows(self._options, partition)
+
+    def _narrowed(self, number: int, begin: int, end: int) -> tuple[int, int]:
+        """What the filters leave of a partition."""
+        for each in self._noted.filters:
+            column: tuple[str, ...] = getattr(each, "attribute", ())
+            value: Any = getattr(each, "value", None)
+            if column == ("partition",):
+                kept = value if isinstance(each, In) else (value,)
+                if isinstance(each, (EqualTo, In)) and number not in kept:
+                    return begin, begin
+            elif column == ("offset",) and isinstance(value, int):
+                begin, end = _within(each, value, begin, end)
+            elif column == ("enqueued_time",) and isinstance(value, datetime) and value.tzinfo:
+                if isinstance(each, (EqualTo, GreaterThan, GreaterThanOrEqual)):
+                    time_ms = int(value.timestamp() * MS)
+                    first = reading.offset_at(self._options, number, time_ms)
+                    begin = max(begin, end if first is None else first)
+        return begin, end
+
+
+def _within(each: Filter, value: int, begin: int, end: int) -> tuple[int, int]:
+    match each:
+        case EqualTo():
+            return max(begin, value), min(end, value + 1)
+        case GreaterThan():
+            return max(begin, value + 1), end
+        case GreaterThanOrEqual():
+            return max(begin, value), end
+        case LessThan():
+            return begin, min(end, value)
+        case LessThanOrEqual():
+            return begin, min(end, value + 1)
+        case _:
+            return begin, end

@@ -1,0 +1,1 @@
+"""Detection: `detectors` judges readings, one device after another; it is pure."""

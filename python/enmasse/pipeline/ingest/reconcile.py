@@ -1,0 +1,210 @@
+"""Proves that bronze has each message of a stream exactly once.
+
+Both sides are counted and summed up by partition and by the hour in which the server took the
+messages: how many there are, how many offsets, and the sum of a hash over all that was sent. What
+the stream no longer keeps cannot be compared: of that part bronze has to have each offset once, or,
+where a selector chooses, none twice: nobody knows any more which ones it chose.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from enmasse.base.errors import Missing
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.ranges import State
+from enmasse.pipeline.connector.source import begins_of, ends_of
+from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables.delta import Table
+
+HASHED = (
+    "message_id",
+    "correlation_id",
+    "subject",
+    "to",
+    "reply_to",
+    "content_type",
+    "group_id",
+    "durable",
+    "priority",
+    "ttl",
+    "body",
+    "body_kind",
+)
+MAPS = ("application_properties", "annotations")
+READS_LESS = ("columns", "decode", "start", "end", "timeunit", "csvheader")
+"""Options that make of a message something else than bronze has."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Messages of one partition and hour: how many, of how many offsets, and their checksum."""
+
+    count: int = 0
+    offsets: int = 0
+    checksum: int = 0
+
+
+@dataclass(frozen=True)
+class Hour:
+    """The two sides of one partition and hour (UTC; None where the server does not say)."""
+
+    partition: int
+    hour: datetime | None
+    stream: Tally
+    bronze: Tally
+
+    @property
+    def exact(self) -> bool:
+        """Whether bronze has what the stream has, once."""
+        return self.stream == self.bronze and self.bronze.count == self.bronze.offsets
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Offsets `first` to `next`, exclusive, that the stream no longer keeps."""
+
+    partition: int
+    first: int
+    next: int
+    bronze: Tally
+    is_selected: bool = False
+    """A selector has chosen among them, and nobody knows which."""
+
+    @property
+    def messages(self) -> int:
+        """How many bronze has to have, as far as that is known."""
+        return self.bronze.offsets if self.is_selected else self.next - self.first
+
+    @property
+    def exact(self) -> bool:
+        """Whether bronze has each of them once, or none twice of those that were chosen."""
+        return self.bronze.count == self.bronze.offsets == self.messages
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """What was compared, from offsets to offsets by partition."""
+
+    address: str
+    start: dict[int, int]
+    end: dict[int, int]
+    hours: list[Hour] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Whether each message is in bronze exactly once."""
+        return not self.differences
+
+    @property
+    def differences(self) -> list[Hour | Gone]:
+        """What is not as it has to be."""
+        parts: list[Hour | Gone] = [*self.gone, *self.hours]
+        return [part for part in parts if not part.exact]
+
+    @property
+    def messages(self) -> int:
+        """Messages that were looked for."""
+        kept = sum(hour.stream.count for hour in self.hours)
+        return kept + sum(part.messages for part in self.gone)
+
+
+def reconcile(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    bronze: Table,
+    *,
+    start: str = "earliest",
+    end: str = "latest",
+) -> Reconciliation:
+    """Compare a range of a stream with bronze.
+
+    `source` are the options by which the stream was read; `start` and `end` are places as in the
+    options of the format: earliest, latest, a time, or offsets by partition. Raises what the server
+    says, and Missing if there is no table and something to compare.
+    """
+    kept = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
+    options = option_table.read(kept | {"start": start, "end": end})
+    state = reading.state(options)
+    begins, ends = begins_of(options, state), ends_of(options, state)
+    try:
+        rows = delta.read(spark, bronze).where(F.col("address") == options.address)
+    except Missing:
+        if begins != ends:
+            raise
+        # nothing was ever read, and there is nothing to read
+        return Reconciliation(options.address, begins, ends)
+    rows = rows.where(F.col("space").eqNullSafe(F.lit(options.space).cast("string")))
+    gone, firsts = _gone(rows, state, begins, ends)
+    gone = [replace(part, is_selected=options.selector is not None) for part in gone]
+    stream = spark.read.format("enmasse").options(
+        **kept, start=_places(state, firsts), end=_places(state, ends)
+    )
+    ours = _tallies(rows, firsts, ends)
+    theirs = _tallies(stream.load(), firsts, ends)
+    hours = [
+        Hour(partition, hour, theirs.get((partition, hour), Tally()), ours.get(key, Tally()))
+        for key in sorted(ours.keys() | theirs.keys(), key=str)
+        for partition, hour in [key]
+    ]
+    return Reconciliation(options.address, begins, ends, hours, gone)
+
+
+def _places(state: State, offsets: dict[int, int]) -> str:
+    inner = ", ".join(f'"{number}": {offsets[number]}' for number in sorted(state.partitions))
+    return f"{{{inner}}}"
+
+
+def _gone(
+    rows: DataFrame, state: State, begins: dict[int, int], ends: dict[int, int]
+) -> tuple[list[Gone], dict[int, int]]:
+    """The part before what the stream keeps, and where the rest begins."""
+    firsts = {
+        number: max(begin, min(ends[number], state.partitions[number].first))
+        for number, begin in begins.items()
+    }
+    lost = {number: begin for number, begin in begins.items() if begin < firsts[number]}
+    if not lost:
+        return [], firsts
+    chosen = rows.where(_within(lost, firsts)).groupBy("partition")
+    counted = chosen.agg(F.count("*").alias("n"), F.countDistinct("offset").alias("offsets"))
+    tallies = {row.partition: Tally(row.n, row.offsets) for row in counted.collect()}
+    return [
+        Gone(number, begin, firsts[number], tallies.get(number, Tally()))
+        for number, begin in sorted(lost.items())
+    ], firsts
+
+
+def _within(begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
+    """Whether a row lies between the offsets of its partition."""
+    offset = F.col("offset")
+    spans = [
+        (F.col("partition") == number) & (offset >= begin) & (offset < ends[number])
+        for number, begin in begins.items()
+    ]
+    return reduce(or_, spans, F.lit(False))
+
+
+def _tallies(
+    rows: DataFrame, begins: dict[int, int], ends: dict[int, int]
+) -> dict[tuple[int, datetime | None], Tally]:
+    hashed = [F.col(name) for name in HASHED] + [F.map_entries(F.col(name)) for name in MAPS]
+    checksum = F.xxhash64("partition", "offset", "enqueued_time", *hashed).cast("decimal(38,0)")
+    hour = F.date_trunc("hour", F.col("enqueued_time")).alias("hour")
+    grouped = rows.where(_within(begins, ends)).groupBy("partition", hour)
+    summed = grouped.agg(
+        F.count("*").alias("n"),
+        F.countDistinct("offset").alias("offsets"),
+        F.sum(checksum).alias("checksum"),
+    )
+    return {
+        (row.partition, row.hour): Tally(row.n, row.offsets, int(row.checksum))
+        for row in summed.collect()
+    }

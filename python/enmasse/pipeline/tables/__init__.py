@@ -1,0 +1,1 @@
+"""Tables that have each batch once: `delta` appends, reads and cleans, `joining` joins files."""

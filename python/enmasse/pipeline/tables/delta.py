@@ -1,0 +1,501 @@
+"""Tables that a batch of a streaming query is appended to once: Delta, or plain Parquet.
+
+Spark writes the files of a batch to a place where nobody looks; they are moved to where they
+belong, and one atomic step makes them rows of the table and remembers the batch. A batch that is
+remembered is not written again. The files lie by the values of their partition columns
+(`date=2026-01-31/`), so that whatever reads Parquet finds its way.
+"""
+
+import json
+import math
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+import pyarrow
+import pyarrow.fs
+import pyarrow.parquet
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from enmasse.base.errors import Conflict, Missing
+from enmasse.pipeline.connector import uris
+from enmasse.pipeline.tables.joining import SMALL_SIZE, Joiner
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What stands for null in the name of a folder."""
+STAGING, BATCHES = "_staging", "_batches"
+REMEMBERED_MAX = 100
+"""Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
+HOURS_A_DAY, HOUR_MS = 24, 3_600_000
+APPENDS_MAX = 8
+"""How often rows are appended while others change what the table is."""
+_MAKING = threading.Lock()
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Where a table lies: a folder, or a URI as in `uris`."""
+
+    path: str
+    format: Literal["delta", "parquet"] = "delta"
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a batch. `again`: it was in the table before, and nothing has changed."""
+
+    rows: int
+    files: int
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a batch: its place below the table, its partition values, its footer."""
+
+    place: str
+    values: dict[str, str | None]
+    size: int
+    footer: Any
+
+
+def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Appended:
+    """Append the rows of a batch, unless this batch of this query is in the table already.
+
+    To be called from `foreachBatch`; `app_id` names the query for ever and the table knows it by
+    that name, `batch_id` only grows. Columns that the table does not have are added to it. Raises
+    Conflict for a column of another type than the table's.
+    """
+    keeper = _keeper(table)
+    if keeper.has(app_id, batch_id):
+        return Appended(0, 0, again=True)
+    keeper.prepare(frame.schema)
+    name = f"{quote(app_id, safe='')}-{batch_id:010}"
+    staged = f"{keeper.root}/{STAGING}/{name}"
+    writer = frame.write.mode("overwrite").option("compression", "zstd")
+    with _microseconds(frame.sparkSession):
+        writer.partitionBy(*table.partition_by).parquet(f"{keeper.prefix}{staged}")
+    found = list(_files(keeper.files, staged))
+    moves = [
+        (path, f"{folder}{name}-{number:05}.parquet") for number, (path, folder) in enumerate(found)
+    ]
+    files = [_described(keeper.files, path, place) for path, place in moves]
+    files_with_rows = [file for file in files if file.footer.num_rows]
+    if files_with_rows:
+        keeper.begin(name, [file.place for file in files])
+        for path, place in moves:
+            keeper.files.create_dir(f"{keeper.root}/{place}".rpartition("/")[0], recursive=True)
+            keeper.files.move(path, f"{keeper.root}/{place}")
+        keeper.commit(name, files_with_rows, app_id, batch_id, frame.schema)
+    keeper.files.delete_dir(staged)
+    return Appended(sum(file.footer.num_rows for file in files), len(files_with_rows))
+
+
+def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) -> Appended:
+    """Append rows that are in this process, as `append` does those of a frame, to a Delta table."""
+    if not len(rows):
+        return Appended(0, 0)
+    for left in reversed(range(APPENDS_MAX)):
+        opened = _opened(table, rows.schema)
+        known = opened.transaction_version(app_id)
+        if known is not None and known >= batch_id:
+            return Appended(0, 0, again=True)
+        try:
+            # the version that was looked at: a batch that came in since then is a conflict
+            write_deltalake(
+                opened,
+                rows,
+                mode="append",
+                schema_mode="merge",
+                commit_properties=remembering({app_id: batch_id}),
+            )
+            break
+        except CommitFailedError:
+            # the same batch came in, or another source has given the table a column or a property
+            if not left:
+                raise
+    return Appended(len(rows), 1)
+
+
+def _opened(table: Table, schema: pyarrow.Schema) -> DeltaTable:
+    """Return the table, made if it is not there."""
+    if not DeltaTable.is_deltatable(table.path):
+        by = list(table.partition_by)
+        # of several that make a table at once all but one would fail
+        with _MAKING:
+            DeltaTable.create(table.path, schema, mode="ignore", partition_by=by)
+    return DeltaTable(table.path)
+
+
+def replace_arrow(
+    rows: pyarrow.RecordBatchReader, table: Table, where: str, batches: Mapping[str, int]
+) -> None:
+    """Let these be the rows of a Delta table for which a condition holds, in one transaction.
+
+    It holds for each of them, and is SQL. The table remembers these batches of these queries.
+    """
+    opened = _opened(table, rows.schema)
+    write_deltalake(
+        opened,
+        rows,
+        mode="overwrite",
+        predicate=where,
+        schema_mode="merge",
+        commit_properties=remembering(batches),
+    )
+
+
+def remembering(batches: Mapping[str, int]) -> CommitProperties:
+    """Return what lets a Delta table remember the last batches of queries, by their names."""
+    found = [Transaction(app_id, batch_id) for app_id, batch_id in batches.items()]
+    return CommitProperties(app_transactions=found)
+
+
+def read(spark: SparkSession, table: Table) -> DataFrame:
+    """Return the table as it is now, without any jar; raises Missing if there is none."""
+    keeper = _keeper(table)
+    places, schema = keeper.contents()
+    if not places:
+        return spark.createDataFrame([], schema)
+    root = f"{keeper.prefix}{keeper.root}"
+    reader = spark.read.schema(schema).option("basePath", root)
+    return _named(reader.parquet(*(f"{root}/{place}" for place in places)), places)
+
+
+def dataset(opened: DeltaTable, path: str) -> Any:
+    """Return the rows of a Delta table that was opened at a path, as pyarrow reads them.
+
+    It reads the files itself. By way of delta-rs its threads would ask Python for them, and abort a
+    process that ends meanwhile, which happens with files of a bucket.
+    """
+    files, root = uris.files(path)
+    return opened.to_pyarrow_dataset(filesystem=pyarrow.fs.SubTreeFileSystem(root, files))
+
+
+def compact(table: Table) -> int:
+    """Join small files of a table; return how many are gone. One process at a time does it.
+
+    Raises Missing if there is no Parquet table.
+    """
+    if table.format == "parquet":
+        return _Parquet(table).join()
+    # one core, and no large file again and again: batches go on meanwhile
+    joined = DeltaTable(table.path).optimize.compact(target_size=SMALL_SIZE, max_concurrent_tasks=1)
+    return int(joined["numFilesRemoved"])
+
+
+def vacuum(table: Table, keep_days: int) -> int:
+    """Delete files that no version of the last days has, and the log before them; return how many
+    files of rows are gone."""
+    return clean(DeltaTable(table.path), keep_days * HOURS_A_DAY * HOUR_MS)
+
+
+def clean(opened: DeltaTable, keep_ms: int) -> int:
+    """Delete what a Delta table has of more than this time ago: files of rows, and its log up to
+    the last checkpoint before; return how many files of rows.
+
+    Versions of that time stay. A checkpoint has all that is in the table, and each last batch.
+    """
+    wanted = {
+        "delta.logRetentionDuration": f"interval {-(-keep_ms // 1000)} seconds",
+        # each append would look at the whole log for what is too old in it
+        "delta.enableExpiredLogCleanup": "false",
+    }
+    if not wanted.items() <= opened.metadata().configuration.items():
+        opened.alter.set_table_properties(wanted)
+    gone = opened.vacuum(
+        retention_hours=-(-keep_ms // HOUR_MS), dry_run=False, enforce_retention_duration=False
+    )
+    # the next append reads no more than came since
+    opened.create_checkpoint()
+    opened.cleanup_metadata()
+    return len(gone)
+
+
+class _Keeper:
+    """What both kinds of tables share: where they lie."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.files, self.root = uris.files(table.path)
+        path = table.path.rstrip("/")
+        # what of a URI names the file system, to Spark
+        prefix = path[: len(path) - len(self.root)] if uris.is_uri(path) else ""
+        self.prefix = uris.for_spark(prefix)
+
+    def exists(self, place: str) -> bool:
+        return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)
+
+
+class _Delta(_Keeper):
+    """The log of a Delta table holds the files and the last batch of each query."""
+
+    def _open(self) -> DeltaTable | None:
+        path = self.table.path
+        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+
+    def has(self, app_id: str, batch_id: int) -> bool:
+        table = self._open()
+        version = table.transaction_version(app_id) if table else None
+        return version is not None and version >= batch_id
+
+    def prepare(self, schema: StructType) -> None:
+        """Make the table, or give it the columns that it does not have."""
+        wanted = _arrow(schema)
+        table = self._open()
+        if table is None:
+            partition_by = list(self.table.partition_by)
+            DeltaTable.create(self.table.path, wanted, mode="ignore", partition_by=partition_by)
+            return
+        known = {field.name: field.type for field in table.schema().fields}
+        fields = Schema.from_arrow(wanted).fields
+        for field in fields:
+            if field.name in known and known[field.name] != field.type:
+                raise Conflict(
+                    "E4000",
+                    f"{self.table.path}: column {field.name} is {known[field.name]} and the batch "
+                    f"has {field.type}; cast it, or begin a new table",
+                )
+        new = [Field(field.name, field.type) for field in fields if field.name not in known]
+        if new:
+            table.alter.add_columns(new)
+
+    def begin(self, name: str, places: list[str]) -> None:
+        """Files that no version names are nothing to a Delta table."""
+
+    def commit(
+        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
+    ) -> None:
+        table = DeltaTable(self.table.path)
+        now_ms = int(self.files.get_file_info(f"{self.root}/{files[0].place}").mtime_ns / 1e6)
+        table.create_write_transaction(
+            [_added(file, now_ms) for file in files],
+            "append",
+            table.schema(),
+            list(self.table.partition_by),
+            commit_properties=remembering({app_id: batch_id}),
+        )
+
+    def contents(self) -> tuple[list[str], StructType]:
+        """Return the places of files below the table, and its columns."""
+        table = self._open()
+        if table is None:
+            raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
+        schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
+        return list(dataset(table, self.table.path).files), schema
+
+
+class _Parquet(_Keeper):
+    """A file for each of the last batches is what it remembers."""
+
+    def _mark(self, name: str, state: str) -> str:
+        return f"{self.root}/{BATCHES}/{name}.{state}"
+
+    def has(self, app_id: str, batch_id: int) -> bool:
+        return self.exists(self._mark(f"{quote(app_id, safe='')}-{batch_id:010}", "done"))
+
+    def prepare(self, schema: StructType) -> None:
+        """Keep the schema of the first batch, so that an empty table has one."""
+        self.files.create_dir(f"{self.root}/{BATCHES}", recursive=True)
+        kept = f"{self.root}/{BATCHES}/schema.json"
+        if not self.exists(kept):
+            self._write(kept, schema.json())
+
+    def begin(self, name: str, places: list[str]) -> None:
+        """Say which files will appear; take back those of an attempt that was cut off."""
+        mark = self._mark(name, "moving")
+        if self.exists(mark):
+            with self.files.open_input_stream(mark) as file:
+                for place in json.loads(file.read()):
+                    if self.exists(f"{self.root}/{place}"):
+                        self.files.delete_file(f"{self.root}/{place}")
+        self._write(mark, json.dumps(places))
+
+    def _write(self, path: str, text: str) -> None:
+        with self.files.open_output_stream(f"{path}.new") as file:
+            file.write(text.encode())
+        self.files.move(f"{path}.new", path)
+
+    def commit(
+        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
+    ) -> None:
+        self.files.move(self._mark(name, "moving"), self._mark(name, "done"))
+        old = self._mark(f"{quote(app_id, safe='')}-{batch_id - REMEMBERED_MAX:010}", "done")
+        if batch_id >= REMEMBERED_MAX and self.exists(old):
+            self.files.delete_file(old)
+
+    def join(self) -> int:
+        """Join small files, none of a batch that is not whole."""
+        self._check()
+        joiner = self._joiner()
+        joiner.finish()
+        # a batch that begins from here on has no file among these
+        there = [(name, info.size) for name, info in self._listed()]
+        return joiner.join(there, self._moving())
+
+    def _joiner(self) -> Joiner:
+        return Joiner(self.files, self.root, BATCHES, STAGING)
+
+    def _listed(self) -> Iterator[tuple[str, Any]]:
+        for path, _ in _files(self.files, self.root):
+            yield path[len(self.root) + 1 :], self.files.get_file_info(path)
+
+    def _moving(self) -> set[str]:
+        """The files of batches that are not whole, or were not when they were cut off."""
+        found = set[str]()
+        for info in self.files.get_file_info(pyarrow.fs.FileSelector(f"{self.root}/{BATCHES}")):
+            if info.path.endswith(".moving"):
+                # it may be whole by now, and not be joined this time
+                with suppress(FileNotFoundError), self.files.open_input_stream(info.path) as file:
+                    found.update(json.loads(file.read()))
+        return found
+
+    def _check(self) -> None:
+        if not self.exists(f"{self.root}/{BATCHES}/schema.json"):
+            raise Missing("E3000", f"{self.table.path} is no table; write to it first")
+
+    def contents(self) -> tuple[list[str], StructType]:
+        """Return the places of files below the table, and its columns."""
+        self._check()
+        kept = f"{self.root}/{BATCHES}/schema.json"
+        with self.files.open_input_stream(kept) as file:
+            schema = StructType.fromJson(json.loads(file.read()))
+        gone = self._joiner().replaced()
+        return [name for name, _ in self._listed() if name not in gone], schema
+
+
+def _keeper(table: Table) -> _Delta | _Parquet:
+    return _Delta(table) if table.format == "delta" else _Parquet(table)
+
+
+def _named(frame: DataFrame, places: Iterable[str]) -> DataFrame:
+    """The same frame with the values that folders are named by.
+
+    delta-rs writes a letter beyond ASCII as its bytes in UTF-8, `%C3%A9`; Spark takes each of them
+    for a letter.
+    """
+    values = {part for place in places for part in place.split("/")[:-1]}
+    wrong: dict[str, dict[str, str]] = {}
+    for name, _, value in (part.partition("=") for part in values):
+        taken = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+        if taken != unquote(value):
+            wrong.setdefault(name, {})[taken] = unquote(value)
+    for name, rights in wrong.items():
+        right = F.create_map(*(F.lit(one) for pair in rights.items() for one in pair))[F.col(name)]
+        frame = frame.withColumn(name, F.coalesce(right, F.col(name)))
+    return frame
+
+
+def _arrow(schema: StructType) -> pyarrow.Schema:
+    """The same in Arrow. A table takes null everywhere: a later batch may lack the column."""
+    return pyarrow.schema(
+        field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")
+    )
+
+
+def _files(files: Any, root: str) -> Iterator[tuple[str, str]]:
+    """Each Parquet file below a folder, with the folders of its partition between."""
+    for info in files.get_file_info(pyarrow.fs.FileSelector(root, recursive=True)):
+        below = info.path[len(root) + 1 :]
+        folder = below.rpartition("/")[0]
+        if below.endswith(".parquet") and not below.startswith("_"):
+            yield info.path, f"{folder}/" if folder else ""
+
+
+def _described(files: Any, path: str, place: str) -> _File:
+    """What a table has to know of a file that lies at `path` and will lie at `place`."""
+    pairs = [part.partition("=") for part in place.split("/")[:-1]]
+    values = {name: None if value == NO_VALUE else unquote(value) for name, _, value in pairs}
+    footer = pyarrow.parquet.read_metadata(path, filesystem=files)
+    return _File(place, values, files.get_file_info(path).size, footer)
+
+
+def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
+    """Write a file below a folder, such as `date=2026-01-31/x.parquet`, and return what makes it
+    one of the Delta table there: until a transaction has that, it is none."""
+    files, root = uris.files(folder)
+    path = f"{root}/{name}"
+    files.create_dir(path.rpartition("/")[0], recursive=True)
+    with files.open_output_stream(path) as file:
+        pyarrow.parquet.write_table(rows, file, compression="zstd")
+    now_ms = int(files.get_file_info(path).mtime_ns / 1e6)
+    return _added(_described(files, path, name), now_ms)
+
+
+def _added(file: _File, now_ms: int) -> AddAction:
+    return AddAction(file.place, file.size, file.values, now_ms, True, _statistics(file))
+
+
+def _statistics(file: _File) -> str:
+    """Rows, least and greatest values: by them readers leave out files.
+
+    Of a column without them pyarrow leaves out every file, as soon as it is asked for values of it.
+    """
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    unknown = set[str]()
+    for group in range(file.footer.num_row_groups):
+        for index in range(file.footer.num_columns):
+            column = file.footer.row_group(group).column(index)
+            name, found = column.path_in_schema, column.statistics
+            if file.footer.schema.column(index).max_repetition_level:
+                # what lies within a list or a map is no column
+                continue
+            bounds = (found.min, found.max) if found is not None and found.has_min_max else ()
+            if not bounds or not all(map(_has_order, bounds)):
+                unknown.add(name)
+            else:
+                least[name] = min(least.get(name, found.min), found.min)
+                greatest[name] = max(greatest.get(name, found.max), found.max)
+    return json.dumps(
+        {
+            "numRecords": file.footer.num_rows,
+            "minValues": {n: _shown(value) for n, value in least.items() if n not in unknown},
+            "maxValues": {n: _shown(value) for n, value in greatest.items() if n not in unknown},
+        }
+    )
+
+
+def _has_order(value: Any) -> bool:
+    """Whether JSON has a bound like this."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, (int, str, date)) and not isinstance(value, bool)
+
+
+def _shown(value: float | str | date) -> float | str:
+    if not isinstance(value, datetime):
+        return value.isoformat() if isinstance(value, date) else value
+    return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def _microseconds(spark: SparkSession) -> Iterator[None]:
+    """Let Spark write times as Delta wants them, not as Hive did."""
+    before = spark.conf.get(TIMESTAMPS)
+    spark.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(TIMESTAMPS, str(before))

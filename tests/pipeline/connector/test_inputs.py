@@ -1,0 +1,395 @@
+"""Whatever comes in, and wherever from: queues, what is no message, streams that go, silence."""
+
+import base64
+import json
+import queue as queues
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from enmasse.base.clock import SystemClock
+from enmasse.base.errors import Conflict, Denied, EnMasseError, Invalid
+from enmasse.pipeline import demo, figures
+from enmasse.pipeline.ingest import batches, bronze, judge
+from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.places import read
+from enmasse.pipeline.run import Run
+from enmasse.pipeline.tables import delta
+from piping import document, judged, message, opened, rows, run_once
+from publishing import Log
+from running import Platform, Start
+from stream_documents import stream
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+WAIT_S = 300.0
+LARGE = 10 << 20
+
+
+class Going:
+    """A run that goes on in this process."""
+
+    def __init__(self, run: Run, db: Live) -> None:
+        self.db = db
+        self.stop = threading.Event()
+        self._told: queues.Queue[dict[str, Any]] = queues.Queue()
+        self._run = run
+        self.ended: queues.Queue[BaseException | None] = queues.Queue()
+
+    def start(self) -> None:
+        self._run.start(self._told.put, once=False)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        try:
+            self._run.watch(self.stop)
+        except EnMasseError as error:
+            self.ended.put(error)
+        else:
+            self.ended.put(None)
+
+    def messages(self, count: int) -> None:
+        """Return when so many more messages are in."""
+        while count > 0:
+            count -= self._told.get(timeout=WAIT_S)["messages"]
+        assert count == 0
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Return when a condition holds."""
+        clock, pause = SystemClock(), threading.Event()
+        deadline = clock.monotonic() + WAIT_S
+        while not holds():
+            assert clock.monotonic() < deadline and self.ended.empty()
+            pause.wait(0.1)
+
+
+@contextmanager
+def going(spark: SparkSession, file: Path) -> Iterator[Going]:
+    pipeline, places = read(file)
+    with (
+        places.taken(),
+        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+    ):
+        run = Run(spark, pipeline, places, db, SystemClock())
+        one = Going(run, db)
+        try:
+            one.start()
+            yield one
+        finally:
+            one.stop.set()
+            run.stop()
+
+
+def proof(spark: SparkSession, file: Path) -> dict[str, Any]:
+    """What `reconcile` says of the one source."""
+    pipeline, places, db = opened(file)
+    db.close()
+    options = batches.options(pipeline.spec.sources[0], places)
+    store = Store(pipeline, places)
+    return judge.source(spark, "s", options, store, "earliest", "latest")
+
+
+def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
+    spark: SparkSession, queue: Log, tmp_path: Path
+) -> None:
+    file = document(tmp_path / "p", queue, {"spool": "spool", "maxRows": 40})
+    sent = queue.publish(message(number) for number in range(100))
+    told = run_once(spark, file)
+    assert sum(one["messages"] for one in told) == 100
+    judged(file, sent)
+    # one that is sent twice is read once; one without an id cannot be told from another
+    queue.publish([message(100), message(100)])
+    nameless = message(101)
+    queue.publish([replace(nameless, properties=replace(nameless.properties, message_id=None))])
+    assert [one["messages"] for one in run_once(spark, file)] == [2]
+    judged(file, 102)
+    _, places, db = opened(file)
+    with closing(db):
+        # a queue does not say when it took a message: it came when it was taken
+        assert all(row["last_seen_us"] for row in db.rows(database.DEVICES))
+    found = proof(spark, file)
+    assert (found["messages"], found["exact"]) == (102, True)
+    (part,) = found["parts"]
+    assert (part["withoutId"], part["missing"], part["repeated"]) == (1, 0, 0)
+    assert "102 messages, each is in bronze once (1 have no" in judge.text(
+        {"sources": [found], "gold": None}
+    )
+    # one is gone; then another stands in its place; then there are two of one number
+    table = bronze.table(places.table("bronze"))
+    DeltaTable(table.path).delete('"offset" = 7')
+    (part,) = proof(spark, file)["parts"]
+    assert (part["missing"], part["exact"]) == (1, False)
+    copied = delta.read(spark, table).drop("date").where("offset = 8")
+    bronze.append(copied.withColumn("offset", F.lit(7).cast("long")), table, "intruder", 0)
+    (part,) = proof(spark, file)["parts"]
+    assert (part["missing"], part["repeated"], part["exact"]) == (0, 1, False)
+    bronze.append(copied, table, "intruder", 1)
+    found = proof(spark, file)
+    assert found["parts"][0]["bronze"] == {"count": 103, "offsets": 102}
+    assert "bronze differs:" in judge.text({"sources": [found], "gold": None})
+    pipeline, places, db = opened(file)
+    db.close()
+    options = batches.options(pipeline.spec.sources[0], places)
+    with pytest.raises(Invalid, match="a queue has no places"):
+        judge.source(spark, "s", options, Store(pipeline, places), "earliest", '{"0": 3}')
+
+
+def test_messages_that_are_none_are_quarantined_and_the_others_go_on(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    file = document(tmp_path / "p", log)
+    large = json.dumps({"device": "d0", "temperature": 1.0, "pad": "x" * LARGE}).encode()
+    odd = [
+        message(3, large),
+        message(4, b"no JSON"),
+        message(5, temperature="warm"),
+        message(6, time=0),
+        message(7, time="2100-01-01T00:00:00Z"),
+        message(8, device="x" * 65_536),
+    ]
+    typed = [
+        replace(message(number), application_properties={"n": value})
+        for number, value in enumerate((1, "one", b"\x01", 1.5, True, None), 9)
+    ]
+    small = [message(number) for number in range(3)]
+    sent = log.publish([*small, *odd, *typed, *(message(number) for number in range(15, 18))])
+    told = run_once(spark, file)
+    assert sum(one["messages"] for one in told) == sent == 18
+    judged(file, sent)
+    _, places, db = opened(file)
+    db.close()
+    reasons = sorted(rows(places, "quarantine")["reason"].to_pylist())
+    assert [reason[:14] for reason in reasons] == [
+        "JSON: expected",
+        "device has 655",
+        "temperature: t",
+        "time 1970-01-0",
+    ]
+    silver = rows(places, "silver")
+    assert (len(silver), sum(silver["clamped"].to_pylist())) == (14, 1)
+    kept = rows(places, "bronze").to_pylist()
+    assert max(len(row["body"]) for row in kept) == len(large)
+    said = Counter(dict(row["application_properties"] or []).get("n") for row in kept)
+    assert all(said[text] == 1 for text in ("1", "one", "1.5", "true"))
+    assert proof(spark, file)["exact"]
+
+
+def test_a_stream_made_anew_while_it_is_read_ends_the_run_or_is_read_on(
+    spark: SparkSession, streams: Platform, log: Log, tmp_path: Path
+) -> None:
+    file = document(tmp_path / "p", log, trigger="1s")
+    log.publish(message(number) for number in range(20))
+    with going(spark, file) as run:
+        run.messages(20)
+        streams.enmasse("delete", "address", log.address, "--force")
+        (tmp_path / "again.yaml").write_text(stream(log.address))
+        streams.enmasse("apply", "-f", str(tmp_path / "again.yaml"))
+        log.publish(message(number) for number in range(20, 30))
+        ended = run.ended.get(timeout=WAIT_S)
+        assert isinstance(ended, EnMasseError) and str(ended).startswith("source s: ")
+    with pytest.raises(Conflict, match="source s: the stream was made anew: its uid was"):
+        run_once(spark, file)
+    # what was read stays, and what is new is read, once it is said that this is meant
+    document(tmp_path / "p", log, {"failOnDataLoss": False})
+    assert [one["messages"] for one in run_once(spark, file)] == [10]
+    _, places, db = opened(file)
+    db.close()
+    held = rows(places, "bronze")["message_id"].to_pylist()
+    assert Counter(held) == Counter(str(number) for number in range(30))
+    assert len(rows(places, "silver")) == 30
+
+
+USER = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: default}
+spec: {type: standard, authenticationService: {name: standard}}
+"""
+
+
+def user(*allowed: str) -> str:
+    password = base64.b64encode(b"wonderland").decode()
+    return f"""
+apiVersion: enmasse.io/v1beta1
+kind: MessagingUser
+metadata: {{name: default.alice}}
+spec:
+  username: alice
+  authentication: {{type: password, password: {password}}}
+  authorization:
+  - {{addresses: [{", ".join(allowed)}], operations: [send, recv]}}
+"""
+
+
+def test_an_address_without_rights_ends_the_run_and_nothing_is_lost(
+    spark: SparkSession, start_platform: Start, tmp_path: Path
+) -> None:
+    declared = tmp_path / "declared.yaml"
+    declared.write_text(
+        "---\n".join([USER, stream("mine"), stream("theirs"), user("mine", "theirs")])
+    )
+    platform = start_platform("-f", str(declared))
+    login = platform.url().replace("://", "://alice:wonderland@")
+    first, second = Log(platform.url(), "mine"), Log(platform.url(), "theirs")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "password").write_text("wonderland\n")
+    mine = {"passwordFile": "password", "options": {"user": "alice"}}
+    other = {"name": "t", "url": second.url, "address": "theirs", "value": "temperature"}
+    file = document(tmp_path / "p", first, mine)
+    sources = json.loads(json.dumps([read(file)[0].spec.sources[0].model_dump(by_alias=True)]))
+    for one in (first, second):
+        Log(login, one.address).publish(message(number) for number in range(10))
+    (tmp_path / "less.yaml").write_text(user("mine"))
+    platform.enmasse("apply", "-f", str(tmp_path / "less.yaml"))
+    document(tmp_path / "p", first, mine, sources=[*sources, other | mine])
+    with pytest.raises(Denied, match="source t: .*theirs"):
+        run_once(spark, file)
+    (tmp_path / "more.yaml").write_text(user("mine", "theirs"))
+    platform.enmasse("apply", "-f", str(tmp_path / "more.yaml"))
+    run_once(spark, file)
+    _, places, db = opened(file)
+    db.close()
+    held = Counter(rows(places, "bronze")["address"].to_pylist())
+    assert held == {"mine": 10, "theirs": 10}
+
+
+def test_silence_of_all_devices_is_an_incident_of_each_and_none_is_told_twice(
+    spark: SparkSession, streams: Platform, log: Log, numbers: Iterator[int], tmp_path: Path
+) -> None:
+    alerts = f"s{next(numbers)}"
+    silent = {"name": "silent", "heartbeat": {"timeout": "3s"}, "alertAddress": alerts}
+    file = document(tmp_path / "p", log, detectors=[silent | {"cooldown": 0}], trigger="1s")
+    log.publish(message(number) for number in range(3))
+    with going(spark, file) as run:
+        run.messages(3)
+        run.until(lambda: len(run.db.rows(database.ANOMALIES)) == 3)
+        (before,) = run.db.rows(database.PROGRESS)
+        # no message came, so there was no batch either
+        assert before["batch_id"] == 0 and before["messages"] == 3
+        run.until(lambda: run.db.status()["alerts"]["sent"] == 3)
+        log.publish([message(3)])
+        run.messages(1)
+        ended = [row["device"] for row in run.db.rows(database.ANOMALIES) if row["ended_us"]]
+        assert ended == ["d0"]
+        run.until(lambda: len(run.db.rows(database.ANOMALIES)) == 4)
+        run.until(lambda: run.db.status()["alerts"]["sent"] == 4)
+    told = demo.received({"url": streams.url()}, alerts, "{}")
+    assert Counter(one["device"] for one in told) == {"d0": 2, "d1": 1, "d2": 1}
+    assert len({one["id"] for one in told}) == 4
+
+
+def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    file = document(folder, log)
+    log.publish(message(number) for number in range(20))
+    run_once(spark, file)
+    document(folder, log, functions="functions.py")
+    (folder / "functions.py").write_text(
+        "from pyspark.sql import functions as F\n"
+        "from enmasse.pipeline.functions import step\n"
+        "@step\n"
+        "def warmer(frame):\n"
+        "    return frame.withColumn('temperature', F.col('temperature') + 100)\n"
+    )
+    pipeline, places, db = opened(file)
+    with closing(db), places.taken():
+        work = Backfill(pipeline, places, db)
+        assert work.needs_spark
+        parts = work.parts([Part("s")])
+        (done,) = work.run(parts, spark, lambda _: None)
+        work.gold()
+        work.finish(parts)
+    assert (done.messages, done.readings) == (20, 20)
+    assert min(rows(places, "silver")["value"].to_pylist()) == 100.0
+    judged(file, 20)
+
+
+def test_small_files_become_large_ones_and_what_was_can_be_read(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    tidy = {"compactEvery": 4, "keep": "1d"}
+    file = document(tmp_path / "p", log, {"maxRows": 10}, tables=tidy)
+    sent = log.publish(message(number) for number in range(80))
+    run_once(spark, file)
+    judged(file, sent)
+    _, places, db = opened(file)
+    db.close()
+    for name in ("bronze", "silver"):
+        table = DeltaTable(places.table(name))
+        assert len(table.file_uris()) < 8, name
+        # what it was after the second batch
+        operations = [one["operation"] for one in table.history()]
+        assert "OPTIMIZE" in operations
+        first = next(
+            version
+            for version in range(table.version() + 1)
+            if len(DeltaTable(places.table(name), version=version).to_pyarrow_table())
+        )
+        assert len(DeltaTable(places.table(name), version=first + 1).to_pyarrow_table()) == 20
+
+
+def test_a_source_that_cannot_be_read_leaves_the_others_alone(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    file = document(tmp_path, log)
+    whole = yaml.safe_load(file.read_text())
+    (good,) = whole["spec"]["sources"]
+    whole["spec"]["sources"] = [good | {"name": "gone", "address": "nobody"}, good]
+    file.write_text(yaml.safe_dump(whole))
+    sent = log.publish(message(number) for number in range(30))
+    # the first of them ends at once, and the run ends after the others and says why
+    with pytest.raises(EnMasseError, match=r"^source gone: .*nobody"):
+        run_once(spark, file)
+    judged(file, sent)
+    _, _, db = opened(file)
+    with closing(db):
+        found = {one["source"]: one for one in figures.of_sources(db.status(), 0.0)}
+    assert found["s"]["trouble"] is None and "nobody" in found["gone"]["trouble"]["error"]
+    assert found["s"]["written"]["bronze"] == found["s"]["written"]["silver"] == sent
+    assert found["s"]["written"]["gold"] > 0 and found["gone"]["written"] == {}
+
+
+def test_plain_parquet_has_each_batch_once_as_delta_has(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    plain = document(tmp_path / "p", log, {"maxRows": 40}, tables={"format": "parquet"})
+    versioned = document(tmp_path / "d", log, {"maxRows": 40})
+    sent = log.publish(message(number) for number in range(100))
+    sent += log.publish([message(100, b"{"), message(101, time="2100-01-01T00:00:00Z")])
+    for file in (plain, versioned):
+        assert sum(one["messages"] for one in run_once(spark, file)) == sent
+    assert proof(spark, plain)["exact"]
+    found = []
+    for file in (plain, versioned):
+        pipeline, places, db = opened(file)
+        with closing(db):
+            store = Store(pipeline, places)
+            names = ("bronze", "silver", "quarantine")
+            frames = [delta.read(spark, getattr(store, name)) for name in names]
+            held = [
+                sorted(str(sorted(row.asDict().items(), key=str)) for row in frame.collect())
+                for frame in frames
+            ]
+            windows = store.gold.read()
+            found.append((held, db.rows(database.LATEST), db.rows(database.USAGE), windows))
+    assert found[0][:3] == found[1][:3]
+    assert len(found[0][3]) == len(found[1][3])
+    assert windows.differences(found[0][3], found[1][3]) == []
+    # a batch that comes again is in already
+    _, places, _ = opened(plain)
+    before = len(list((Path(places.tables) / "silver").rglob("*.parquet")))
+    log.publish([message(102)])
+    assert [one["messages"] for one in run_once(spark, plain)] == [1]
+    assert len(list((Path(places.tables) / "silver").rglob("*.parquet"))) == before + 1

@@ -1,0 +1,129 @@
+"""Which offsets a batch has, and which task reads which."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enmasse.base.errors import Conflict
+from enmasse.pipeline.connector.options import TASKS_MAX
+from enmasse.pipeline.connector.ranges import (
+    Offsets,
+    Partition,
+    Slice,
+    State,
+    check,
+    limited,
+    numbers,
+    slices,
+)
+
+SPANS = st.dictionaries(
+    st.integers(0, 9),
+    st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)),
+    min_size=1,
+    max_size=10,
+)
+
+
+def state_of(spans: dict[int, tuple[int, int]], uid: str | None = "u") -> State:
+    return State(
+        uid, {number: Partition(first, first + more) for number, (first, more) in spans.items()}
+    )
+
+
+def begin(state: State) -> Offsets:
+    return state.offsets({number: part.first for number, part in state.partitions.items()})
+
+
+@given(SPANS, st.integers(1, 10**6))
+def test_batches_of_bounded_size_read_everything_once(
+    spans: dict[int, tuple[int, int]], rows_max: int
+) -> None:
+    state = state_of(spans)
+    start, whole, read = begin(state), sum(more for _, more in spans.values()), 0
+    end = limited(start, state, rows_max)
+    parts = slices(start, end, 1000)
+    read = sum(part.end - part.start for part in parts)
+    waiting = [number for number, (_, more) in spans.items() if more]
+    assert read == min(max(rows_max, len(waiting)), whole)
+    assert {part.partition for part in parts} == set(waiting)
+    # what is left is the same backlog, begun later
+    rest = limited(end, state, None)
+    assert sum(part.end - part.start for part in slices(end, rest, 1000)) == whole - read
+    assert numbers(rest) == {number: first + more for number, (first, more) in spans.items()}
+
+
+@given(SPANS, st.integers(1, 10**6))
+def test_tasks_part_a_batch_without_gap_or_overlap(
+    spans: dict[int, tuple[int, int]], task_rows: int
+) -> None:
+    state = state_of(spans)
+    start, end = begin(state), limited(begin(state), state, None)
+    parts = slices(start, end, task_rows)
+    assert parts == slices(start, end, task_rows)
+    assert len(parts) <= TASKS_MAX
+    at = numbers(start)
+    for part in parts:
+        assert part.uid == "u"
+        assert at[part.partition] == part.start < part.end
+        at[part.partition] = part.end
+    assert at == numbers(end)
+
+
+def test_a_small_partition_leaves_its_share_to_the_large() -> None:
+    state = state_of({0: (0, 10), 1: (100, 1000)})
+    end = limited(begin(state), state, 500)
+    assert sum(numbers(end).values()) - 100 == 500
+    assert numbers(limited({"uid": "u", "0": 10, "1": 100}, state, 500)) == {0: 10, 1: 600}
+
+
+def test_no_partition_waits_for_ever() -> None:
+    state = state_of({number: (0, 100) for number in range(8)})
+    end = limited(begin(state), state, 6)
+    assert numbers(end) == dict.fromkeys(range(8), 1)
+    assert numbers(limited({**end, "0": 100}, state, 1)) == {
+        0: 100,
+        **dict.fromkeys(range(1, 8), 2),
+    }
+
+
+def test_a_partition_that_is_new_begins_at_its_first_message() -> None:
+    state = state_of({0: (0, 10), 1: (0, 5)})
+    end = limited({"uid": "u", "0": 10}, state, None)
+    assert slices({"uid": "u", "0": 10}, end, 100) == [Slice(1, 0, 5, "u")]
+
+
+def test_loss_is_an_error_or_counted() -> None:
+    state = state_of({0: (50, 10), 1: (0, 10)})
+    start: Offsets = {"uid": "u", "0": 20, "1": 5}
+    with pytest.raises(Conflict, match="30 messages of the stream that were not read"):
+        check(start, state, fails_on_loss=True)
+    said = check(start, state, fails_on_loss=False)
+    assert said is not None and said.startswith("30 messages of the stream that were not read yet")
+    assert check({"uid": "u", "0": 55, "1": 10}, state, fails_on_loss=True) is None
+    # the beginning that is gone is part of the batch: the task counts it
+    assert slices(start, limited(start, state, None), 1000)[0] == Slice(0, 20, 60, "u")
+
+
+def test_a_stream_made_anew_is_another_stream() -> None:
+    state = state_of({0: (0, 10)}, "new")
+    with pytest.raises(Conflict, match="its uid was u and is new"):
+        check({"uid": "u", "0": 7}, state, fails_on_loss=True)
+    said = check({"uid": "u", "0": 7}, state, fails_on_loss=False)
+    assert said is not None and "its uid was u and is new: what was not read" in said
+    assert said.endswith("; 0 of the new one are no longer kept")
+    end = limited({"uid": "u", "0": 7}, state, None)
+    assert slices({"uid": "u", "0": 7}, end, 100) == [Slice(0, 0, 10, "new")]
+
+
+def test_a_stream_that_ends_before_what_was_read_is_always_an_error() -> None:
+    for spans in ({0: (0, 5)}, {1: (0, 5)}):
+        with pytest.raises(Conflict, match="begin with a new checkpoint"):
+            check({"uid": None, "0": 7}, state_of(spans, None), fails_on_loss=False)
+
+
+def test_servers_without_uid_have_none_in_the_checkpoint() -> None:
+    assert state_of({0: (3, 1)}, None).offsets({0: 3}) == {"0": 3}
+    assert State.of({"uid": "u", "partitions": [{"partition": 1, "first": 2, "next": 3}]}) == State(
+        "u", {1: Partition(2, 3)}
+    )

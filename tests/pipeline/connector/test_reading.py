@@ -1,0 +1,175 @@
+"""Reads of a stream beneath Spark: kept connections, servers that go, messages that are gone."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doubles import TestClock
+from enmasse.base.errors import Conflict, Denied, Invalid, Unavailable
+from enmasse.messaging import Data, Message
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.options import Options
+from enmasse.pipeline.connector.ranges import Slice
+from publishing import Log, readings
+from stream_server import StreamServer
+
+LARGE = 10_000
+"""Bytes of a message of which a batch has some 1,600."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StreamServer]:
+    running = StreamServer()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def log(server: StreamServer) -> Log:
+    """A stream of its own for each test."""
+    return Log(server.url, f"s{len(server.streams)}")
+
+
+def options_of(log: Log, **chosen: str) -> Options:
+    return option_table.read({"url": log.url, "address": log.address, "timeout": "20"} | chosen)
+
+
+def impatient() -> reading.Patience:
+    return reading.Patience(0, TestClock(), lambda _: None)
+
+
+def offsets(options: Options, part: Slice) -> list[int]:
+    return [
+        offset
+        for batch in reading.batches(options, part)
+        for offset in batch.column("offset").to_pylist()
+    ]
+
+
+def test_connections_of_a_token_that_was_replaced_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "Stream", lambda asked: asked)
+    monkeypatch.setattr(reading, "_idle", {})
+    file = tmp_path / "token"
+    options = option_table.read({"url": "amqp://h", "address": "a", "tokenFile": str(file)})
+    for number in range(10):
+        file.write_text(f"token {number}")
+        taken = [reading.take(options) for _ in range(2)]
+        assert {one["client"]["token"] for one in taken} == {f"token {number}"}
+        for one in taken:
+            reading.keep(options, one)
+        assert reading.take(options) is taken[1]
+    assert sum(len(kept) for _, kept in reading._idle.values()) == 1
+
+
+def test_connections_are_kept_between_reads(log: Log, server: StreamServer) -> None:
+    log.publish(readings(0, 50))
+    options = options_of(log, columns="offset")
+    before = len(server.connections)
+    for begin in range(0, 50, 5):
+        assert offsets(options, Slice(0, begin, begin + 5, None)) == [*range(begin, begin + 5)]
+    assert reading.state(options).partitions[0].next == 50
+    assert len(server.connections) == before + 1
+
+
+def test_a_read_goes_on_when_its_server_comes_back() -> None:
+    first = StreamServer()
+    log = Log(first.url, "large")
+    count = log.publish([Message(body=Data([bytes(LARGE)])) for _ in range(4500)])
+    servers = [first]
+
+    def restart(_: float) -> None:
+        if servers[-1] is first:
+            servers.append(StreamServer(first.port, first.streams))
+
+    options = options_of(log, columns="offset, body")
+    patience = reading.Patience(20, TestClock(), restart)
+    seen: list[int] = []
+    for batch in reading.batches(options, Slice(0, 0, count, "large-1"), patience):
+        if not seen:
+            first.close()
+        seen += batch.column("offset").to_pylist()
+    servers[-1].close()
+    assert len(servers) == 2
+    assert seen == list(range(count))
+
+
+def test_a_server_that_stays_away_is_an_error_in_the_end() -> None:
+    away = option_table.read({"url": "amqp://127.0.0.1:1", "address": "x"})
+    with pytest.raises(Unavailable, match="refused"):
+        reading.asked(away, lambda stream: stream.state(), impatient())
+
+
+def test_patience_ends_and_is_renewed() -> None:
+    clock, pauses = TestClock(), list[float]()
+    patience = reading.Patience(2.0, clock, pauses.append)
+    error = Unavailable("E6000", "away")
+    for _ in range(3):
+        patience.wait(error)
+    clock.advance(1.5)
+    with pytest.raises(Unavailable):
+        patience.wait(error)
+    patience.renew()
+    patience.wait(error)
+    assert pauses == [0.1, 0.2, 0.4, 0.1]
+
+
+def test_messages_that_are_gone_are_an_error_or_told(
+    log: Log, server: StreamServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.publish(readings(0, 100))
+    server.forget(log.address, 60)
+    part = Slice(0, 50, 100, f"{log.address}-1")
+    with pytest.raises(Conflict, match="from offset 50 to 59 are no longer kept"):
+        offsets(options_of(log, columns="offset"), part)
+    with caplog.at_level(logging.WARNING):
+        got = offsets(options_of(log, columns="offset", failOnDataLoss="false"), part)
+    assert got == list(range(60, 100))
+    assert "10 messages of 50..100 are no longer kept" in caplog.text
+
+
+def test_a_stream_made_anew_is_another_one(log: Log, server: StreamServer) -> None:
+    log.publish(readings(0, 10))
+    server.make_anew(log.address)
+    log.publish(readings(0, 10))
+    with pytest.raises(Conflict, match=f"its uid was {log.address}-1 and is {log.address}-2"):
+        offsets(options_of(log), Slice(0, 0, 10, f"{log.address}-1"))
+
+
+def test_the_size_of_messages_is_measured(log: Log) -> None:
+    log.publish([Message(body=Data([bytes(LARGE)])) for _ in range(20)])
+    size = reading.message_size(options_of(log), Slice(0, 0, 20, None))
+    assert LARGE < size < LARGE + 200
+    assert reading.message_size(options_of(log), Slice(0, 20, 20, None)) == 0
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error"),
+    [
+        ({"columns": "devise"}, Invalid),
+        ({"saslMechanisms": "PLAIN", "url": "amqp://h.invalid"}, Denied),
+        ({"tlsCa": "/nowhere", "url": "amqps://localhost"}, Invalid),
+        ({"url": "http://localhost"}, Invalid),
+    ],
+)
+def test_what_waiting_cannot_mend_is_an_error_at_once(
+    log: Log, chosen: dict[str, str], error: type[Exception]
+) -> None:
+    log.publish(readings(0, 1))
+    with pytest.raises(error):
+        offsets(options_of(log, **chosen), Slice(0, 0, 1, None))
+
+
+@pytest.mark.parametrize("module", ["pyspark_enmasse", "enmasse.pipeline.connector.sink"])
+def test_tasks_load_nothing_that_only_tables_need(module: str) -> None:
+    loaded = f"import sys, {module}; print(*sys.modules)"
+    words = [sys.executable, "-c", loaded]
+    modules = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    assert module in modules
+    assert not {"deltalake", "pandas", "enmasse.pipeline.tables.delta"} & set(modules)

@@ -1,0 +1,136 @@
+"""Where batches of a stream end, as its planner decides it without Spark."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from enmasse.base.errors import Conflict
+from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import ranges, reading
+from enmasse.pipeline.connector.options import Options
+from enmasse.pipeline.connector.ranges import Offsets, Partition, Slice, State
+from enmasse.pipeline.connector.source import StreamReader, begins_of, ends_of
+from publishing import Log
+from running import Platform
+from stream_documents import stream
+
+SMALL, LARGE = 100, 20_000
+COUNT = 300
+SIZE_MAX = 400_000
+
+
+def sized(*sizes: int) -> list[Message]:
+    """So many messages of each size, all of them in one partition."""
+    one = Properties(group_id="one")
+    return [
+        Message(body=Data([bytes(size)]), properties=one) for size in sizes for _ in range(COUNT)
+    ]
+
+
+def planned(log: Log, **chosen: str) -> list[list[Slice]]:
+    """What the batches of a query read that reads all there is."""
+    reader = StreamReader(option_table.read({"url": log.url, "address": log.address} | chosen))
+    start = reader.initialOffset()
+    found = []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        found.append(ranges.slices(start, end, 1_000_000))
+        start = end
+    return found
+
+
+def count(end: Offsets) -> int:
+    return sum(ranges.numbers(end).values())
+
+
+def size_of(log: Log, parts: list[Slice]) -> float:
+    options = option_table.read({"url": log.url, "address": log.address})
+    return sum(
+        reading.message_size(options, replace(part, start=number, end=number + 1))
+        for part in parts
+        for number in range(part.start, part.end)
+    )
+
+
+@pytest.fixture
+def remade(log: Log, streams: Platform, tmp_path: Path) -> tuple[Options, Offsets, Offsets]:
+    """Options, and two places of a stream that is another one by now."""
+    options = option_table.read({"url": log.url, "address": log.address, "failOnDataLoss": "false"})
+    log.publish(sized(SMALL)[:20])
+    start = StreamReader(options).initialOffset()
+    end = StreamReader(options).latestOffset(start, ReadMaxRows(10))
+    streams.enmasse("delete", "address", log.address, "--force")
+    (tmp_path / "again.yaml").write_text(stream(log.address))
+    streams.enmasse("apply", "-f", str(tmp_path / "again.yaml"))
+    log.publish(sized(LARGE)[:15])
+    return options, start, end
+
+
+def read(reader: StreamReader, start: Offsets, end: Offsets) -> int:
+    tasks = reader.partitions(start, end)
+    return sum(len(rows) for task in tasks for rows in reader.read(task))
+
+
+def test_a_stream_made_anew_is_read_on_and_told_once(
+    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+) -> None:
+    options, _, start = remade
+    reader = StreamReader(options)
+    with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
+        ends = [reader.latestOffset(start, ReadMaxRows(100)) for _ in range(2)]
+    assert ends[0] == ends[1] and count(ends[0]) == 15
+    (said,) = caplog.messages
+    assert f"its uid was {start['uid']} and is {ends[0]['uid']}" in said
+    assert read(reader, start, ends[0]) == 15
+
+
+def test_a_batch_that_was_planned_of_another_stream_is_missing_as_a_whole(
+    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+) -> None:
+    options, start, end = remade
+    with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
+        assert read(StreamReader(options), start, end) == 0
+    (said,) = caplog.messages
+    assert "10 messages of 0..10 are no longer kept" in said
+    with pytest.raises(Conflict, match="its uid was"):
+        read(StreamReader(replace(options, fails_on_loss=True)), start, end)
+
+
+@pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])
+def test_a_bound_in_bytes_holds_whatever_the_first_messages_are(
+    log: Log, sizes: tuple[int, ...]
+) -> None:
+    log.publish(sized(*sizes))
+    batches = planned(log, maxBytesPerTrigger=str(SIZE_MAX))
+    assert sum(part.end - part.start for (part,) in batches) == COUNT * len(sizes)
+    # what samples miss is less than what lies between two of them
+    assert all(size_of(log, batch) <= SIZE_MAX * 1.25 for batch in batches)
+    # and no batch is much smaller than it may be
+    assert len(batches) <= 2 + 2 * sum(sizes) * COUNT // SIZE_MAX
+
+
+def test_one_message_beyond_the_bound_is_a_batch(log: Log) -> None:
+    log.publish(sized(LARGE)[:3])
+    batches = planned(log, maxBytesPerTrigger="1000")
+    assert [(part.start, part.end) for (part,) in batches] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_a_limit_that_spark_asks_for_counts_instead_of_the_options(log: Log) -> None:
+    log.publish(sized(SMALL))
+    given = {"url": log.url, "address": log.address, "maxBytesPerTrigger": "1000000"}
+    reader = StreamReader(option_table.read(given))
+    start = reader.initialOffset()
+    assert count(reader.latestOffset(start, ReadMaxRows(7))) == 7
+    assert 0 < count(reader.latestOffset(start, ReadMaxBytes(2000))) < 20
+    assert count(reader.latestOffset(start, ReadAllAvailable())) == COUNT
+
+
+def test_partitions_that_are_not_named_are_read_from_the_first_message_to_the_last() -> None:
+    state = State(None, {0: Partition(2, 9), 1: Partition(3, 8)})
+    named = {"url": "amqp://h", "address": "a", "start": '{"0": 5}', "end": '{"0": 7}'}
+    options = option_table.read(named)
+    assert begins_of(options, state) == {0: 5, 1: 3}
+    assert ends_of(options, state) == {0: 7, 1: 8}

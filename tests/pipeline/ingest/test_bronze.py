@@ -1,0 +1,52 @@
+"""What bronze has of a message, and when the batch that it came in was begun."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from enmasse.pipeline.ingest import bronze
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Cut(Exception):
+    """A batch is cut off."""
+
+
+def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("here\nsilent\n")
+    found: list[dict[str, datetime | None]] = []
+
+    def put(frame: DataFrame, batch_id: int) -> None:
+        found.append({row.value: row.batch_time for row in frame.collect()})
+        if len(found) < 3:
+            raise Cut
+
+    said = F.when(F.col("value") == "here", F.lit(datetime(2026, 1, 31, tzinfo=UTC)))
+    lines = spark.readStream.text(str(tmp_path / "in")).withColumn("enqueued_time", said)
+    writer = bronze.timed(lines).writeStream.foreachBatch(put).trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException):
+            writer.start().awaitTermination()
+    writer.start().awaitTermination()
+    first, *again = found
+    assert again == [first, first]
+    assert first["here"] is None and first["silent"] is not None
+
+
+def test_what_was_read_without_a_time_has_none() -> None:
+    row = {"address": "a", "offset": 3, "body": b"x"}
+    batch = pyarrow.Table.from_pylist([row], bronze.MESSAGE)
+    kept = bronze.kept(batch)
+    assert kept.schema == bronze.KEPT
+    assert kept["batch_time"].to_pylist() == [None]
+    assert bronze.kept(kept) == kept

@@ -1,0 +1,107 @@
+"""Bronze is compared with the stream that it was read from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from enmasse.base.errors import Missing
+from enmasse.messaging import Data, Message
+from enmasse.pipeline.ingest import bronze
+from enmasse.pipeline.ingest.reconcile import Gone, Hour, reconcile
+from enmasse.pipeline.tables import delta
+from publishing import Log, readings
+from running import Platform
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def fill(spark: SparkSession, source: dict[str, str], folder: Path) -> bronze.Table:
+    """Bring what a stream has into bronze."""
+    table = bronze.table(str(folder / "bronze"))
+    stream = spark.readStream.format("enmasse").options(**source).load()
+    query = stream.writeStream.foreachBatch(bronze.writer(table, "q"))
+    query = query.option("checkpointLocation", str(folder / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    return table
+
+
+def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what_differs(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    messages = [
+        replace(one, application_properties={"n": n}) for n, one in enumerate(readings(0, 60))
+    ]
+    log.publish(messages)
+    source = {"url": log.url, "address": log.address, "space": "default"}
+    table = fill(spark, source, tmp_path)
+    found = reconcile(spark, source, table)
+    assert found.exact and found.messages == 60
+    assert {hour.partition for hour in found.hours} == {0, 1}
+    assert sum(hour.bronze.offsets for hour in found.hours) == 60
+    part = reconcile(spark, source, table, start='{"0": 3, "1": 4}', end='{"0": 7, "1": 4}')
+    assert part.exact and part.messages == 4
+    # one that came later is missing
+    log.publish(readings(60, 1))
+    later = reconcile(spark, source, table)
+    (missing,) = later.differences
+    assert isinstance(missing, Hour)
+    assert (missing.stream.count - missing.bronze.count, later.messages) == (1, 61)
+    # one is there twice, and one is another
+    rows = delta.read(spark, table).drop("date").where("partition = 0 and offset in (1, 2)")
+    changed = rows.withColumn("subject", F.when(F.col("offset") == 2, "new"))
+    bronze.append(changed, table, "intruder", 0)
+    twice = reconcile(spark, source, table, end='{"0": 5, "1": 5}')
+    (doubled,) = twice.differences
+    assert isinstance(doubled, Hour)
+    assert (doubled.partition, doubled.bronze.count - doubled.bronze.offsets) == (0, 2)
+
+
+def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
+    spark: SparkSession, streams: Platform, tmp_path: Path
+) -> None:
+    source = {"url": streams.url(), "address": "short2"}
+    log = Log(streams.url(), "short2")
+    log.publish(readings(0, 20))
+    table = fill(spark, source, tmp_path)
+    log.publish([Message(body=Data([b"x" * 4000])) for _ in range(100)])
+    found = reconcile(spark, source, table, start='{"0": 0, "1": 0}')
+    gone = [part for part in found.differences if isinstance(part, Gone)]
+    # those that were never read are gone for good
+    assert len(gone) == 2 and sum(part.bronze.count for part in gone) == 20
+    first = [min(10, part.next) for part in gone]
+    bounded = reconcile(
+        spark, source, table, start='{"0": 0, "1": 0}', end=f'{{"0": {first[0]}, "1": {first[1]}}}'
+    )
+    assert bounded.exact and bounded.messages == 20 and len(bounded.gone) == 2
+    # of what a selector chose nobody knows how many there were
+    chosen = reconcile(spark, source | {"selector": "1 = 1"}, table, start='{"0": 0, "1": 0}')
+    assert chosen.exact is False and all(part.exact for part in chosen.gone)
+    assert sum(part.messages for part in chosen.gone) == 20
+
+
+def test_what_a_selector_leaves_out_is_not_missing(
+    spark: SparkSession, log: Log, tmp_path: Path
+) -> None:
+    messages = [
+        replace(one, application_properties={"n": n}) for n, one in enumerate(readings(0, 20))
+    ]
+    log.publish(messages)
+    source = {"url": log.url, "address": log.address, "selector": "n >= 5"}
+    table = fill(spark, source, tmp_path)
+    found = reconcile(spark, source, table)
+    assert found.exact and found.messages == 15
+    # what was chosen otherwise differs
+    assert not reconcile(spark, source | {"selector": "n >= 4"}, table).exact
+
+
+def test_nothing_of_nothing_is_exact(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+    source = {"url": log.url, "address": log.address}
+    table = bronze.table(str(tmp_path / "bronze"))
+    found = reconcile(spark, source, table)
+    assert found.exact and found.messages == 0
+    log.publish(readings(0, 1))
+    with pytest.raises(Missing, match="no Delta table"):
+        reconcile(spark, source, table)

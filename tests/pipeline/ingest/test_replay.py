@@ -1,0 +1,306 @@
+"""Silver, quarantine and gold made anew from bronze: whole or a part, and cut off anywhere."""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+import batch_engine
+from backfilling import POINTS, backfilled, killed_backfill
+from enmasse.base.errors import Conflict, Invalid, Missing
+from enmasse.cli import app
+from enmasse.messaging import Message
+from enmasse.pipeline.gold import merging, recompute
+from enmasse.pipeline.ingest import recount, replay
+from enmasse.pipeline.ingest.batches import Batches
+from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live import database
+from piping import document, message, opened, rows
+from publishing import Log
+from running import Platform, running
+from stream_documents import SPACE, stream
+
+pytestmark = pytest.mark.timeout(900)
+STREAMS = 14
+OLD = {"device": "device", "metrics": ["temperature"]}
+NEW = {"device": ["device", "id"], "metrics": ["temperature", {"name": "level", "unit": "m"}]}
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.ingest.replay"]
+)
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    folder = tmp_path_factory.mktemp("replays")
+    path = folder / "streams.yaml"
+    path.write_text("---\n".join([SPACE, *(stream(f"r{number}") for number in range(STREAMS))]))
+    with running(folder / "data", "-f", str(path)) as started:
+        yield started
+
+
+@pytest.fixture
+def log(platform: Platform, request: Any) -> Log:
+    """A stream of its own for each test."""
+    taken = request.session.__dict__.setdefault("replay_streams", [])
+    taken.append(request.node.name)
+    return Log(platform.url(), f"r{len(taken) - 1}")
+
+
+def sent() -> Iterator[Message]:
+    """Of every five: two that the old document reads, two for the new one, one for neither."""
+    for number in range(0, 100, 5):
+        yield message(number)
+        yield message(number + 1)
+        yield message(number + 2, json.dumps({"id": "x", "temperature": number}).encode())
+        yield message(number + 3, json.dumps({"device": "d1", "level": 0.5}).encode())
+        yield message(number + 4, b"{")
+
+
+def filled(folder: Path, log: Log, **source: Any) -> Path:
+    """A pipeline by the old document, with all messages in its tables."""
+    file = document(folder, log, OLD | source)
+    log.publish(sent())
+    batch_engine.run(file, None)
+    return file
+
+
+def content(file: Path) -> dict[str, Any]:
+    """All that a backfill makes, but for what the stream says of itself."""
+    _, places, db = opened(file)
+    found: dict[str, Any] = {}
+    for name in ("silver", "quarantine"):
+        key = ("partition", "offset", "index", "metric", "reason")
+        held = rows(places, name).to_pylist()
+        found[name] = sorted(held, key=lambda row: str([row.get(part) for part in key]))
+    with closing(db):
+        found["latest"] = db.rows(database.LATEST)
+        found["usage"] = db.rows(database.USAGE)
+        (progress,) = db.rows(database.PROGRESS)
+    counters = ("messages", "readings", "quarantined", "late", "clamped")
+    return found | {name: progress[name] for name in counters}
+
+
+def exact(file: Path) -> None:
+    """Each message is in silver or in quarantine, and gold is what silver says."""
+    pipeline, places, db = opened(file)
+    db.close()
+    store = Store(pipeline, places)
+    assert recompute.compare(store, pipeline.spec.windows).differences == []
+    key = ("partition", "offset")
+    bronze = Counter(zip(*(rows(places, "bronze")[name].to_pylist() for name in key), strict=True))
+    found: list[Any] = []
+    for name in ("silver", "quarantine"):
+        found += zip(*(rows(places, name)[part].to_pylist() for part in key), strict=True)
+    assert set(bronze.values()) == {1}
+    assert Counter(found) == bronze
+
+
+def test_what_a_corrected_document_reads_is_as_if_it_had_always_been_so(
+    log: Log, tmp_path: Path
+) -> None:
+    file = filled(tmp_path / "p", log)
+    before = content(file)
+    assert (before["readings"], before["quarantined"]) == (40, 60)
+    # by the same document nothing changes
+    assert backfilled(file)[0] == replay.Replayed("s", 100, 40, 60)
+    assert content(file) == before
+    exact(file)
+    document(tmp_path / "p", log, NEW)
+    assert backfilled(file)[0] == replay.Replayed("s", 100, 80, 20)
+    exact(file)
+    whole = document(tmp_path / "whole", log, NEW)
+    batch_engine.run(whole, None)
+    assert content(file) == content(whole)
+    # the run goes on from where it was
+    log.publish([message(100), message(101)])
+    batch_engine.run(file, None)
+    exact(file)
+    assert content(file)["readings"] == 82
+
+
+def test_only_the_range_that_is_named_is_made_anew(log: Log, tmp_path: Path) -> None:
+    file = filled(tmp_path / "p", log)
+    _, places, db = opened(file)
+    db.close()
+    before = content(file)
+    bronze = rows(places, "bronze").to_pylist()
+    document(tmp_path / "p", log, NEW)
+    begin, end = {"0": 7, "1": 7}, {"0": 20, "1": 20}
+    (done,) = backfilled(file, Part("s", json.dumps(begin), json.dumps(end)))
+    within = sum(
+        begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])] for row in bronze
+    )
+    # which partition a message comes to is the stream's choice; one has half of them or more
+    assert done.messages == within >= 13
+    exact(file)
+
+    def outside(found: dict[str, Any]) -> list[Any]:
+        return [
+            row
+            for name in ("silver", "quarantine")
+            for row in found[name]
+            if not begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])]
+        ]
+
+    after = content(file)
+    assert outside(after) == outside(before)
+    assert after["readings"] == before["readings"] + done.readings - _inside(before, begin, end)
+    # by time: what came from the middle on
+    times = sorted(row["enqueued_time"] for row in bronze)
+    (done,) = backfilled(file, Part("s", start=times[50].isoformat()))
+    assert done.messages == sum(time >= times[50] for time in times)
+    (done,) = backfilled(file, Part("s", end=times[50].isoformat()))
+    assert done.messages == sum(time < times[50] for time in times)
+    exact(file)
+    assert content(file)["readings"] == 80
+
+
+def _inside(found: dict[str, Any], begin: dict[str, int], end: dict[str, int]) -> int:
+    return sum(
+        begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])]
+        for row in found["silver"]
+    )
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_one_that_is_killed_is_run_again_and_nobody_runs_the_pipeline_before(
+    log: Log, tmp_path: Path, after: bool
+) -> None:
+    file = filled(tmp_path / "p", log)
+    document(tmp_path / "p", log, NEW)
+    for point in range(len(POINTS)):
+        process = PROCESSES.Process(target=killed_backfill, args=(file, point, after))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, POINTS[point]
+        _, places, db = opened(file)
+        db.close()
+        if (point, after) != (0, False):
+            with pytest.raises(Conflict, match="a backfill was cut off.*enmasse pipeline backfill"):
+                replay.check_finished(places)
+    # what was left undone is done whatever else is asked for
+    pipeline, places, db = opened(file)
+    with closing(db):
+        assert Backfill(pipeline, places, db).parts([]) == [Part("s")]
+    assert [one.readings for one in backfilled(file)] == [80]
+    replay.check_finished(places)
+    exact(file)
+    whole = document(tmp_path / "whole", log, NEW)
+    batch_engine.run(whole, None)
+    assert content(file) == content(whole)
+
+
+def test_a_batch_that_spark_repeats_after_it_counts_once(log: Log, tmp_path: Path) -> None:
+    # one batch whose messages all go to quarantine: silver does not know of it
+    file = document(tmp_path / "p", log, OLD)
+    log.publish([message(n, json.dumps({"id": "x", "temperature": n}).encode()) for n in range(9)])
+    batch_engine.run(file, None)
+    document(tmp_path / "p", log, NEW)
+    assert backfilled(file)[0].readings == 9
+    # Spark did not hear that the batch was done
+    os.unlink(file.parent / "engine" / "done-0")
+    batch_engine.run(file, None)
+    exact(file)
+    assert content(file)["readings"] == 9
+
+
+def test_a_batch_that_was_cut_off_has_to_be_finished_first(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = document(tmp_path / "p", log, OLD)
+    log.publish(sent())
+    with monkeypatch.context() as cut:
+
+        def failing(*_: Any) -> bool:
+            raise KeyboardInterrupt
+
+        cut.setattr(Batches, "_committed", failing)
+        with pytest.raises(KeyboardInterrupt):
+            batch_engine.run(file, None)
+    with pytest.raises(Conflict, match="batch 0 was cut off; .*: enmasse pipeline run --once"):
+        backfilled(file)
+    batch_engine.run(file, None)
+    assert backfilled(file)[0].messages == 100
+    exact(file)
+
+
+def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_path: Path) -> None:
+    file = filled(tmp_path / "p", log)
+    before = content(file)
+    with pytest.raises(Missing, match="has no source 'other'"):
+        backfilled(file, Part("other"))
+    with pytest.raises(Invalid, match="there is nothing: the range begins at earliest"):
+        backfilled(file, Part("s", start="latest"))
+    with pytest.raises(Invalid, match="option end is 'noon'"):
+        backfilled(file, Part("s", end="noon"))
+    pipeline, places, db = opened(file)
+    with closing(db):
+        twin = pipeline.spec.sources[0].model_copy(update={"name": "twin"})
+        sources = (*pipeline.spec.sources, twin)
+        spec = pipeline.spec.model_copy(update={"sources": sources})
+        both = Backfill(pipeline.model_copy(update={"spec": spec}), places, db)
+        with pytest.raises(Invalid, match="sources s and twin both read"):
+            both.parts([Part("s")])
+    assert content(file) == before
+    # by time only where messages say when they came
+    bronze = DeltaTable(places.table("bronze"))
+    one = rows(places, "bronze").to_pylist()[3]
+    place = f'"partition" = {one["partition"]} AND "offset" = {one["offset"]}'
+    bronze.update({"enqueued_time": "NULL"}, predicate=place)
+    with pytest.raises(Invalid, match="does not say when messages came: name the range by offsets"):
+        backfilled(file, Part("s", end="2100-01-01"))
+
+
+def test_figures_are_those_of_the_tables(log: Log, tmp_path: Path) -> None:
+    file = filled(tmp_path / "p", log)
+    pipeline, places, db = opened(file)
+    with closing(db):
+        found = recount.figures(Store(pipeline, places), pipeline, "s")
+        assert (found.readings.total(), found.quarantined.total()) == (40, 60)
+        held = content(file)
+        db.recount("s", found)
+        assert content(file) == held
+        # of a source that has nothing there is nothing
+        nothing = recount.figures(Store(pipeline, places), pipeline, "other")
+        assert (nothing.readings.total(), len(nothing.latest)) == (0, 0)
+
+
+def test_the_command_says_what_became_of_it(log: Log, tmp_path: Path) -> None:
+    file = filled(tmp_path / "p", log)
+    document(tmp_path / "p", log, NEW, windows=["1h"])
+    words = ["pipeline", "backfill", "-f", str(file), "--output", "json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["sources"] == [
+        {"source": "s", "messages": 100, "readings": 80, "quarantined": 20},
+    ]
+    exact(file)
+    pipeline, places, db = opened(file)
+    db.close()
+    held = Store(pipeline, places).gold.read()
+    assert set(held["window_ms"].to_pylist()) == {3_600_000} and len(held) == said["windows"]
+    document(tmp_path / "p", log, NEW, windows=["1m"])
+    done = CliRunner().invoke(app, [*words[:4], "--gold-only"])
+    assert done.exit_code == 0 and "gold is made anew" in done.stdout
+    exact(file)
+    assert merging.differences(Store(pipeline, places).gold.read(), held) != []
+    done = CliRunner().invoke(app, [*words, "--gold-only", "--source", "s"])
+    assert done.exit_code == 1 and "leave the range out" in done.stderr
+    with places.taken():
+        done = CliRunner().invoke(app, words)
+    assert done.exit_code == 5 and "stop it first: enmasse pipeline stop" in done.stderr
+    document(tmp_path / "p", log, NEW, tables={"format": "parquet"})
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and "only Delta tables can be made anew" in done.stderr

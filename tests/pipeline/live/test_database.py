@@ -1,0 +1,364 @@
+"""Live state: what batches make of it, and that a repeated one changes nothing."""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import sqlalchemy
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+
+from enmasse.base.errors import Conflict, Invalid, Unavailable
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Batch, Live
+from enmasse.resources.pipeline import PipelineSpec
+from measured import measured, us
+
+TABLES = [
+    database.LATEST,
+    database.DEVICES,
+    database.SESSIONS,
+    database.USAGE,
+    database.ANOMALIES,
+    database.ALERTS,
+    database.STATES,
+]
+HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "cooldown": 0}
+SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}, "cooldown": 0}
+
+Open = Callable[..., Live]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Open the database with detectors, as often as one likes."""
+    found: list[Live] = []
+
+    def open_(*detectors: Mapping[str, Any], name: str = "live.db") -> Live:
+        source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+        spec = PipelineSpec.model_validate(
+            {"sources": [source], "detectors": detectors, "live": {"offlineAfter": "100s"}},
+            by_alias=True,
+        )
+        found.append(Live(f"sqlite:///{tmp_path / name}", spec))
+        found[-1].claim("s", "q")
+        return found[-1]
+
+    yield open_
+    for one in found:
+        one.close()
+
+
+def batch(number: int, readings: pyarrow.Table, known_to: float = 0, **usage: int) -> Batch:
+    row = {"messages": len(readings), "bytes": 10, "readings": len(readings), "quarantined": 0}
+    row |= usage
+    day = {"space": "sp", "address": "x", "date": "2026-01-31"}
+    return Batch("s", "q", number, readings, [day | row], us(known_to))
+
+
+def test_the_newest_reading_of_each_metric_is_kept(opened: Open) -> None:
+    db = opened()
+    db.commit(
+        batch(
+            0,
+            measured(
+                {"value": 1.0, "seconds": 5},
+                {"value": 2.0, "seconds": 9},
+                {"metric": "n", "value": None, "text": "on", "seconds": 1},
+                {"device": "b", "seconds": 2, "unit": "Cel"},
+            ),
+        )
+    )
+    # older than what is known, and of the same time but behind it in the stream
+    db.commit(batch(1, measured({"value": 3.0, "seconds": 8}, {"device": "b", "value": 7.0,
+              "seconds": 2}, first=4)))  # fmt: skip
+    found = {(row["device"], row["metric"]): row for row in db.rows(database.LATEST)}
+    assert [(key, row["value"], row["text"], row["unit"]) for key, row in found.items()] == [
+        (("a", "m"), 2.0, None, None),
+        (("a", "n"), None, "on", None),
+        (("b", "m"), 7.0, None, None),
+    ]
+    assert found["a", "m"]["event_time_us"] == us(9)
+
+
+def test_a_repeated_batch_changes_nothing(opened: Open) -> None:
+    db = opened(HOT | {"alertAddress": "alerts"}, SILENT)
+    first = batch(0, measured({"value": 40.0}, {"device": "b"}), known_to=1)
+    second = batch(1, measured({"value": 20.0, "seconds": 200}, first=2), known_to=201)
+    assert db.commit(first)
+    assert db.commit(second)
+    before = {table.name: db.rows(table) for table in [*TABLES, database.PROGRESS]}
+    again = opened(HOT | {"alertAddress": "alerts"}, SILENT)
+    assert not again.commit(second)
+    assert not again.commit(first)
+    assert {table.name: again.rows(table) for table in [*TABLES, database.PROGRESS]} == before
+    assert before["usage"][0]["messages"] == 3
+    assert before["progress"][0]["readings"] == 3
+
+
+def test_usage_and_progress_add_up(opened: Open) -> None:
+    db = opened()
+    late = {"seconds": 0, "came": 61}
+    db.commit(batch(0, measured(late, {"clamped": True}), known_to=61, quarantined=2))
+    db.commit(batch(1, measured({}, first=2), known_to=5))
+    (usage,) = db.rows(database.USAGE)
+    assert (usage["messages"], usage["bytes"], usage["quarantined"]) == (3, 20, 2)
+    (progress,) = db.rows(database.PROGRESS)
+    assert (progress["late"], progress["clamped"], progress["quarantined"]) == (1, 1, 2)
+    assert progress["known_to_us"] == us(61)
+    db.measured("s", "q", 17, None)
+    db.measured("s", "q", None, 250)
+    figures = db.status()["sources"][0]
+    assert (figures["lag_messages"], figures["batch_ms"], figures["batch_id"]) == (17, 250, 1)
+
+
+def test_sessions_end_where_a_device_is_silent_for_too_long(opened: Open) -> None:
+    db = opened()
+    db.commit(batch(0, measured({"seconds": 0}, {"seconds": 90}, {"seconds": 300})))
+    db.commit(batch(1, measured({"seconds": 350}, {"seconds": 360}, first=3)))
+    db.commit(batch(2, measured({"seconds": 600}, first=5)))
+    assert [
+        (row["began_us"], row["last_us"], row["readings"]) for row in db.rows(database.SESSIONS)
+    ] == [(us(0), us(90), 2), (us(300), us(360), 3), (us(600), us(600), 1)]
+    (device,) = db.rows(database.DEVICES)
+    assert (device["first_seen_us"], device["last_seen_us"]) == (us(0), us(600))
+    assert (device["session_began_us"], device["readings"]) == (us(600), 6)
+    assert device["is_online"]
+    db.tick("s", us(701))
+    assert not db.rows(database.DEVICES)[0]["is_online"]
+
+
+def test_sessions_and_usage_stay_for_a_stated_time(opened: Open) -> None:
+    db, day_s = opened(HOT), 86_400
+    db.commit(batch(0, measured({"value": 40.0}, {"device": "b"}), known_to=1))
+    timeless = {"space": "sp", "address": "x", "date": "", "bytes": 1}
+    timeless |= {"messages": 1, "readings": 1, "quarantined": 0}
+    db.commit(Batch("s", "q", 1, measured({"seconds": 89 * day_s}, first=2), [timeless], us(0)))
+    known = measured({"seconds": 91 * day_s}, first=3)
+    today = timeless | {"date": "2026-05-02"}
+    for number, known_to in ((2, 90 * day_s), (3, 91 * day_s)):
+        kept = (db.rows(database.SESSIONS), db.rows(database.USAGE))
+        db.commit(Batch("s", "q", number, known, [today], us(known_to)))
+        db.prune()
+        assert len(kept[0]) == 3 + (number == 3) and len(kept[1]) == 2 + (number == 3)
+    # what ended, or came, 91 days before is gone
+    assert [row["began_us"] for row in db.rows(database.SESSIONS)] == [
+        us(89 * day_s),
+        us(91 * day_s),
+    ]
+    assert [row["date"] for row in db.rows(database.USAGE)] == ["", "2026-05-02"]
+    # all else stays, and so does what all batches had
+    assert len(db.rows(database.DEVICES)) == 2 and len(db.rows(database.ANOMALIES)) == 1
+    assert db.status()["sources"][0]["readings"] == 5
+    # a device that comes back begins a session of its own
+    again = measured({"device": "b", "seconds": 91 * day_s + 5}, first=4)
+    db.commit(Batch("s", "q", 4, again, [today], us(91 * day_s)))
+    spans = {(row["device"], row["began_us"]) for row in db.rows(database.SESSIONS)}
+    assert ("b", us(91 * day_s + 5)) in spans and ("b", us(0)) not in spans
+
+
+def test_nothing_is_deleted_before_anything_is_known(opened: Open) -> None:
+    db = opened()
+    db.prune()
+    db.commit(Batch("s", "q", 0, measured({}), []))
+    db.prune()
+    assert len(db.rows(database.SESSIONS)) == 1
+
+
+def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
+    command = {"address": "to/{device}", "subject": "cool", "body": {"valve": "open"}}
+    told = {"alertAddress": "alerts", "command": command}
+    db = opened(HOT | told, HOT | {"name": "mute"})
+    db.commit(batch(0, measured({"value": 40.0, "seconds": 3}, {"device": "b", "value": 5.0})))
+    hot, mute = db.rows(database.ANOMALIES)
+    assert (hot["detector"], hot["device"], hot["value"]) == ("hot", "a", 40.0)
+    assert (hot["began_us"], hot["ended_us"], hot["reason"]) == (us(3), None, "40 is above 30")
+    assert mute["detector"] == "mute"
+    assert db.waiting() == [("s", "q", "alerts"), ("s", "q", "to/a")]
+    (alert,) = db.alerts("s", "alerts")
+    assert (alert.number, alert.incident, alert.device) == (1, hot["id"], "a")
+    assert alert.subject == "hot"
+    assert json.loads(alert.body) == {
+        "id": hot["id"], "detector": "hot", "source": "s", "device": "a", "metric": "m",
+        "began": "2026-01-31T12:00:03.000Z", "value": 40.0, "reason": "40 is above 30",
+    }  # fmt: skip
+    (command_,) = db.alerts("s", "to/a")
+    assert (command_.subject, json.loads(command_.body)) == ("cool", {"valve": "open"})
+    db.told("s", "alerts", {1: "accepted"})
+    assert db.waiting() == [("s", "q", "to/a")]
+    db.told("s", "to/a", {1: "amqp:not-found: there is no to/a"})
+    assert db.waiting() == []
+    assert db.status()["alerts"] == {"waiting": 0, "sent": 1, "rejected": 1}
+    db.commit(batch(1, measured({"value": 10.0, "seconds": 9}, first=2)))
+    assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(9), us(9)]
+    assert db.waiting() == []
+    status = db.status()
+    assert (status["devices"], status["openIncidents"]) == (2, 0)
+    assert status["incidents"] == {"hot": 1, "mute": 1}
+
+
+def test_silence_is_found_while_others_speak_and_when_all_are_silent(opened: Open) -> None:
+    db = opened(SILENT)
+    db.commit(batch(0, measured({}, {"device": "b"}), known_to=1))
+    db.commit(batch(1, measured({"device": "b", "seconds": 60}, first=2), known_to=61))
+    assert [row["device"] for row in db.rows(database.ANOMALIES)] == ["a"]
+    db.tick("s", us(200))
+    db.tick("s", us(300))
+    found = db.rows(database.ANOMALIES)
+    assert [(row["device"], row["began_us"]) for row in found] == [("a", us(60)), ("b", us(120))]
+    db.commit(batch(2, measured({"seconds": 400}, first=3), known_to=400))
+    assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(400), None]
+    # what is known of another source says nothing
+    db.tick("other", us(10**6))
+    assert len(db.rows(database.ANOMALIES)) == 2
+
+
+def test_who_is_silent_when_the_cool_down_ends_is_found_and_not_written_before(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened(SILENT | {"cooldown": "10m"})
+    db.commit(batch(0, measured({}), known_to=61))
+    db.commit(batch(1, measured({"seconds": 70}, first=1), known_to=70))
+    assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(70)]
+    written: list[Any] = []
+    put = database.put
+
+    def watched(connection: Any, table: Any, rows: Any, **named: Any) -> None:
+        written.extend(rows)
+        put(connection, table, rows, **named)
+
+    monkeypatch.setattr(database, "put", watched)
+    for second in range(131, 661):
+        db.tick("s", us(second))
+    assert written == []
+    db.tick("s", us(10**7))
+    assert [row["began_us"] for row in db.rows(database.ANOMALIES)] == [us(60), us(660)]
+
+
+def test_what_a_database_never_takes_is_not_tried_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened()
+    for error, kind in (
+        (DataError, Invalid),
+        (IntegrityError, Invalid),
+        (OperationalError, Unavailable),
+    ):
+
+        def put(*_: Any, error: Any = error, **__: Any) -> None:
+            raise error("insert", {}, ValueError("no"))
+
+        monkeypatch.setattr(database, "put", put)
+        with pytest.raises(kind, match="live state sqlite.*no"):
+            db.commit(batch(0, measured({})))
+
+
+def test_a_late_reading_raises_nothing_though_all_since_was_quiet(opened: Open) -> None:
+    db = opened(HOT)
+    db.commit(batch(0, measured({"value": 20.0, "seconds": 100})))
+    db.commit(batch(1, measured({"value": 40.0, "seconds": 50}, {"device": "b", "value": 40.0,
+              "seconds": 50}, first=1)))  # fmt: skip
+    assert [row["device"] for row in db.rows(database.ANOMALIES)] == ["b"]
+    db.commit(batch(2, measured({"value": 41.0, "seconds": 101}, first=3)))
+    assert [row["device"] for row in db.rows(database.ANOMALIES)] == ["b", "a"]
+
+
+def test_incidents_of_a_detector_that_is_taken_out_end(opened: Open) -> None:
+    db = opened(HOT, HOT | {"name": "warm"})
+    db.commit(batch(0, measured({"value": 40.0, "seconds": 5}), known_to=9))
+    assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [None, None]
+    # another document changes nothing before it runs
+    less = Live(
+        f"sqlite:///{db._engine.url.database}", db._spec.model_copy(update={"detectors": []})
+    )
+    assert less.status()["openIncidents"] == 2
+    less.close()
+    left = opened(HOT)
+    found = {row["detector"]: row["ended_us"] for row in left.rows(database.ANOMALIES)}
+    assert found == {"hot": None, "warm": us(9)}
+    assert {row["detector"] for row in left.rows(database.STATES)} == {"hot"}
+
+
+def test_many_devices_are_kept_like_few(opened: Open) -> None:
+    db = opened(SILENT, {"name": "odd", "metric": "m", "ewma": {}})
+    rows = [{"device": f"d{number}", "value": float(number)} for number in range(1300)]
+    db.commit(batch(0, measured(*rows)))
+    db.commit(batch(1, measured(*rows, first=1300)))
+    assert {row["readings"] for row in db.rows(database.DEVICES)} == {2}
+    assert len(db.rows(database.STATES)) == 2600
+    odd = [row["count"] for row in db.rows(database.STATES) if row["detector"] == "odd"]
+    assert odd == [2] * 1300
+
+
+def test_a_batch_of_many_devices_takes_no_more_statements_than_one_of_few(opened: Open) -> None:
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    def counted(name: str, devices: int) -> int:
+        state = opened(name=f"{name}.db")
+        rows = [{"device": f"d{number}"} for number in range(devices)]
+        sqlalchemy.event.listen(state._engine, "before_cursor_execute", note)
+        statements.clear()
+        assert state.commit(batch(0, measured(*rows)))
+        assert len(state.rows(database.SESSIONS)) == devices
+        return len(statements)
+
+    assert counted("many", database.KEYS_A_QUERY) == counted("few", 2)
+
+
+def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
+    db = opened()
+    with pytest.raises(Conflict, match="its checkpoint is another than that of the tables"):
+        db.claim("s", "another")
+    db.claim("s", "q")
+    db.claim("t", "another")
+
+
+def test_a_database_that_misses_what_was_read_is_refused(opened: Open) -> None:
+    db = opened()
+    db.claim("s", "q", 7)
+    with pytest.raises(
+        Conflict, match="its batches up to 6 are in the tables, and none in live state sqlite"
+    ):
+        db.claim("t", "r", 7)
+    assert [row["source"] for row in db.rows(database.PROGRESS)] == ["s"]
+
+
+def test_a_database_without_a_driver_is_refused(opened: Open, monkeypatch: Any) -> None:
+    def missing(url: str, **_: Any) -> None:
+        raise ModuleNotFoundError("No module named 'psycopg'")
+
+    monkeypatch.setattr(database.sa, "create_engine", missing)
+    with pytest.raises(Invalid, match="pip install"):
+        opened()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_portions_of_a_stream_give_the_same_state(opened: Open, seed: int) -> None:
+    dice = random.Random(seed)
+    time, rows = 0.0, []
+    for _ in range(60):
+        time += dice.choice([1, 5, 70, 150])
+        rows.append(
+            {"device": dice.choice("ab"), "value": dice.choice([10.0, 29.0, 31.0]), "seconds": time}
+        )
+    whole = opened(HOT, SILENT, name="whole.db")
+    whole.commit(batch(0, measured(*rows), known_to=time))
+    parts = opened(HOT, SILENT, name="parts.db")
+    cuts = sorted({0, 60, *dice.sample(range(60), 7)})
+    for number, (first, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        known_to = float(rows[end - 1]["seconds"])  # type: ignore[arg-type]
+        parts.commit(batch(number, measured(*rows[first:end], first=first), known_to))
+
+    def without_numbers(db: Live, table: Any) -> list[dict[str, Any]]:
+        found = [row | {"number": 0, "bytes": 0} for row in db.rows(table)]
+        return sorted(found, key=repr)
+
+    # a threshold that no value could cross remembers nothing of the portion
+    for table in TABLES[:-1]:
+        assert without_numbers(whole, table) == without_numbers(parts, table)

@@ -1,0 +1,222 @@
+"""Alerts and commands at a real platform: one for each incident, whatever is cut off."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doubles import TestClock
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Unavailable
+from enmasse.client import connect
+from enmasse.messaging import Data, Message
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.live import database, incidents
+from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live.incidents import AT_ONCE, PAUSES_S, Teller
+from enmasse.resources.pipeline import PipelineSpec
+from measured import measured, us
+from running import Platform, running
+from stream_documents import SPACE, address, stream
+
+pytestmark = pytest.mark.timeout(120)
+HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "cooldown": 0}
+ALERTED = HOT | {"alertAddress": "alerts"}
+QUEUES = ("alerts", "to-a", "to-b")
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """A platform with queues, one of which holds no more than two messages, and a stream."""
+    folder = tmp_path_factory.mktemp("queues")
+    documents = [SPACE, *(address(name, type="queue") for name in QUEUES), stream("log")]
+    documents.append(address("full", type="queue", limits="{messages: 2, onFull: block}"))
+    documents.append(address("direct", type="anycast"))
+    path = folder / "queues.yaml"
+    path.write_text("---\n".join(documents))
+    with running(folder / "data", "-f", str(path)) as platform:
+        yield platform
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    found: list[Live] = []
+
+    def open_(*detectors: Mapping[str, Any]) -> Live:
+        source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+        spec = PipelineSpec.model_validate(
+            {"sources": [source], "detectors": detectors}, by_alias=True
+        )
+        found.append(Live(f"sqlite:///{tmp_path / 'live.db'}", spec))
+        # an id of its own, as each start from nothing has
+        found[-1].claim("s", str(tmp_path))
+        return found[-1]
+
+    yield open_
+    for one in found:
+        one.close()
+
+
+def find(db: Live, query: object, batch: int, *devices: str) -> None:
+    """Let each device have an incident that begins and ends."""
+    rows = [
+        {"device": device, "value": value, "seconds": batch * 10 + second}
+        for device in devices
+        for second, value in enumerate((40.0, 20.0))
+    ]
+    assert db.commit(Batch("s", str(query), batch, measured(*rows), [], us(batch * 10)))
+
+
+def teller(db: Live, platform: Platform, clock: Clock | None = None) -> Teller:
+    servers = {"s": option_table.write({"url": platform.url(), "timeout": "5"})}
+    return Teller("p", db, servers, clock or TestClock())
+
+
+def drained(platform: Platform, name: str) -> list[Message]:
+    """Take all that a queue has."""
+
+    async def take() -> list[Message]:
+        async with connect(platform.url()) as session, session.receiver(name) as receiver:
+            await receiver.drain()
+            found = []
+            async for delivery in receiver:
+                delivery.settle()
+                found.append(delivery.message)
+            return found
+
+    return asyncio.run(take())
+
+
+def test_an_incident_is_told_once_though_the_telling_was_cut_off(
+    queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = opened(ALERTED)
+    find(db, tmp_path, 0, "a", "b")
+    with monkeypatch.context() as cut:
+        # killed after the address has them and before that is written down
+        cut.setattr(Live, "told", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            teller(db, queues).tell()
+    assert db.status()["alerts"]["waiting"] == 2
+    find(db, tmp_path, 1, "a")
+    again = opened(ALERTED)
+    teller(again, queues).tell()
+    teller(again, queues).tell()
+    assert again.status()["alerts"] == {"waiting": 0, "sent": 3, "rejected": 0}
+    messages = drained(queues, "alerts")
+    ids = [row["id"] for row in again.rows(database.ANOMALIES)]
+    assert [message.properties.correlation_id for message in messages] == ids
+    first = messages[0]
+    assert isinstance(first.body, Data)
+    assert json.loads(b"".join(first.body.parts))["reason"] == "40 is above 30"
+    assert (first.properties.subject, first.properties.group_id) == ("hot", "a")
+
+
+def test_a_device_is_sent_its_command_once_it_has_an_address(
+    queues: Platform, opened: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = {"address": "to-{device}", "subject": "cool", "body": {"valve": "open"}}
+    db = opened(HOT | {"command": command})
+    find(db, tmp_path, 0, "a", "b", "c")
+    clock = TestClock()
+    sends = teller(db, queues, clock)
+    for _ in range(2):
+        sends.tell()
+        clock.advance(PAUSES_S[-1])
+    # nobody has declared an address for c yet
+    assert db.status()["alerts"] == {"waiting": 1, "sent": 2, "rejected": 0}
+    assert [(place, name) for place, _, name in db.waiting()] == [("s", "to-c")]
+    said = [record.getMessage() for record in caplog.records if "to-c" in record.getMessage()]
+    assert len(said) == 1 and "amqp:not-found" in said[0]
+    queues.enmasse("create", "address", "to-c", "--type", "queue")
+    sends.tell()
+    assert db.waiting() == []
+    for name in ("to-a", "to-b", "to-c"):
+        (message,) = drained(queues, name)
+        assert message.properties.subject == "cool"
+        assert message.body == Data((b'{"valve": "open"}',))
+
+
+def test_an_address_that_is_full_holds_up_its_own_alerts_only(
+    queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "SILENCE_MS", 300)
+    db = opened(HOT | {"alertAddress": "full"}, ALERTED | {"name": "warm"})
+    find(db, tmp_path, 0, "a", "b", "c")
+    clock = TestClock()
+    sends = teller(db, queues, clock)
+    for _ in range(2):
+        sends.tell()
+        clock.advance(PAUSES_S[-1])
+    assert [row["address"] for row in db.rows(database.ALERTS) if not row["outcome"]] != []
+    assert [place[2] for place in db.waiting()] == ["full"]
+    assert len(drained(queues, "alerts")) == 3
+    found = drained(queues, "full")
+    while db.waiting():
+        clock.advance(PAUSES_S[-1])
+        sends.tell()
+        found += drained(queues, "full")
+    assert sorted(message.properties.group_id or "" for message in found) == ["a", "b", "c"]
+
+
+def test_an_address_that_knows_no_numbers_waits_and_says_so(
+    queues: Platform, opened: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = opened(HOT | {"alertAddress": "direct"})
+    find(db, tmp_path, 0, "a")
+    clock = TestClock()
+    sends = teller(db, queues, clock)
+    for _ in range(2):
+        sends.tell()
+        clock.advance(PAUSES_S[-1])
+    assert db.status()["alerts"]["waiting"] + db.status()["alerts"]["rejected"] == 1
+    said = [record.getMessage() for record in caplog.records if "direct" in record.getMessage()]
+    assert len(said) == 1
+
+
+def test_addresses_that_take_nothing_leave_room_for_those_that_do(
+    queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, real, tried = threading.Event(), Teller._send, Counter[str]()
+
+    def send(self: Teller, source: str, query: str, name: str, *more: Any) -> None:
+        tried[name] += 1
+        if name == "alerts":
+            return real(self, source, query, name, *more)
+        # it waits for credit that does not come
+        assert held.wait(60)
+        raise Unavailable("E6000", f"{name} takes nothing")
+
+    monkeypatch.setattr(Teller, "_send", send)
+    mute = [HOT | {"name": f"m{n}", "alertAddress": f"mute{n}"} for n in range(AT_ONCE + 2)]
+    db, clock = opened(*mute, ALERTED), TestClock()
+    find(db, tmp_path, 0, "a")
+    sends = teller(db, queues, clock)
+    held.set()
+    sends.tell()
+    held.clear()
+    troubles = db.status()["troubles"]["address"]
+    assert sorted(troubles) == [f"mute{n}" for n in range(AT_ONCE + 2)]
+    assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
+    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["a"]
+    # before its pause is over nobody is tried again
+    tried.clear()
+    sends.tell()
+    assert not tried
+    # one that takes them does not wait for those that are tried again and hold on
+    clock.advance(PAUSES_S[0])
+    sends.begin()
+    find(db, tmp_path, 1, "b")
+    while ("s", str(tmp_path), "alerts") in db.waiting():
+        sends.begin()
+    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["b"]
+    assert sum(tried.values()) == AT_ONCE
+    held.set()
+    sends.tell()
+    assert db.status()["troubles"]["address"]["mute0"]["tries"] == 1
+    sends.close()

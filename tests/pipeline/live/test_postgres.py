@@ -1,0 +1,155 @@
+"""Live state in a real PostgreSQL: the same as in SQLite, and exact when the server is killed."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enmasse.base.errors import Conflict, Invalid, Unavailable
+from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline.live import database
+from enmasse.pipeline.live.database import Batch, Live
+from enmasse.resources.pipeline import PipelineSpec
+from measured import measured, us
+from postgres_server import PostgresServer, postgres_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+TABLES = [
+    *(database.LATEST, database.DEVICES, database.SESSIONS, database.USAGE, database.ANOMALIES),
+    *(database.ALERTS, database.STATES, database.PROGRESS),
+]
+DETECTORS: list[dict[str, Any]] = [
+    {"name": "hot", "metric": "m", "threshold": {"above": 30}, "alertAddress": "alerts"},
+    {"name": "odd", "metric": "m", "ewma": {}},
+    {"name": "silent", "heartbeat": {"timeout": "60s"}, "cooldown": 0},
+]
+DEVICES = 200
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """A server of its own: it is killed."""
+    with postgres_server() as found:
+        yield found
+
+
+def opened(url: str) -> Live:
+    source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+    spec = PipelineSpec.model_validate(
+        {"sources": [source], "detectors": DETECTORS, "live": {"offlineAfter": "100s"}},
+        by_alias=True,
+    )
+    found = Live(url, spec)
+    found.claim("s", "q")
+    return found
+
+
+def batches(seed: int) -> Iterator[Batch]:
+    """Batches of many devices: more rows than are sent one by one."""
+    dice = random.Random(seed)
+    time, offset = 0.0, 0
+    for number in range(6):
+        rows = []
+        for device in range(DEVICES):
+            time += dice.choice([0.0, 0.5, 1.0])
+            rows.append(
+                {
+                    "device": f"d{device}\t\\\u00e9",
+                    "value": dice.choice([1.5, 29, 31]),
+                    "seconds": time,
+                }
+            )
+        day = {"space": "sp", "address": "x", "date": "2026-01-31", "bytes": 10}
+        usage = day | {"messages": len(rows), "readings": len(rows), "quarantined": 0}
+        yield Batch("s", "q", number, measured(*rows, first=offset), [usage], us(time))
+        offset += len(rows)
+
+
+def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
+    return {
+        table.name: sorted(
+            (
+                {name: value for name, value in row.items() if name != "number"}
+                for row in db.rows(table)
+            ),
+            key=repr,
+        )
+        for table in TABLES
+    }
+
+
+def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_path: Path) -> None:
+    known = opened(f"sqlite:///{tmp_path / 'live.db'}")
+    db = opened(server.url())
+    for batch in batches(1):
+        assert known.commit(batch)
+        if batch.batch_id in (2, 4):
+            server.stop()
+            with pytest.raises(Unavailable, match="live state postgresql"):
+                db.commit(batch)
+            server.start()
+        assert db.commit(batch)
+        assert not db.commit(batch)
+    assert contents(db) == contents(known)
+    assert len(db.rows(database.LATEST)) == DEVICES
+    assert db.status() == known.status()
+    assert [alert.number for alert in db.alerts("s", "alerts")] == list(
+        range(1, db.status()["alerts"]["waiting"] + 1)
+    )
+    db.told("s", "alerts", {1: "accepted"})
+    assert db.alerts("s", "alerts")[0].number == 2
+    db.tick("s", us(10**6))
+    known.tick("s", us(10**6))
+    known.told("s", "alerts", {1: "accepted"})
+    assert contents(db) == contents(known)
+    # what is older than all that is kept goes in both, and troubles and documents are alike
+    trouble = Trouble(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
+    later = Batch("s", "q", 100, measured({"seconds": 10**8}, first=10**6), [], us(10**8))
+    before = len(db.rows(database.SESSIONS))
+    for one in (db, known):
+        assert one.commit(later)
+        one.prune()
+        one.troubled("source", {"s": trouble})
+        one.keep_documents({"windows": "[1]"})
+        assert len(one.rows(database.SESSIONS)) == 1 < before
+        assert one.rows(database.USAGE) == []
+        assert one.documents() == {"windows": "[1]"}
+    assert contents(db) == contents(known)
+    assert db.status() == known.status()
+    db.close()
+    known.close()
+
+
+def test_what_it_cannot_keep_is_told_at_once(server: PostgresServer) -> None:
+    db = opened(server.url())
+    text = {"value": None, "text": "a\0b"}
+    with pytest.raises(Invalid, match="NUL"):
+        db.commit(Batch("s", "q", 0, measured(text), [], us(0)))
+    assert db.commit(Batch("s", "q", 0, measured({}), [], us(0)))
+    db.close()
+
+
+def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServer) -> None:
+    db = opened(server.url())
+    first, second, *_ = batches(2)
+    db.commit(first)
+    before = contents(db)
+    real = database.put
+
+    def killed(connection: Any, table: Any, *rest: Any, **named: Any) -> None:
+        real(connection, table, *rest, **named)
+        if table is database.STATES:
+            server.stop()
+
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(database, "put", killed)
+        with pytest.raises(Unavailable):
+            db.commit(second)
+    server.start()
+    assert contents(db) == before
+    assert db.commit(second)
+    assert db.rows(database.USAGE)[0]["messages"] == 2 * DEVICES
+    db.close()
