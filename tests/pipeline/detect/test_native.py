@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.native import follow_batch
-from enmasse.pipeline.detect import NEVER_US, Change, State, follow, follow_silence
+from enmasse.pipeline.detect.detectors import NEVER_US, Change, State, follow, follow_silence
 from enmasse.resources.pipeline import Detector
 from measured import measured, us
 
