@@ -439,8 +439,13 @@ def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
     files.create_dir(path.rpartition("/")[0], recursive=True)
     with files.open_output_stream(path) as file:
         pyarrow.parquet.write_table(rows, file, compression="zstd")
+    return added(files, path, name)
+
+
+def added(files: Any, path: str, place: str) -> AddAction:
+    """Return what makes a file one of the Delta table that it lies in, at a place below it."""
     now_ms = int(files.get_file_info(path).mtime_ns / 1e6)
-    return _added(_described(files, path, name), now_ms)
+    return _added(_described(files, path, place), now_ms)
 
 
 def _added(file: _File, now_ms: int) -> AddAction:

@@ -1,0 +1,411 @@
+"""The gold query: what silver has since the version that gold remembers becomes windows of gold.
+
+Silver is read by its log. Files that a commit adds are new readings; a commit that removes some, as
+a backfill does, makes the days that it touches be computed anew; a compaction changes nothing. One
+transaction of gold has the new windows and the version of silver. So whatever is killed between
+two steps is done again, from the same version. Long windows are merged from the shorter ones in the
+same way, by gold's own log.
+"""
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow
+import pyarrow.fs
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from enmasse.base.clock import SystemClock
+from enmasse.pipeline.connector import uris
+from enmasse.pipeline.gold import layout, windows
+from enmasse.pipeline.gold.layout import File, Group
+from enmasse.pipeline.gold.table import Change, Folder, GoldTable, read_files
+from enmasse.pipeline.tables import delta, log
+from enmasse.pipeline.tables.log import LogGoneError
+
+STEP_ROWS = 2_000_000
+"""Readings that a step takes, if one commit does not have more."""
+US_A_MS, DAY_US = 1000, 86_400_000_000
+POOL = "gold"
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # beyond so many windows of a task sketches are sorted, and spill
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
+}
+READINGS = from_arrow_schema(
+    pyarrow.schema(
+        {
+            **dict.fromkeys(("source", "device", "metric", "unit"), pyarrow.string()),
+            "value": pyarrow.float64(),
+            "event_time": windows.TIME,
+            "partition": pyarrow.int32(),
+            "offset": pyarrow.int64(),
+            "index": pyarrow.int32(),
+        }
+    )
+)
+"""What of silver is read."""
+HOMES = pyarrow.schema(
+    dict.fromkeys(("of_length", "first", "last_start", "task", "tasks"), pyarrow.int64())
+)
+TASKS = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum")
+DAY_MS = DAY_US // US_A_MS
+SLICES = (1, 2, 3, 4, 6, 8, 12, 24)
+"""Parts in which a day is computed anew."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step takes of silver: new readings, and days that are computed anew, as of a version
+    up to which all is in then."""
+
+    version: int
+    places: tuple[str, ...]
+    days: frozenset[str]
+
+
+class GoldQuery:
+    """Brings gold to where silver is, step by step. One thread calls it."""
+
+    def __init__(
+        self, spark: SparkSession, name: str, silver: str, table: str, windows_ms: Sequence[int]
+    ) -> None:
+        """Prepare for the pipeline of a name; nothing is read yet."""
+        self._spark = spark.newSession()
+        # live state waits for no more of the cores than these
+        tasks = max(1, spark.sparkContext.defaultParallelism // 4)
+        sized = {name: str(tasks) for name in TASKS}
+        for setting, value in (SETTINGS | sized).items():
+            self._spark.conf.set(setting, value)
+        self._name = name
+        self._silver = silver
+        self._windows = sorted(windows_ms)
+        self.table = GoldTable(table)
+
+    def step(self) -> bool:
+        """Take what silver has more, up to `STEP_ROWS` readings; return whether there was any.
+
+        Raises Conflict if gold is of an earlier version of EnMasse.
+        """
+        if not DeltaTable.is_deltatable(self._silver):
+            return False
+        opened = DeltaTable(self._silver)
+        app_id = consumer(self._name, opened)
+        taken = self._taken(opened, self.table.remembered(app_id))
+        if taken is None:
+            return False
+        with self._described("new readings"):
+            change = self._merged(taken.places) if taken.places else Change()
+        change += self._anew(taken)
+        self.table.commit(change, {app_id: taken.version})
+        return True
+
+    def rebuild(self) -> None:
+        """Compute all windows anew."""
+        self.table.made_anew()
+        opened = DeltaTable(self._silver)
+        taken = self._all(opened)
+        self.table.commit(self._anew(taken), {consumer(self._name, opened): taken.version})
+        self.merge_long()
+
+    def catch_up(self) -> None:
+        """Bring all windows to where silver is."""
+        while self.step():
+            pass
+        self.merge_long()
+
+    def tidy(self, keep_ms: int) -> None:
+        """Join small files and delete what no version of that time has."""
+        if not DeltaTable.is_deltatable(self.table.path):
+            return
+        self.merge_long()
+        with self._described("small files"):
+            change = self.table.compacted(self._spark)
+        if change.added:
+            self.table.commit(change, {}, data_change=False)
+        delta.clean(self.table.opened(), keep_ms)
+
+    def _taken(self, opened: DeltaTable, known: int | None) -> Taken | None:
+        now = opened.version()
+        if known == now:
+            return None
+        if known is None or known > now:
+            return self._all(opened)
+        try:
+            return self._since(opened, known)
+        except LogGoneError:
+            return self._all(opened)
+
+    def _all(self, opened: DeltaTable) -> Taken:
+        days = {str(values["date"]) for values in opened.partitions()}
+        days.update(day for _, day in self.table.files())
+        return Taken(opened.version(), (), frozenset(days))
+
+    def _since(self, opened: DeltaTable, known: int) -> Taken:
+        days, added, rows, version = set[str](), list[log.Added](), 0, known
+        for commit in log.commits(self._silver, known, opened.version(), "event_time"):
+            more = sum(file.rows for file in commit.added)
+            if added and rows + more > STEP_ROWS:
+                break
+            version, rows = commit.version, rows + more
+            added += commit.added
+            if commit.removed:
+                days.update(str(values["date"]) for values in commit.removed)
+                days.update(str(file.values["date"]) for file in commit.added)
+        if self._has_lost(opened, added):
+            touched = log.commits(self._silver, known, opened.version(), "event_time")
+            every = {str(file.values["date"]) for one in touched for file in one.added}
+            return Taken(opened.version(), (), frozenset(days | every))
+        places = tuple(file.path for file in added if file.values["date"] not in days)
+        return Taken(version, places, frozenset(days))
+
+    def _has_lost(self, opened: DeltaTable, added: Sequence[log.Added]) -> bool:
+        """Whether a file was joined with others since it was added, and has been deleted."""
+        held = set(pyarrow.table(opened.get_add_actions())["path"].to_pylist())
+        joined = [file.path for file in added if file.path not in held]
+        files, root = uris.files(self._silver)
+        found = files.get_file_info([f"{root}/{path}" for path in joined])
+        return any(info.type == pyarrow.fs.FileType.NotFound for info in found)
+
+    def _merged(self, places: Sequence[str]) -> Change:
+        """Merge the readings of files of silver into the windows that they touch."""
+        readings = read_files(self._spark, self._silver, places, READINGS)
+        new = self._base(readings).persist()
+        try:
+            held = self.table.files()
+            plan = {
+                folder: layout.groups(starts, held.get(folder, []))
+                for folder, starts in _starts(new).items()
+            }
+            old = [(folder, file) for folder, file in _files(plan)]
+            rows = new
+            if old:
+                before = self.table.read(self._spark, ((folder[0], file) for folder, file in old))
+                rows = windows.merged(before, new)
+            return Change(self._write(rows, plan), old)
+        finally:
+            new.unpersist()
+
+    def _anew(self, taken: Taken) -> Change:
+        """Compute days anew, each with its long windows left out until they are merged."""
+        if not taken.days:
+            return Change()
+        opened = DeltaTable(self._silver, version=taken.version)
+        actions = pyarrow.table(opened.get_add_actions(flatten=True)).to_pylist()
+        added = list[Any]()
+        for day in sorted(taken.days):
+            mine = [one for one in actions if str(one["partition.date"]) == day]
+            rows = sum(one["num_records"] or 0 for one in mine)
+            with self._described(f"{day} anew"):
+                added += self._day([one["path"] for one in mine], day, rows)
+        held = self.table.files()
+        removed = [
+            (folder, file)
+            for folder, files in held.items()
+            for file in files
+            if folder[1] in taken.days
+        ]
+        return Change(added, removed)
+
+    def _day(self, places: Sequence[str], day: str, rows: int) -> list[Any]:
+        """Write the windows of a day, in parts if it has many readings."""
+        if not places:
+            return []
+        whole = [n for n in SLICES if not any(DAY_MS // n % one for one in self._base_lengths)]
+        parts = next((n for n in whole if n * STEP_ROWS >= rows), whole[-1])
+        readings = read_files(self._spark, self._silver, places, READINGS)
+        of_day = F.pmod(F.unix_micros("event_time"), F.lit(DAY_US))
+        added = list[Any]()
+        for part in range(parts):
+            mine = readings.where(F.floor(of_day * parts / DAY_US) == part)
+            new = self._base(mine if parts > 1 else readings).persist()
+            try:
+                starts = _starts(new)
+                plan = {folder: layout.groups(found, []) for folder, found in starts.items()}
+                added += self._write(new, plan)
+            finally:
+                new.unpersist()
+        return added
+
+    @property
+    def _base_lengths(self) -> list[int]:
+        return windows.base(self._windows)
+
+    def _base(self, readings: DataFrame) -> DataFrame:
+        """The windows of readings that are made from readings."""
+        found = [windows.of_readings(readings, length) for length in self._base_lengths]
+        return reduce(DataFrame.unionByName, found)
+
+    def _write(self, rows: DataFrame, plan: Mapping[Folder, Sequence[Group]]) -> list[Any]:
+        """Write rows into files, as a plan has it: a task for each file."""
+        homes, tasks = _homes(plan)
+        if not homes:
+            return []
+        home = F.broadcast(self._spark.createDataFrame(pyarrow.Table.from_pylist(homes, HOMES)))
+        us = F.unix_micros("start")
+        lies = (F.col("window_ms") == F.col("of_length")) & (us >= F.col("first"))
+        placed = rows.join(home, lies & (us <= F.col("last_start")))
+        # nothing of a window lies in two files
+        share = F.pmod(F.xxhash64("source", "device", "metric"), F.col("tasks"))
+        placed = placed.repartitionById(tasks, (F.col("task") + share).cast("int"))
+        ordered = placed.select(*windows.ROW.names).sortWithinPartitions(
+            *windows.PARTITION_BY, "start", "source", "device"
+        )
+        return self.table.write(ordered, plan)
+
+    def merge_long(self) -> None:
+        """Merge the windows that are made from shorter ones, as far as these have changed."""
+        for length in self._windows:
+            if (shorter := windows.parent(length, self._windows)) is not None:
+                with self._described(f"windows of {length} ms"):
+                    self._merge_long(length, shorter)
+
+    def _merge_long(self, length: int, shorter: int) -> None:
+        if not DeltaTable.is_deltatable(self.table.path):
+            return
+        opened, held = self.table.opened(), self.table.files()
+        app_id, length_us = f"{self._name}/gold/{length}", length * US_A_MS
+        known, now = opened.transaction_version(app_id), opened.version()
+        spans, is_all = _spans(self.table.path, known, now, held, shorter)
+        starts = {
+            start
+            for first, last in spans
+            for start in range(first - first % length_us, last + 1, length_us)
+        }
+        change = Change()
+        if is_all:
+            old = [(folder, file) for folder, files in held.items() for file in files]
+            change += Change([], [one for one in old if one[0][0] == length])
+            held = {folder: files for folder, files in held.items() if folder[0] != length}
+        for day, mine in _by_day(starts).items():
+            change += self._long_day(held, day, mine, (length, shorter))
+        if change != Change() or known is None:
+            self.table.commit(change, {app_id: now})
+
+    def _long_day(
+        self,
+        held: Mapping[Folder, Sequence[File]],
+        day: str,
+        starts: Sequence[int],
+        lengths: tuple[int, int],
+    ) -> Change:
+        """Merge long windows of a day, which begin at these times."""
+        length, shorter = lengths
+        parts = layout.within(held.get((shorter, day), []), starts, length * US_A_MS)
+        # as many windows as the shorter ones of a time
+        rows = max((group.rows for group in layout.joined(parts)), default=0)
+        folder = (length, day)
+        groups = layout.groups(dict.fromkeys(starts, rows), held.get(folder, []))
+        old = [file for group in groups for file in group.files]
+        chosen = self._spark.createDataFrame(
+            pyarrow.table({"chosen": pyarrow.array(starts, pyarrow.int64()).cast(windows.TIME)})
+        )
+        start = windows.start_of(F.col("start"), length)
+        read = self.table.read(self._spark, ((shorter, file) for file in parts))
+        short = read.join(F.broadcast(chosen), start == F.col("chosen"), "left_semi")
+        keeps = any(windows.parent(one, self._windows) == length for one in self._windows)
+        found = windows.of_windows(short, length, keeps_sketch=keeps)
+        before = self.table.read(self._spark, ((length, file) for file in old))
+        kept = before.join(F.broadcast(chosen), F.col("start") == F.col("chosen"), "left_anti")
+        added = self._write(found.unionByName(kept.drop("file")), {folder: groups})
+        return Change(added, [(folder, file) for file in old])
+
+    @contextmanager
+    def _described(self, what: str) -> Iterator[None]:
+        """Name jobs as they are shown, and let them wait for no other query's tasks."""
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setJobGroup(POOL, f"gold: {what}", interruptOnCancel=True)
+        try:
+            yield
+        finally:
+            context.setJobDescription("")
+
+
+def has_read(name: str, silver: str, gold: str, keep_ms: int) -> bool:
+    """Return whether silver may be cleaned of what is older than this: gold has read it all, or
+    what it has not read is younger."""
+    if not DeltaTable.is_deltatable(gold):
+        return False
+    opened = DeltaTable(silver)
+    known = DeltaTable(gold).transaction_version(consumer(name, opened))
+    if known is None or known >= opened.version():
+        return known is not None
+    try:
+        next_ms = log.time_ms(silver, known + 1)
+    except LogGoneError:
+        # it is computed anew, from what is there
+        return True
+    return next_ms >= int(SystemClock().now().timestamp() * 1000) - keep_ms
+
+
+def consumer(name: str, silver: DeltaTable) -> str:
+    """Return the name under which gold remembers a version of silver; one that is made anew is
+    another table."""
+    return f"{name}/gold/{silver.metadata().id}"
+
+
+def _starts(new: DataFrame) -> dict[Folder, dict[int, int]]:
+    """How many windows begin at each time, by folder."""
+    start = F.unix_micros("start").alias("start")
+    counted = new.groupBy("window_ms", F.col("date").cast("string").alias("date"), start).count()
+    found: dict[Folder, dict[int, int]] = {}
+    for row in counted.collect():
+        found.setdefault((row["window_ms"], row["date"]), {})[row["start"]] = row["count"]
+    return found
+
+
+def _files(plan: Mapping[Folder, Sequence[Group]]) -> Iterator[tuple[Folder, File]]:
+    for folder, groups in plan.items():
+        for group in groups:
+            for file in group.files:
+                yield folder, file
+
+
+def _homes(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[dict[str, Any]], int]:
+    """Where starts go: from one to another, in which tasks; and how many tasks there are."""
+    found, task = [], 0
+    for (length, _), groups in plan.items():
+        for group in groups:
+            tasks = max(1, group.tasks)
+            bounds = {"of_length": length, "first": group.first, "last_start": group.last}
+            found.append(bounds | {"task": task, "tasks": tasks})
+            task += tasks
+    return found, task
+
+
+def _spans(
+    table: str, known: int | None, now: int, held: Mapping[Folder, Sequence[File]], length: int
+) -> tuple[Iterable[tuple[int, int]], bool]:
+    """From when to when windows of a length have changed, and whether these are all there are."""
+    if known is not None:
+        try:
+            changed = [
+                file
+                for commit in log.commits(table, known, now, "start")
+                for file in commit.added
+                if file.values["window_ms"] == str(length)
+            ]
+            return [file.bounds for file in changed if file.bounds is not None], False
+        except LogGoneError:
+            pass
+    files = [file for folder, found in held.items() if folder[0] == length for file in found]
+    return [(file.first, file.last) for file in files], True
+
+
+def _by_day(starts: Iterable[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for start in sorted(starts):
+        day = datetime.date(1970, 1, 1) + datetime.timedelta(days=start // DAY_US)
+        found.setdefault(str(day), []).append(start)
+    return found
