@@ -126,7 +126,7 @@ class FakeEngine:
 
     async def trace(self, connection: int, *, on: bool) -> None:
         if all(one.id != connection for one in self.open):
-            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {connection}")
+            raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
         self.traced[connection] = on
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:

@@ -156,7 +156,7 @@ def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text("amqp-prot = 1\n")
     with pytest.raises(
-        Invalid, match="setting amqp-prot: unknown; known are data, store, host, .*amqp-port"
+        Invalid, match="setting amqp-prot: unknown; known: data, store, host, .*amqp-port"
     ):
         load({}, {}, file)
 

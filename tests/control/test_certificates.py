@@ -211,7 +211,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
         assert verified(platform, name, trusted(platform))
     said = platform.condition("CertificateProvided")
     assert said and said.status == "True"
-    assert "the tenant's own for shop.example.com, shop.default" in said.message
+    assert "the tenant's certificate for shop.example.com, shop.default" in said.message
     [served, other] = platform.space().status.endpoint_statuses or ()
     assert base64.b64decode(served.cert or "").decode() == chain
     assert other.cert == platform.space().status.ca_cert
@@ -239,17 +239,17 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
     unordered = chain.split("-----END CERTIFICATE-----\n")[0] + "-----END CERTIFICATE-----\n"
     for one, its_key, reason, words in (
         ("", key, "NotUsable", "has no tls.crt and tls.key"),
-        ("nonsense", key, "NotUsable", "no certificate in PEM"),
-        (client, "nonsense", "NotUsable", "tls.key that is no key in PEM"),
+        ("nonsense", key, "NotUsable", "not a PEM certificate"),
+        (client, "nonsense", "NotUsable", "tls.key that is not an unencrypted PEM key"),
         (foreign, key, "NotUsable", "does not belong to the first certificate"),
         (unordered + foreign, key, "NotUsable", "not signed by the next"),
-        (*elsewhere, "NotNamed", "does not name shop.example.com; bring one that does"),
+        (*elsewhere, "NotNamed", "does not name shop.example.com; replace it with one that does"),
         (*later, "NotUsable", "holds from 2026-11-0"),
     ):
         await platform.apply(secret("own", one, its_key), with_bundle(secretName="own"))
         said = platform.condition("CertificateProvided")
         assert said and (said.status, said.reason) == ("False", reason), words
-        assert words in said.message and "the space's own authority is shown" in said.message
+        assert words in said.message and "signed by the CA of the space is used" in said.message
         assert "PRIVATE" not in said.message
         assert verified(platform, TENANT, trusted(platform)[:1])
         assert platform.space().status.is_ready
@@ -350,7 +350,11 @@ async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
     uid = platform.space().metadata.uid or ""
     assert [one.names for one in platform.engine.shown[uid]] == [("shop", "shop.default")]
     said = platform.condition("CertificateProvided")
-    assert said and said.status == "True" and "the node's for shop.example.com" in said.message
+    assert (
+        said
+        and said.status == "True"
+        and "the node's certificate for shop.example.com" in said.message
+    )
     await platform.apply(wildcard("shop.example.net"))
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotNamed")
@@ -440,7 +444,7 @@ async def test_a_full_disk_is_said_of_the_spaces_that_it_concerns(platform: Plat
         await platform.apply(space())
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotShown")
-    assert "No space left on device" in said.message and "tried again" in said.message
+    assert "No space left on device" in said.message and "this is retried" in said.message
     other = platform.condition("CertificateProvided", Key("AddressSpace", "default", "other"))
     assert other and other.status == "True"
     assert platform.space().status.is_ready

@@ -107,7 +107,7 @@ async def test_a_change_reaches_the_node_and_a_space_that_is_not_there_is_refuse
         await platform.apply(document("default"), document("shop"))
         await platform.apply(platform_naming("shop.default").document())
         assert platform.engine.applied[-1].default_space == "shop.default"
-        with pytest.raises(Invalid, match="there is no address space 'sohp.default'"):
+        with pytest.raises(Invalid, match="address space 'sohp.default' not found"):
             await platform.apply(platform_naming("sohp.default").document())
         await platform.apply(platform_naming("").document())
         assert platform.engine.applied[-1].default_space == ""

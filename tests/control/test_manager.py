@@ -234,7 +234,7 @@ async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None
         assert waiting.status.is_ready is False
         assert waiting.status.conditions[0].reason == "DeadletterMissing"
         assert waiting.status.messages == (
-            "references a dead letter address 'dead' that does not exist: waiting for it",
+            "references a dead letter address 'dead' that does not exist",
         )
         await platform.apply(deadletter())
         assert platform.phase() == "Active"

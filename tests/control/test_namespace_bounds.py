@@ -138,9 +138,9 @@ async def test_a_namespace_chooses_only_plans_that_it_may(store: MemoryStore) ->
     with pytest.raises(Denied) as refused:
         await admission.replace(space(plan="standard-unlimited"))
     assert refused.value.code == Code.PLAN_WITHHELD
-    assert "may not choose 'standard-unlimited', only standard-free" in refused.value.message
+    assert "may not use 'standard-unlimited', only standard-free" in refused.value.message
     assert "annotation enmasse.io/plans of the namespace" in refused.value.message
-    with pytest.raises(Denied, match="may not choose any plan for type brokered, only"):
+    with pytest.raises(Denied, match="may not use any plan for type brokered, only"):
         await admission.create(space("b", type_="brokered"))
     # To delete the space and make it anew changes nothing.
     await admission.delete(made.key)
@@ -168,7 +168,7 @@ async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
             continue
         with pytest.raises(Denied):
             await admission.create(wanted)
-    with pytest.raises(Denied, match="may not choose any plan for type standard; choose another"):
+    with pytest.raises(Denied, match="may not use any plan for type standard; choose another"):
         await admission.create(space().with_metadata(namespace="none"))
     # What a space has may stay, and everything else of it be changed.
     await admission.replace(annotated("paid", "standard-small"))

@@ -179,7 +179,7 @@ def test_some_fields_cannot_change(before: Resource, after: Resource, field: str
     assert isinstance(error, Invalid)
     assert error.code == Code.FIELD_IMMUTABLE
     assert [fault.field for fault in error.faults] == [field]
-    assert "delete the resource and create it anew" in error.message
+    assert "delete the resource and create it again" in error.message
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ async def test_namespaces_take_turns() -> None:
         ({"type": "password", "password": "eA==", "passwordSecret": {"name": "s"}},
          "passwordSecret: cannot stand beside password"),
         ({"type": "federated", "passwordSecret": {"name": "s"}},
-         "passwordSecret: is for type password, not federated"),
+         "passwordSecret: is supported by type password only, not federated"),
         ({"type": "password", "passwordSecret": {"name": "S!"}}, "passwordSecret.name"),
         ({"type": "password", "passwordSecret": {"name": "s", "key": ""}}, "passwordSecret.key"),
         ({"type": "password", "passwordSecret": {}}, "passwordSecret.name"),

@@ -117,8 +117,11 @@ def test_a_space_that_is_not_there_is_not_counted() -> None:
 @pytest.mark.parametrize(
     ("allowance", "says"),
     [
-        ({"messages": 10}, "the 10 messages of 2026-12 are sent: senders get no credit until"),
-        ({"bytes": 100}, "the 100 bytes of 2026-12 are sent"),
+        (
+            {"messages": 10},
+            "the allowance of 10 messages of 2026-12 is used up: senders get no credit until",
+        ),
+        ({"bytes": 100}, "the allowance of 100 bytes of 2026-12 is used up"),
         ({"messages": 11, "bytes": 101}, None),
         ({}, None),
         ({"period": "day", "messages": 1}, None),

@@ -53,7 +53,7 @@ async def test_one_that_is_not_carried_is_told_until_one_is(node: Node) -> None:
     engine = NativeEngine(node, TestClock())
     await engine._canary.fly()
     trouble = engine.trouble()
-    assert trouble is not None and "a message within the node was not carried" in trouble
+    assert trouble is not None and "the canary message was not delivered" in trouble
     assert (await engine.observe()).canary == CanaryFigures(1, 1, trouble)
     await engine.apply(plan())
     await engine._canary.fly()

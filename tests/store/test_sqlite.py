@@ -163,11 +163,11 @@ async def test_a_file_that_another_process_has_locked_is_told_and_tried_again(
     await store.put([address("a")])
     with locked(path):
         for write in (store.put([address("b")]), store.delete([address("a").key])):
-            with pytest.raises(Unavailable, match="another program has locked it") as refusal:
+            with pytest.raises(Unavailable, match="another program has held a lock") as refusal:
                 await write
             assert refusal.value.retry_after_s == 1.0
         assert [one.key for one in store.list()] == [address("a").key]
-        with pytest.raises(Unavailable, match="another program has locked it"):
+        with pytest.raises(Unavailable, match="another program has held a lock"):
             await SqliteStore.open(path, SystemClock())
     (made,) = await store.put([address("b")])
     assert made.metadata.resource_version == "2"

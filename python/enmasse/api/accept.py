@@ -58,5 +58,5 @@ def form_of(header: str | None) -> Form:
             return Form(_FORMS[wanted], version)
     raise Invalid(
         Code.FORM_UNSUPPORTED,
-        f"nothing here can be answered as {header!r}; accept application/json",
+        f"cannot respond with {header!r}; accept application/json",
     )

@@ -72,7 +72,7 @@ class AccessReviews:
         caller, asked = _caller(request), _asked(spec[given[0]], given[0])
         allowed = caller.may(asked)
         if caller.is_owner:
-            reason = "the bearer of the data folder's token may do everything"
+            reason = "the owner's token has every right"
         elif allowed:
             reason = "a role of the token allows it"
         else:

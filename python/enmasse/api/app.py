@@ -235,7 +235,7 @@ class _Pages:
         """POST switches the protocol trace of a connection on, DELETE off; it goes to the log."""
         number = request.path_params["id"]
         if not number.isascii() or not number.isdecimal() or len(number) > 18:
-            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {number!r}")
+            raise Missing(Code.CONNECTION_MISSING, f"connection {number!r} not found")
         await self._platform.engine.trace(int(number), on=request.method == "POST")
         return JSONResponse({"id": int(number), "trace": request.method == "POST"})
 
@@ -251,9 +251,9 @@ async def _handle_http(request: Request, error: Exception) -> Response:
                 one.model.plural for one in of_group_version(known[0].group_version)
             )
             hint = f"; in {known[0].group_version} there are {plurals}"
-        return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}{hint}"))
+        return error_response(Missing(Code.PATH_MISSING, f"path {path} not found{hint}"))
     if error.status_code == 405:
-        refused = Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")
+        refused = Denied(Code.VERB_REFUSED, f"{path} does not support {request.method}")
         answer = error_response(refused)
         # which verbs are (RFC 9110, 15.5.6)
         answer.headers.update(error.headers or {})
@@ -263,4 +263,4 @@ async def _handle_http(request: Request, error: Exception) -> Response:
 
 async def _handle_bug(_request: Request, error: Exception) -> Response:
     """Answer for a bug; Starlette raises it again, so that the server logs it."""
-    return error_response(Misuse(Code.INTERNAL, f"a bug in EnMasse: {type(error).__name__}"))
+    return error_response(Misuse(Code.INTERNAL, f"internal error: {type(error).__name__}"))

@@ -29,10 +29,13 @@ class BackupPages:
         if data is None:
             raise Unavailable(
                 Code.STANDING_BY,
-                "the messages are with another process of the same database; ask that one",
+                "another process of the same database holds the messages; send"
+                " the request to that process",
             )
         if self._running:
-            raise Exhausted(Code.LIMIT_REACHED, "a backup is being made; wait until it is done")
+            raise Exhausted(
+                Code.LIMIT_REACHED, "another backup is in progress; wait until it completes"
+            )
         secrets = request.query_params.get("secrets") in ("true", "1")
         # Before it is looked what there is: whatever is made later is made after it.
         made = rfc3339(self._platform.clock.now())

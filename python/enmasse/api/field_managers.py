@@ -82,7 +82,7 @@ def entries_of(managed_fields: object) -> list[Entry]:
     entries = []
     for one in managed_fields:
         if not isinstance(one, dict) or not isinstance(one.get("fieldsV1", {}), dict):
-            raise _fault("metadata.managedFields", "has an entry that is none")
+            raise _fault("metadata.managedFields", "has an invalid entry")
         if one.get("subresource") or not one:
             continue
         entry = Entry(
@@ -93,7 +93,7 @@ def entries_of(managed_fields: object) -> list[Entry]:
             paths=frozenset(_decoded(one.get("fieldsV1", {}))),
         )
         if entry.operation not in (APPLY, UPDATE):
-            raise _fault("metadata.managedFields", "has an operation beside Apply and Update")
+            raise _fault("metadata.managedFields", "has an operation other than Apply and Update")
         entries.append(entry)
     return entries
 
@@ -195,7 +195,8 @@ def _without(entries: list[Entry], changing: set[Path], *, force: bool) -> list[
         told = "; ".join(f"{fault.message}: {fault.field}" for fault in faults)
         raise Conflict(
             Code.FIELD_OWNED,
-            f"Apply failed with {count}: {told}; leave the fields out, or take them over by force",
+            f"Apply failed with {count}: {told}; remove the fields, or force the"
+            " apply to take ownership",
             faults=faults,
         )
     taken = _Reach(changing)

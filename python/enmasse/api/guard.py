@@ -83,7 +83,7 @@ class Guard:
         if not self._is_ours(host):
             return Denied(
                 Code.HOST_REFUSED,
-                f"this server is not called {host!r}; use its address or localhost",
+                f"this server does not have the name {host!r}; use its address or localhost",
             )
         # Of the two, the transfer coding counts (RFC 9112, section 6.3).
         chunked = "transfer-encoding" in headers
@@ -96,8 +96,8 @@ class Guard:
         if self._exposed and scope["scheme"] == "http" and not _is_local(scope):
             return Denied(
                 Code.TLS_REQUIRED,
-                "other machines are answered over TLS only: ask the port of --https-port, or start"
-                " the platform with --insecure",
+                "the API serves other machines over TLS only: use the port of"
+                " --https-port, or start the platform with --insecure",
             )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
@@ -107,8 +107,9 @@ class Guard:
         if caller is None and not open_here:
             return Denied(
                 Code.TOKEN_REQUIRED,
-                "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"
-                " folder, or what `enmasse token create` has printed",
+                "send `Authorization: Bearer TOKEN`, with the token from the"
+                " file `token` of the data folder or from `enmasse token"
+                " create`",
             )
         if caller is not None:
             asked = attributes_of(scope)
@@ -142,7 +143,7 @@ class Guard:
             return None
         return Exhausted(
             Code.LIMIT_REACHED,
-            f"{running} requests{whose} are being answered; try again when one has ended",
+            f"{running} requests{whose} are in progress; try again later",
             retry_after_s=1.0,
         )
 

@@ -62,7 +62,7 @@ class _Operations:
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
-            raise _Unfit("is not an operation: an object with op and path is wanted")
+            raise _Unfit("is not an operation: it must be an object with op and path")
         match operation.get("op"):
             case "add":
                 self._add(_pointer(operation, "path"), _value(operation))
@@ -101,7 +101,7 @@ class _Operations:
             elif isinstance(found, list):
                 found = found[_index(part, len(found) - 1)]
             else:
-                raise _Unfit(f"there is no {part!r} on the path")
+                raise _Unfit(f"path segment {part!r} not found")
         return found
 
     def _add(self, pointer: list[str], value: Any) -> None:
@@ -114,7 +114,7 @@ class _Operations:
         elif isinstance(parent, list):
             parent.insert(len(parent) if last == "-" else _index(last, len(parent)), value)
         else:
-            raise _Unfit(f"there can be no {last!r} in what is neither object nor list")
+            raise _Unfit(f"cannot add {last!r}: the target is neither an object nor a list")
 
     def _remove(self, pointer: list[str]) -> None:
         self._at(pointer)
@@ -141,9 +141,9 @@ def _value(operation: dict[str, Any]) -> Any:
 
 def _index(part: str, last: int) -> int:
     if not part.isascii() or not part.isdecimal() or (part[0] == "0" and part != "0"):
-        raise _Unfit(f"{part!r} is no place in a list")
+        raise _Unfit(f"{part!r} is not a list index")
     if len(part) > 9 or int(part) > last:
-        raise _Unfit(f"the list has no place {part}")
+        raise _Unfit(f"the list has no index {part}")
     return int(part)
 
 
@@ -192,7 +192,7 @@ def _without_directives(patch: Any, path: str = "") -> Any:
         ):
             continue
         if name.startswith("$"):
-            raise _refused(below, "is not known here; send a JSON merge patch")
+            raise _refused(below, "is not supported; send a JSON merge patch")
         plain[name] = _without_directives(value, below)
     return plain
 

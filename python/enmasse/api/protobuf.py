@@ -94,14 +94,15 @@ def document(body: bytes) -> dict[str, Any]:
     Raises: Invalid if it is none, or of another kind.
     """
     if not body.startswith(MAGIC):
-        raise _broken("does not begin as protobuf of Kubernetes does")
+        raise _broken("does not have the Kubernetes protobuf prefix")
     reader = _Reader()
     envelope = reader.message(body[len(MAGIC) :], _ENVELOPE, 0)
     head = envelope.get("type", {})
     kind = head.get("kind", "")
     if kind not in _KINDS:
         raise Invalid(
-            Code.PATCH_UNSUPPORTED, f"{kind or 'this'} is not read as protobuf; send JSON"
+            Code.PATCH_UNSUPPORTED,
+            f"{kind or 'this object'} is not supported as protobuf; send JSON",
         )
     raw = base64.b64decode(envelope.get("raw", ""))
     return {**head, **reader.message(raw, _KINDS[kind], 0)}

@@ -71,9 +71,9 @@ def _json(body: bytes) -> Any:
     except ValueError as error:
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {TOO_DEEP}") from None
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"invalid body: {TOO_DEEP}") from None
     if problem := excess(data) or unwritable(data):
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"invalid body: {problem}")
     return data
 
 
@@ -92,6 +92,6 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name!r} is given twice in one object; keep one of the two")
+            raise ValueError(f"duplicate key {name!r}; keep one of the two")
         found[name] = value
     return found

@@ -90,8 +90,8 @@ class ResourceHandlers:
         if query.match == "Exact" and query.resource_version != store.version:
             raise Conflict(
                 Code.VERSION_EXPIRED,
-                f"how things were at version {query.resource_version} is no longer kept; it is"
-                f" {store.version} now",
+                f"resourceVersion {query.resource_version} has been compacted"
+                f" (current: {store.version})",
             )
         found = [one for one in store.list(kind.name, namespace) if query.selects(one)]
         return self._snapshots.first(asked, store.version, found, query.limit)

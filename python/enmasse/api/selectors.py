@@ -94,7 +94,7 @@ def _field_requirements(model: type[Resource], text: str) -> Iterator[Selector]:
         path, operator, value = (re.sub(r"\\(.)", r"\1", part) for part in found.groups())
         path = path.strip()
         if path not in known:
-            raise _unreadable("fieldSelector", f"{path!r} is not known; known: {', '.join(known)}")
+            raise _unreadable("fieldSelector", f"unknown field {path!r}; known: {', '.join(known)}")
         yield _field_requirement(path, value, wanted=operator != "!=")
 
 
@@ -115,7 +115,7 @@ def _parts(pattern: re.Pattern[str], text: str, name: str) -> Iterator[re.Match[
     while at < len(text):
         found = pattern.match(text, at)
         if found is None:
-            raise _unreadable(name, f"cannot be read from {text[at : at + 40]!r} on")
+            raise _unreadable(name, f"syntax error at {text[at : at + 40]!r}")
         yield found
         at = found.end()
 

@@ -90,14 +90,14 @@ class Snapshots:
         """
         start, _, name = continue_.partition(".")
         if not start.isdecimal() or not start.isascii() or len(start) > 18 or not name:
-            fault = Fault("continue", "is not what an earlier page gave")
+            fault = Fault("continue", "is not a continue token")
             raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
         self._forget()
         if name not in self._kept or self._kept[name].asked != asked:
             raise Conflict(
                 Code.VERSION_EXPIRED,
-                "no rest of this list, of these selectors and for this token, is kept; begin the"
-                " list anew, without `continue`",
+                "continue token expired or not valid for this query; restart"
+                " the list without `continue`",
             )
         self._kept[name] = self._kept.pop(name)._replace(read_s=self._clock.monotonic())
         return self._page(name, int(start), limit)

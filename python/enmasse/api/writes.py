@@ -113,7 +113,7 @@ class Write:
         def change(before: Document) -> Change:
             data = make(before)
             if not isinstance(data, dict):
-                raise Invalid(Code.PATCH_UNFIT, "what the patch leaves is not a resource")
+                raise Invalid(Code.PATCH_UNFIT, "the patched document is not a resource")
             read = _read(data, self._kind, key.namespace, key.name, self._query.validation)
             # Only what differs is meant: a client sends back what it has read.
             known = before["metadata"].get("managedFields", [])
@@ -183,7 +183,7 @@ class Write:
             if metadata.get(name, value) != value:
                 faults.append(Fault(f"metadata.{name}", f"must be {value!r}, as in the path"))
         if metadata.get("managedFields"):
-            faults.append(Fault("metadata.managedFields", "must be left out of an apply"))
+            faults.append(Fault("metadata.managedFields", "must be absent in an apply"))
         if faults:
             raise invalid(self._kind.name, key.name, faults)
         if self._query.validation == "Strict":
@@ -306,7 +306,7 @@ def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
         raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be a JSON object")
     raise Invalid(
         Code.PATCH_UNSUPPORTED,
-        f"a patch of type {media!r} is not applied here; send {' or '.join(known)}",
+        f"patch type {media!r} is not supported; send {' or '.join(known)}",
     )
 
 
@@ -325,7 +325,7 @@ def _check_shape(patched: Any) -> None:
         patched = patched | {"metadata": rest}
     problem = excess(patched) or unwritable(patched, RESOURCE_BYTES_MAX)
     if problem := problem or excess(managed, MANAGED_VALUES_MAX):
-        raise Invalid(Code.PATCH_UNFIT, f"what the patch leaves cannot be: {problem}")
+        raise Invalid(Code.PATCH_UNFIT, f"the patched resource is invalid: {problem}")
 
 
 def _member(data: Document, name: str) -> Document:

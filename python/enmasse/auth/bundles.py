@@ -44,9 +44,9 @@ class Bundle:
     def untimely(self, now: datetime) -> str | None:
         """Return why it does not hold now, if so, and the mend."""
         if self.ends <= now:
-            return f"has a certificate that ended on {self.ends:%Y-%m-%d}; renew it"
+            return f"has a certificate that expired on {self.ends:%Y-%m-%d}; renew it"
         if self.begins > now:
-            return f"has a certificate that holds from {self.begins:%Y-%m-%d %H:%M} UTC on only"
+            return f"has a certificate that is not valid before {self.begins:%Y-%m-%d %H:%M} UTC"
         return None
 
     @property
@@ -67,7 +67,7 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
     try:
         chain = tuple(x509.load_pem_x509_certificates(chain_pem.encode()))
     except UNREADABLE:
-        raise _wrong("has a tls.crt that is no certificate in PEM; write it anew") from None
+        raise _wrong("has a tls.crt that is not a PEM certificate; replace it") from None
     try:
         # Whether the primes of RSA are some is looked at by the node, once the length is known:
         # with long ones it takes minutes.
@@ -75,25 +75,28 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
             key_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
         )
     except UNREADABLE:
-        raise _wrong("has a tls.key that is no key in PEM without a password; write it") from None
+        raise _wrong("has a tls.key that is not an unencrypted PEM key; replace it") from None
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size > RSA_BITS_MAX:
         raise _wrong(
-            f"has an RSA key of {key.key_size} bits, {RSA_BITS_MAX} at most are taken; use ECDSA"
+            f"has an RSA key of {key.key_size} bits; the maximum is {RSA_BITS_MAX}. Use ECDSA"
         )
     try:
         belongs = chain[0].public_key() == key.public_key()
     except UNREADABLE:
-        raise _wrong("has a tls.crt with a key of a kind that is not known; use ECDSA") from None
+        raise _wrong("has a tls.crt with an unsupported key type; use ECDSA") from None
     if not belongs:
         raise _wrong("has a tls.key that does not belong to the first certificate of tls.crt")
     if not _is_for_servers(chain[0]):
-        raise _wrong("has a certificate that is not for servers; ask for extended usage serverAuth")
+        raise _wrong(
+            "has a certificate that is not a server certificate;"
+            " request extended key usage serverAuth"
+        )
     for signed, signer in zip(chain, chain[1:], strict=False):
         try:
             signed.verify_directly_issued_by(signer)
         except (InvalidSignature, *UNREADABLE):
             raise _wrong(
-                "has certificates of which one is not signed by the next; order them"
+                "has a chain in which one certificate is not signed by the next; reorder it"
             ) from None
     return Bundle(chain, chain_pem, key_pem)
 

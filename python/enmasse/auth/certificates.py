@@ -56,8 +56,8 @@ def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> Tls
     except (OSError, *signing.UNREADABLE) as error:
         raise Unavailable(
             Code.DATA_UNUSABLE,
-            f"{folder} holds a key or certificate that cannot be read or written ({error});"
-            " restore it, or remove it and a new one is made",
+            f"{folder}: cannot read or write a key or certificate ({error});"
+            " restore it, or delete it to have a new one created",
         ) from None
     return TlsFiles(folder / "ca.crt", certificate_file, key_file, is_own)
 
@@ -125,8 +125,8 @@ def _refuse_half(certificate: Path, key: Path) -> None:
         if present.exists() and not absent.exists():
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"{absent} is missing beside {present.name}; restore it, or remove {present.name}"
-                " too and a new pair is made",
+                f"{absent} is missing, but {present.name} exists; restore it, or"
+                f" delete {present.name} to have a new pair created",
             )
 
 

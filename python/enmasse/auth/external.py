@@ -109,7 +109,7 @@ def grant_of(said: Mapping[str, Any]) -> Grant:
     """
     identity = _plain(said.get("authenticated-identity"))
     if not isinstance(identity, dict):
-        raise Refused("the external service does not say who it is (authenticated-identity)")
+        raise Refused("the external service does not identify the user (authenticated-identity)")
     name = identity.get("preferred_username") or identity.get("sub")
     groups, addresses = _plain(said.get("groups")), _plain(said.get("address-authz"))
     rights = rights_of_map(addresses) if isinstance(addresses, dict) else ()

@@ -54,7 +54,7 @@ def user_name(value: object, where: str) -> str:
     Raises: Refused if it is none.
     """
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise Refused(f"{where} is no name of a user: a text of printable characters is wanted")
+        raise Refused(f"{where} is not a user name: it must be printable text")
     if len(value.encode()) > USER_BYTES_MAX:
         raise Refused(f"{where} is longer than {USER_BYTES_MAX} bytes")
     return value

@@ -56,7 +56,7 @@ class TokenChecker:
         """
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         if user is not None and user != grant.user:
-            raise Refused(f"the token is that of {grant.user!r}, not of {user!r}")
+            raise Refused(f"the token belongs to {grant.user!r}, not to {user!r}")
         return grant
 
     async def password(self, user: str, password: str) -> Grant:
@@ -66,7 +66,7 @@ class TokenChecker:
         """
         login = self._issuer.login
         if login is None:
-            raise Refused("the authentication service takes no passwords")
+            raise Refused("the authentication service does not accept passwords")
         form = {
             "grant_type": "password",
             "client_id": login.client_id,
@@ -83,7 +83,7 @@ class TokenChecker:
             raise Refused(f"{login.endpoint} says: {said[:200]}")
         token = document.get("access_token")
         if answer.status != 200 or not isinstance(token, str):
-            raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
+            raise Unanswered(f"{login.endpoint} answered with status {answer.status} and no token")
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         return replace(grant, renewable=True)
 
@@ -93,7 +93,7 @@ class TokenChecker:
         Raises: Unanswered if not, or if there is none that a signature can be checked with.
         """
         if not public_keys(await self._load_keys()):
-            raise Unanswered(f"{self._issuer.expected.issuer} has no key that can be used")
+            raise Unanswered(f"{self._issuer.expected.issuer} has no usable key")
 
     async def _load_keys(self) -> dict[str, Any]:
         uri = self._issuer.jwks_uri
@@ -101,23 +101,23 @@ class TokenChecker:
             uri = self._discovered(await self._document(_beside(self._issuer.expected.issuer)))
         document = await self._document(uri)
         if not isinstance(document.get("keys"), list):
-            raise Unanswered(f"{uri} is no set of keys")
+            raise Unanswered(f"{uri} is not a JSON Web Key Set")
         return dict(document)
 
     def _discovered(self, document: Mapping[str, Any]) -> str:
         issuer = self._issuer.expected.issuer
         uri = document.get("jwks_uri")
         if document.get("issuer") != issuer or not isinstance(uri, str):
-            raise Unanswered(f"{_beside(issuer)} does not say where the keys of {issuer} are")
+            raise Unanswered(f"{_beside(issuer)} does not state the key URL of {issuer} (jwks_uri)")
         own, other = urlsplit(issuer), urlsplit(uri)
         if other.scheme != "https" and (own.scheme, own.hostname) != (other.scheme, other.hostname):
-            raise Unanswered(f"the keys of {issuer} are where they could be changed on their way")
+            raise Unanswered(f"the key URL of {issuer} is not https")
         return uri
 
     async def _document(self, url: str) -> Mapping[str, Any]:
         answer = await self._fetch(url, ca=self._issuer.ca)
         if answer.status != 200:
-            raise Unanswered(f"{url} answers with status {answer.status}")
+            raise Unanswered(f"{url} answered with status {answer.status}")
         return answer.document()
 
 

@@ -66,7 +66,7 @@ class IssuerKeys:
             found = self._look_up(key_id, key_types)
         if found is None:
             named = "no key id" if key_id is None else f"the key id {key_id[:64]!r}"
-            raise Refused(f"the token has {named}, by which no key of {self._name} is found")
+            raise Refused(f"the token has {named}, which matches no key of {self._name}")
         return found
 
     def _look_up(self, key_id: str | None, key_types: frozenset[str]) -> PublicKey | None:
@@ -91,7 +91,7 @@ class IssuerKeys:
                 return
             if asked_at < self._not_before:
                 if needed:
-                    raise Unanswered(f"the keys of {self._name} could not be had a moment ago")
+                    raise Unanswered(f"the keys of {self._name} could not be fetched")
                 return
             try:
                 document = await self._load()

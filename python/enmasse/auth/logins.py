@@ -106,8 +106,8 @@ class Logins:
             return {"id": login["id"], "unavailable": f"no answer in {DECISION_TIMEOUT_S:g} s"}
         except Exception as error:
             # A bug must not leave the peer waiting. The text of it might hold what was asked.
-            log.error("login not decided by a bug", error=type(error).__name__)
-            return {"id": login["id"], "unavailable": "a bug, which is in the log"}
+            log.error("login failed: internal error", error=type(error).__name__)
+            return {"id": login["id"], "unavailable": "internal error, see the log"}
         expires = grant.expires
         return {
             "id": login["id"],
@@ -136,8 +136,8 @@ class Logins:
         if grant.user in names:
             return
         raise Refused(
-            f"the token is good, but {grant.user!r} is no MessagingUser of the space, and none of"
-            " its groups gives a right"
+            f"the token is valid, but {grant.user!r} is not a MessagingUser of"
+            " the space and its groups grant no right"
         )
 
     async def decide(self, question: Question) -> Grant:
@@ -154,7 +154,7 @@ class Logins:
             )
         uids = service.metadata.uid or "", space.metadata.uid or ""
         if service.keeps_realms and not self._realms.has(*uids):
-            raise Unanswered(f"the realm {space.own_realm} is not that of this space yet")
+            raise Unanswered(f"realm {space.own_realm} does not belong to this space yet")
         # A space made anew has another realm of the same name, with other keys.
         owner = uids[1] if service.keeps_realms else ""
         checker = self._checker(self._issuer(space, service), owner)
@@ -189,11 +189,13 @@ class Logins:
         except TimeoutError:
             return f"no answer in {DECISION_TIMEOUT_S:g} s"
         except ValueError as error:  # of the resolver, for what is no name
-            return f"its host cannot be asked, mend it: {error}"
+            return f"cannot resolve or reach its host: {error}; correct the host"
         except Exception as error:
             # A bug must not end all else that the process does.
-            log.exception("service not asked by a bug", error=type(error).__name__)
-            return "it cannot be asked: a bug, which is in the log"
+            log.exception(
+                "query of authentication service failed: internal error", error=type(error).__name__
+            )
+            return "it cannot be queried: internal error, see the log"
         return None
 
     async def _keep_realms(self, service: AuthenticationService) -> None:
@@ -218,9 +220,7 @@ class Logins:
                     await self._store.refresh()
             except (EnMasseError, TimeoutError) as error:
                 why = str(error) or "no answer"
-                raise Unanswered(
-                    f"realms wait, nobody knows which spaces there are: {why}"
-                ) from None
+                raise Unanswered(f"realm sync paused: cannot list address spaces: {why}") from None
             spaces = [
                 one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)
             ]
@@ -246,11 +246,9 @@ class Logins:
         namespace, name, uid, *_ = question.service.split("/")
         service = self._store.get(Key("AuthenticationService", namespace, name))
         if not isinstance(space, AddressSpace) or not isinstance(service, AuthenticationService):
-            raise Unanswered(
-                f"the authentication service {name} or the space is not there any more"
-            )
+            raise Unanswered(f"the authentication service {name} or the space no longer exists")
         if service.metadata.uid != uid:
-            raise Unanswered(f"the authentication service {name} is another one by now")
+            raise Unanswered(f"the authentication service {name} has been replaced")
         return space, service
 
     async def _remembered(
@@ -292,7 +290,7 @@ class Logins:
         if spec.keycloak is not None:
             return self._keycloak(space, spec.keycloak, spec.realm, namespace)
         if spec.standard is None or spec.standard.oidc is None:
-            raise Refused("the authentication service names no issuer of tokens")
+            raise Refused("the authentication service has no token issuer")
         oidc: Oidc = spec.standard.oidc
         full_name = f"{space.metadata.name}.{space.metadata.namespace}" if space else None
         expected = Expected(
@@ -329,7 +327,7 @@ class Logins:
     ) -> external.Server:
         own = service.spec.external
         if own is None:
-            raise Refused("the authentication service says not where it is")
+            raise Refused("the authentication service has no host and port")
         given = space.overrides if space and own.allow_override else None
         host = (given and given.host) or own.host
 
@@ -361,5 +359,5 @@ class Logins:
         secret = self._store.get(Key("Secret", where, reference.name or ""))
         text = secret.text(name) if isinstance(secret, Secret) else None
         if text is None:
-            raise Unanswered(f"there is no Secret {reference.name!r} in {where!r} with {name}")
+            raise Unanswered(f"Secret {reference.name!r} with {name} not found in {where!r}")
         return text

@@ -56,10 +56,10 @@ def prepared(encoded: str) -> str:
     """
     secret = base64.b64decode(encoded)
     if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
-        raise ValueError(f"1 to {PASSWORD_BYTES_MAX} bytes are wanted")
+        raise ValueError(f"must have 1 to {PASSWORD_BYTES_MAX} bytes")
     password = saslprep(secret.decode())
     if not password:
-        raise ValueError("all its characters stand for nothing")
+        raise ValueError("it is empty after normalization (SASLprep)")
     return password
 
 

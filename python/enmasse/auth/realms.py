@@ -126,7 +126,7 @@ class Realms:
             if self._stays(administration, uid, alive):
                 continue
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered("further realms are still to be looked at")
+                raise Unanswered("more realms remain to be checked")
             if await keeping.is_to_go(name, spaces.lost):
                 gone.append(name)
             else:
@@ -135,12 +135,12 @@ class Realms:
         known = self._note(administration, listed, wanted)
         for name in gone:
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered("further realms are still to be removed")
+                raise Unanswered("more realms remain to be removed")
             await keeping.remove(name)
         missing = {uid: name for uid, name in wanted.items() if name not in names}
         for done, (uid, name) in enumerate(missing.items()):
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered(f"{len(missing) - done} realms are still to be made")
+                raise Unanswered(f"{len(missing) - done} realms remain to be created")
             if await keeping.make(uid, name, spaces.created.get(uid)):
                 known.add(uid)
 
@@ -177,12 +177,14 @@ class Realms:
         answer = await self._call(where, form=form, ca=administration.ca)
         if answer.status in (400, 401):
             raise Refused(
-                f"{where} refuses the administrator: put admin.username and admin.password of one"
-                " who may make realms into the Secret that spec.keycloak.credentialsSecret names"
+                f"{where} refused the administrator login; set admin.username"
+                " and admin.password in the Secret of"
+                " spec.keycloak.credentialsSecret to an account that can create"
+                " realms"
             )
         token = answer.document().get("access_token")
         if answer.status != 200 or not isinstance(token, str):
-            raise Unanswered(f"{where} answers with status {answer.status} and no token")
+            raise Unanswered(f"{where} answered with status {answer.status} and no token")
         return token
 
 
@@ -231,11 +233,11 @@ class _Keeping:
         )
         if answer.status in (401, 403):
             raise Refused(
-                f"{where} does not let the administrator {method} realms: give that user the role"
-                " admin of the realm master"
+                f"{where} refused {method} of a realm; grant the administrator"
+                " the role admin of the realm master"
             )
         if answer.status not in good:
-            raise Unanswered(f"{where} answers {method} with status {answer.status}")
+            raise Unanswered(f"{where} answered {method} with status {answer.status}")
         return answer
 
 

@@ -42,6 +42,6 @@ def _check_direction(text: str) -> None:
     if not any(right_to_left):
         return
     if any(stringprep.in_table_d2(character) for character in text):
-        raise ValueError("it mixes writing directions")
+        raise ValueError("it mixes right-to-left and left-to-right characters")
     if not (right_to_left[0] and right_to_left[-1]):
-        raise ValueError("text written from right to left must begin and end so")
+        raise ValueError("right-to-left text must begin and end with right-to-left characters")

@@ -56,20 +56,20 @@ async def _verified(token: str, expected: Expected, keys: IssuerKeys) -> Mapping
     try:
         signed = jws.extract_compact(token.encode("ascii"), registry=registry)
     except (JoseError, ValueError):
-        raise Refused("the token is no signed JWT") from None
+        raise Refused("the token is not a signed JWT") from None
     header = signed.headers()
     algorithm, key_id = header.get("alg"), header.get("kid")
     if algorithm not in expected.algorithms:
         allowed = ", ".join(expected.algorithms)
         raise Refused(f"the token is signed by {str(algorithm)[:32]!r}, not by one of {allowed}")
     if key_id is not None and not isinstance(key_id, str):
-        raise Refused("the key id of the token is no text")
+        raise Refused("the key id of the token is not a string")
     key = await keys.find(key_id, frozenset({_KEY_TYPES[algorithm[:2]]}))
     try:
         verified = jws.deserialize_compact(token, key, registry=registry)
         claims = _object(verified.payload)
     except (JoseError, ValueError, RecursionError):
-        raise Refused("the signature of the token is not right") from None
+        raise Refused("the signature of the token is invalid") from None
     return claims
 
 
@@ -93,12 +93,12 @@ def _check_claims(claims: Mapping[str, Any], expected: Expected, now: datetime) 
         raise Refused(f"the token is not for {expected.audience!r} (claim aud)")
     expires = _moment(claims, "exp")
     if expires is None:
-        raise Refused("the token says no end (claim exp)")
+        raise Refused("the token has no expiry (claim exp)")
     if expires <= now:
         raise Refused("the token has expired")
     begins = _moment(claims, "nbf")
     if begins is not None and (begins - now).total_seconds() > CLOCKS_APART_S:
-        raise Refused("the token is not good yet (claim nbf)")
+        raise Refused("the token is not valid yet (claim nbf)")
     return expires
 
 
@@ -107,11 +107,11 @@ def _moment(claims: Mapping[str, Any], name: str) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused(f"claim {name!r} of the token is no time")
+        raise Refused(f"claim {name!r} of the token is not a timestamp")
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Refused(f"claim {name!r} of the token is no time") from None
+        raise Refused(f"claim {name!r} of the token is not a timestamp") from None
 
 
 def _inside(claims: Mapping[str, Any], path: str) -> object:

@@ -96,8 +96,9 @@ def _origins(value: str) -> str:
         bare = origin == f"{parts.scheme}://{parts.netloc}" if named else False
         if not bare or parts.scheme not in ("http", "https") or "@" in parts.netloc:
             raise ValueError(
-                f"must be origins by commas, such as https://console.example.com, or `*`;"
-                f" {origin!r} is none"
+                "must be comma-separated origins, such as"
+                f" https://console.example.com, or `*`; {origin!r} is not an"
+                " origin"
             )
     return ",".join(origin.lower() for origin in origins)
 
@@ -130,7 +131,7 @@ def _host_names(value: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"must be host names divided by commas; {name!r} is none")
+            raise ValueError(f"must be comma-separated host names; {name!r} is not one")
     return ",".join(names)
 
 
@@ -271,9 +272,9 @@ def _check_hidden(store: str, origin: Origin) -> None:
     if has_password and origin == "option":
         raise Invalid(
             Code.SETTING_INVALID,
-            "setting store: a command line can be read by others, so it takes no password; put the"
-            " URL into ENMASSE_STORE or the settings file, or the password into PGPASSWORD or"
-            " ~/.pgpass",
+            "setting store: a password on the command line is visible to other"
+            " users; put the URL into ENMASSE_STORE or the settings file, or"
+            " the password into PGPASSWORD or ~/.pgpass",
         )
 
 
@@ -306,7 +307,7 @@ def _invalid(error: ValidationError, origins: Mapping[str, Origin]) -> Invalid:
         name = str(detail["loc"][0])
         if detail["type"] == "extra_forbidden":
             known = ", ".join(field.replace("_", "-") for field in Settings.model_fields)
-            message = f"unknown; known are {known}"
+            message = f"unknown; known: {known}"
         else:
             message = f"{worded(detail)} (from {origins[name]})"
         faults.append(Fault(name.replace("_", "-"), message))

@@ -185,8 +185,8 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
     except ImportError as error:
         raise Invalid(
             Code.SETTING_INVALID,
-            f"setting store: the driver of PostgreSQL is not there ({error}); run"
-            " pip install 'enmasse[postgresql]'",
+            f"setting store: the PostgreSQL driver is not installed ({error});"
+            " run pip install 'enmasse[postgresql]'",
         ) from None
     return await PostgresStore.open(settings.store, clock)
 

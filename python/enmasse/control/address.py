@@ -38,7 +38,7 @@ def with_losses(address: Address, seen: Seen) -> Address:
     count = damaged.get(address.metadata.uid or "", 0)
     why = count and (
         "MessagesLost",
-        f"the disk has lost {count:,} messages since the start; enmasse logs names them",
+        (f"{count:,} messages were lost to damage at rest since the start; see enmasse logs"),
     )
     return with_unmet(address, INTACT, why or None, seen.now)
 
@@ -67,7 +67,9 @@ def with_effective(address: Address, outcome: Outcome) -> Address:
                 and Subscription(max_consumers=subscription.max_consumers),
                 "limits": limits if limits != Limits() else None,
                 "forwarders": tuple(
-                    ForwarderStatus(name=one.name, messages=("its connector is not opened here",))
+                    ForwarderStatus(
+                        name=one.name, messages=("its connector is stored but not implemented",)
+                    )
                     for one in address.spec.forwarders or ()
                 )
                 or None,

@@ -25,23 +25,27 @@ ADDRESS_DESCRIPTIONS = {
     "multicast": "Each message goes directly to every receiver.",
     "queue": "Messages are stored until one of the receivers has accepted them.",
     "topic": "Messages are stored for each subscription.",
-    "subscription": "A named place in a topic, with messages of its own.",
-    "deadletter": "Messages that failed or lived too long.",
+    "subscription": ("A named queue of a topic with its own copy of each message."),
+    "deadletter": "Messages that failed or expired.",
 }
 """What the types of address are."""
 
 
 CERTIFICATE_PROVIDERS = (
-    Described(name="selfsigned", description="Of the space's own authority."),
+    Described(name="selfsigned", description="Signed by the CA of the space."),
     Described(name="certBundle", description="The tenant's own."),
-    Described(name="wildcard", description="The node's, where it names the host."),
-    Described(name="openshift", description="Of OpenShift; here the space's own in its place."),
+    Described(name="wildcard", description=("The node's certificate, if it contains the host.")),
+    Described(
+        name="openshift", description=("OpenShift is not supported; signed by the CA of the space.")
+    ),
 )
 """Who can give the certificate of an endpoint."""
 
 EXPOSE_TYPES = (
-    Described(name="route", description="By a host name that leads to the node's listeners."),
-    Described(name="loadbalancer", description="By the node's listeners, as they are."),
+    Described(
+        name="route", description=("By a host name that resolves to the listeners of the node.")
+    ),
+    Described(name="loadbalancer", description="By the listeners of the node directly."),
 )
 """How an endpoint can be reached from elsewhere."""
 

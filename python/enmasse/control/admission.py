@@ -283,7 +283,7 @@ class Admission:
 
     def _check_there(self, wanted: _Wanted) -> None:
         if wanted.must_exist and self._store.get(wanted.resource.key) is None:
-            raise Missing(Code.RESOURCE_MISSING, f"there is no {wanted.resource.key}")
+            raise Missing(Code.RESOURCE_MISSING, f"{wanted.resource.key} not found")
 
     def _judged(self, resource: Resource) -> Resource:
         """Return a resource as it is let in by itself: with a plan.
@@ -444,7 +444,7 @@ def _check_preconditions(resource: Resource, uid: str | None, version: str | Non
         if wanted is not None and wanted != found:
             raise Conflict(
                 Code.VERSION_CONFLICT,
-                f"{resource.key} is another one than the request means: its {what} is {found}",
+                f"{resource.key} is not the object of the request: its {what} is {found}",
             )
 
 

@@ -15,7 +15,7 @@ def not_answering(resource: Declared, seen: Seen) -> Finding | None:
         return Finding("Configuring", "NotAsked", "waiting for its answer")
     if answer.problem is None:
         return None
-    message = f"it does not answer as it should and is asked again: {answer.problem}"
+    message = f"its last answer was invalid and is retried: {answer.problem}"
     phase = resource.status.phase
     return Finding(
         "Failed" if phase in ("Active", "Failed") else "Configuring", "NotAnswering", message

@@ -73,7 +73,7 @@ class SpaceCertificates:
         held, failed = self._held.get(uid or ""), self._failing.get(uid or "")
         if failed is None:
             return held.shown if held else None
-        message = f"its certificate cannot be kept or shown ({failed}); it is tried again"
+        message = f"its certificate cannot be stored or loaded ({failed}); this is retried"
         return replace(held.shown if held else Shown(""), problem=("NotShown", message))
 
     def due(self, secrets: Collection[Key]) -> set[str]:
@@ -191,7 +191,10 @@ class SpaceCertificates:
         secrets = frozenset(_secrets_of(space))
         shown = answer.shown
         if own:
-            message = f"the space's own cannot be shown ({own[0]}); the node's is in its place"
+            message = (
+                f"the certificate of the space cannot be used ({own[0]});"
+                " the node's certificate is used instead"
+            )
             shown = replace(shown, problem=("NotShown", message))
         self._held[uid] = _Held(basis, answer.since, answer.until, shown, secrets, refused)
         for key in secrets:

@@ -52,7 +52,7 @@ class Departed:
                         for name, text in one.data.items()
                     }
                 except (ValueError, ValidationError, TypeError) as error:
-                    log.warning("what spaces came to is not known", resource=str(one.key))
+                    log.warning("usage of spaces is unknown", resource=str(one.key))
                     log.debug("what cannot be read", reason=str(error))
 
     def of(self, home: Home) -> tuple[Usage, ...]:

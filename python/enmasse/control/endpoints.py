@@ -179,11 +179,10 @@ def _conditions(
             NETWORK_POLICY,
             False,
             "NoPods",
-            "network policies are for pods, and there are none: whoever reaches the listeners"
-            " reaches the login of the space; let a firewall keep others out",
+            "network policies are stored but not implemented on a single node; use a firewall",
         )
     if space.spec.connectors:
-        message = "connectors are kept and not opened: no address of theirs is shown"
+        message = "connectors are stored but not implemented"
         yield Said(CONNECTORS, False, "NotServed", message)
 
 
@@ -197,25 +196,26 @@ def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
     undone = []
     for endpoint in space.spec.endpoints:
         if endpoint.service != "messaging":
-            undone.append(f"{endpoint.name}: the service {endpoint.service} is not there")
+            undone.append(f"{endpoint.name}: service {endpoint.service} is not available")
             continue
         expose = endpoint.expose
         if expose is None:
             continue
         if expose.load_balancer_source_ranges:
             undone.append(
-                f"{endpoint.name}: loadBalancerSourceRanges keep nobody out here; let a firewall"
+                f"{endpoint.name}: loadBalancerSourceRanges are stored but not"
+                " implemented; use a firewall"
             )
         if _outside(endpoint, place)[0] is not None:
             continue
         if expose.type == "route" and expose.route_host is None:
-            undone.append(f"{endpoint.name}: nobody makes up a host here; name one as routeHost")
+            undone.append(f"{endpoint.name}: host names are not generated; set routeHost")
         else:
             undone.append(f"{endpoint.name}: the platform does not listen there (--host, ports)")
     if undone:
         return Said(EXPOSED, False, "NotAllExposed", "; ".join(undone))
     if any(one.expose for one in space.spec.endpoints):
-        message = "the node's own listeners; a name server has to lead the hosts here"
+        message = "served by the node's listeners; create DNS records for the hosts"
         return Said(EXPOSED, True, "Exposed", message)
     return None
 
@@ -234,7 +234,9 @@ def _connector_status(connector: Connector) -> ConnectorStatus:
         for name, one in wanted.items()
         if one is not None and one.value is None and one.value_from_secret is None
     )
-    return ConnectorStatus(name=connector.name, messages=("it is not opened here", *missing))
+    return ConnectorStatus(
+        name=connector.name, messages=("it is stored but not implemented", *missing)
+    )
 
 
 def _encoded(pem: str) -> str:

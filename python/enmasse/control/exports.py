@@ -96,21 +96,25 @@ class Exports:
             for export in endpoint.exports:
                 status = statuses.get(endpoint.name)
                 if status is None:
-                    problems.append(f"{endpoint.name} is not served: {export.name} is not written")
+                    problems.append(
+                        f"{endpoint.name} is not served, so {export.name} is not written"
+                    )
                     continue
                 wanted = exported(space, status, export)
                 if wanted is None:
                     problems.append(
-                        f"Service {export.name}: {status.service_host} is no host name for it; name"
-                        " a routeHost, or listen on a host name (--host)"
+                        f"Service {export.name}: {status.service_host} is not a"
+                        " host name; set routeHost, or listen on a host name"
+                        " (--host)"
                     )
                     continue
                 there = self._store.get(wanted.key)
                 if there is not None and not _is_of(there, space):
                     self._awaited[wanted.key] = space.metadata.uid or ""
                     problems.append(
-                        f"{export.kind} {export.name} is there already and not of this space;"
-                        " delete it, or choose another name"
+                        f"{export.kind} {export.name} already exists and does"
+                        " not belong to this space; delete it, or choose"
+                        " another name"
                     )
                     continue
                 found.append(wanted)

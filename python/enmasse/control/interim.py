@@ -43,7 +43,7 @@ class Interim:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, ValidationError, AttributeError, TypeError) as error:
-            log.warning("what spaces came to is not known", file=str(self._path), reason=str(error))
+            log.warning("usage of spaces is unknown", file=str(self._path), reason=str(error))
             return {}
 
     def write(self, records: Records) -> None:

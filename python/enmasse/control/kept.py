@@ -45,17 +45,17 @@ def with_kept(resource: Declared, now: datetime) -> Declared:
 
 def _kept(resource: Declared) -> Iterator[Kept]:
     if isinstance(resource, Address) and resource.spec.forwarders:
-        message = "forwarders are kept and pass no message: no connector is opened here"
+        message = "forwarders are stored but not implemented"
         yield Kept(FORWARDERS, "NotServed", message)
     elif isinstance(resource, MessagingUser) and resource.kept_fields:
         fields = ", ".join(f"spec.authentication.{name}" for name in resource.kept_fields)
-        message = f"no provider is asked here, the user is known by spec.username alone: {fields}"
+        message = f"stored but not implemented; the user is identified by spec.username: {fields}"
         yield Kept(PROVIDER, "NotServed", message)
     elif isinstance(resource, InfraConfig):
         spec = resource.document()["spec"]
         fields = ", ".join(f"spec.{name}" for name in _given(spec) if name not in SERVED)
         if fields:
-            yield Kept(FIELDS, "NotServed", f"kept, and without effect here: {fields}")
+            yield Kept(FIELDS, "NotServed", f"stored without effect on a single node: {fields}")
 
 
 def _given(document: Mapping[str, Any], above: str = "") -> Iterator[str]:

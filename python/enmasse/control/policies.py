@@ -132,7 +132,10 @@ def field_changed(resource: Resource, before: Resource | None, _: World) -> EnMa
     faults = resource.refused_changes(before)
     if before.is_terminating:
         late = sorted({*resource.metadata.finalizers} - {*before.metadata.finalizers})
-        problem = f"cannot get {', '.join(late)}: the resource was deleted; leave them out"
+        problem = (
+            f"cannot add {', '.join(late)}: the resource is being deleted;"
+            " remove them from the request"
+        )
         faults = [*faults, *([Fault("metadata.finalizers", problem)] if late else [])]
     return _invalid(Code.FIELD_IMMUTABLE, resource, faults) if faults else None
 
@@ -154,7 +157,7 @@ def space_absent(resource: Resource, before: Resource | None, world: World) -> E
     if world.space_of(resource) or (before is not None and before.is_terminating):
         return None
     message = (
-        f"there is no address space {resource.space!r} in namespace"
+        f"address space {resource.space!r} not found in namespace"
         f" {resource.metadata.namespace!r}; create it first"
     )
     return _invalid(Code.SPACE_ABSENT, resource, [Fault("metadata.name", message)])
@@ -168,7 +171,9 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
             continue
         if isinstance(resource, AddressSpace):
             whose = _whose(owner, resource)
-            where = f"would be the realm of its users and is that of {whose}; choose another name"
+            where = (
+                f"would be the realm of its users, which belongs to {whose}; choose another name"
+            )
             fault = Fault("metadata.name", f"{name[-1]!r} {where}")
         elif resource.unique:
             where = f"already belongs to one in namespace {owner.namespace!r}"
@@ -232,8 +237,8 @@ def plan_withheld(resource: Resource, before: Resource | None, world: World) -> 
     only = f", only {there}; choose one of these, or" if there else "; choose another namespace, or"
     fault = Fault(
         "spec.plan",
-        f"namespace {namespace!r} may not choose {what}{only}"
-        f" have a service administrator name it in annotation {PLANS} of the namespace",
+        f"namespace {namespace!r} may not use {what}{only} ask a service"
+        f" administrator to list it in annotation {PLANS} of the namespace",
     )
     message = f"{resource.key} is forbidden: {fault}"
     return Denied(Code.PLAN_WITHHELD, message, faults=[fault], name=resource.metadata.name)
@@ -282,7 +287,7 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
             whose = _whose(others[0], resource)
         else:
             continue
-        fault = Fault(field, f"{host!r} already leads to {whose}; choose another")
+        fault = Fault(field, f"{host!r} already belongs to {whose}; choose another")
         return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
@@ -420,8 +425,8 @@ def default_space_unknown(
         return None
     fault = Fault(
         f"metadata.annotations[{DEFAULT_SPACE_ANNOTATION}]",
-        f"there is no address space {name!r}; name one as NAME.NAMESPACE, or leave the value empty:"
-        " then every client has to name its space",
+        f"address space {name!r} not found; write NAME.NAMESPACE, or an empty"
+        " value to require every client to name its space",
     )
     return _invalid(Code.REFERENCE_INVALID, resource, [fault])
 
@@ -459,9 +464,9 @@ def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | N
     names = ", ".join(space.metadata.name for space in spaces)
     return Invalid(
         Code.SPACE_EXPOSED,
-        f"address space {names} would let everybody in, from other machines too;"
-        " set spec.authenticationService.type to standard or leave it out, listen on 127.0.0.1,"
-        " or start with --insecure",
+        f"address space {names} would admit anonymous clients from other"
+        " machines; remove spec.authenticationService.type or set it to"
+        " standard, listen on 127.0.0.1, or start with --insecure",
     )
 
 
@@ -498,7 +503,7 @@ def check_unused(resource: Resource, world: World) -> None:
     users = f"{names} and {more} more" if more > 0 else names
     raise Conflict(
         Code.STATE_CONFLICT,
-        f"{resource.key} is in use by {users}; give them another one, or delete them first",
+        f"{resource.key} is in use by {users}; change or delete them first",
     )
 
 

@@ -69,7 +69,7 @@ class Recorder:
         try:
             observed = await self._engine.observe()
         except EnMasseError as error:
-            log.warning("messages at rest are not counted", reason=error.message)
+            log.warning("stored messages cannot be counted", reason=error.message)
             return
         for one in observed.addresses:
             stored[one.space] = stored.get(one.space, 0) + one.stored_bytes

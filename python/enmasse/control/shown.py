@@ -130,9 +130,10 @@ def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
         return _decided(question, node, now)
     except (OSError, *signing.UNREADABLE) as error:
         reason = (
-            f"no certificate can be made for it ({error}): the key of its authority, in Secret"
-            f" {names_of(question.space)[-1]}.ca, or of the node's, in tls/ca.key, cannot be used;"
-            " restore it; the node's certificate is shown"
+            f"cannot create its certificate ({error}): the key of its CA in"
+            f" Secret {names_of(question.space)[-1]}.ca, or the node's in"
+            " tls/ca.key, is unusable; restore it. The node's certificate is"
+            " used"
         )
         return Answer((), Shown(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
 
@@ -142,8 +143,11 @@ def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
     try:
         before = from_texts(question.kept) if question.kept is not None else None
     except signing.UNREADABLE as error:
-        reason = f"the Secret of its authority cannot be read ({error}); restore it, or delete it"
-        problem = ("AuthorityUnreadable", f"{reason} and a new one is made; the node's is shown")
+        reason = f"the Secret of its CA cannot be read ({error}); restore it, or delete it"
+        problem = (
+            "AuthorityUnreadable",
+            (f"{reason} to have a new one created. The node's certificate is used"),
+        )
         since, until = (one.replace(tzinfo=now.tzinfo) for one in (datetime.min, datetime.max))
         return Answer((), Shown(_told_of(node), problem), since, until)
     succession = followed(before, names[-1], now)
@@ -191,14 +195,18 @@ def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
         if provider == "certBundle":
             _choose_bundle(choice, question, endpoint, now)
         elif provider == "openshift":
-            message = f"{endpoint.name}: there is no OpenShift to sign one; choose another provider"
+            message = (
+                f"{endpoint.name}: OpenShift certificates are not"
+                " supported; choose another provider"
+            )
             choice.problems.append(("NotServed", message))
         elif provider == "wildcard":
             missing = [host for host in endpoint.hosts if not covers(node.certificate, host)]
             if missing:
                 message = (
-                    f"{endpoint.name}: the node's certificate does not name {', '.join(missing)};"
-                    " the operator may put one that does into tls/tls.crt"
+                    f"{endpoint.name}: the node's certificate does not contain"
+                    f" {', '.join(missing)}; the operator can install one that"
+                    " does in tls/tls.crt"
                 )
                 choice.problems.append(("NotNamed", message))
             choice.of_node.update(set(endpoint.hosts) - set(missing))
@@ -230,10 +238,12 @@ def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now:
     hosts = [host for host in endpoint.hosts if covers(bundle.chain[0], host)]
     if missing := [host for host in endpoint.hosts if host not in hosts]:
         message = f"{endpoint.name}: the certificate of Secret {secret} does not name"
-        choice.problems.append(("NotNamed", f"{message} {', '.join(missing)}; bring one that does"))
+        choice.problems.append(
+            ("NotNamed", (f"{message} {', '.join(missing)}; replace it with one that does"))
+        )
     elif not endpoint.hosts and not own:
         message = f"{endpoint.name}: the certificate of Secret {secret} names no host of the space"
-        mend = f"have it name {names[-1]}, or name a host of it as routeHost"
+        mend = f"issue one that contains {names[-1]}, or set routeHost to a host it contains"
         choice.problems.append(("NotNamed", f"{message}; {mend}"))
     for name in (*hosts, *own):
         choice.bundles.setdefault(name, bundle)
@@ -253,22 +263,23 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
         told += _told_of(node)
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
-        message = f"{reasons}. One of the space's own authority is shown in its place"
+        message = f"{reasons}. A certificate signed by the CA of the space is used instead"
         return Shown(told, (choice.problems[0][0], message), chains=choice.chains)
     if has_too_many:
         message = (
-            f"the tenant's own have more than {TOLD_LENGTH_MAX} characters of authorities: clients"
-            " are told of none; have fewer, or leave out of tls.crt those that clients know"
+            f"the CAs of the tenant's certificates exceed {TOLD_LENGTH_MAX}"
+            " characters and are not listed; use fewer, or remove well-known"
+            " CAs from tls.crt"
         )
         return Shown(told, ("NotTold", message), chains=choice.chains)
-    parts = [f"of the space's own authority, which holds until {succession.current.ends:%Y-%m-%d}"]
+    parts = [(f"signed by the CA of the space, valid until {succession.current.ends:%Y-%m-%d}")]
     if succession.following is not None:
-        parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d} on")
+        parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d}")
     for bundle in bundles.values():
         hosts = ", ".join(name for name, one in choice.bundles.items() if one is bundle)
-        parts.append(f"the tenant's own for {hosts}, which holds until {bundle.ends:%Y-%m-%d}")
+        parts.append(f"the tenant's certificate for {hosts}, valid until {bundle.ends:%Y-%m-%d}")
     if choice.of_node:
-        parts.append(f"the node's for {', '.join(sorted(choice.of_node))}")
+        parts.append(f"the node's certificate for {', '.join(sorted(choice.of_node))}")
     return Shown(told, message="; ".join(parts), chains=choice.chains)
 
 

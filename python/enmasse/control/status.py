@@ -69,7 +69,7 @@ def terminating(resource: Declared, _: Seen) -> Finding | None:
     if not resource.is_terminating:
         return None
     names = ", ".join(resource.metadata.finalizers)
-    return Finding("Terminating", "Deleted", f"goes when its finalizers are done: {names}")
+    return Finding("Terminating", "Deleted", f"waiting for finalizers: {names}")
 
 
 def left_out_of_the_plan(resource: Declared, seen: Seen) -> Finding | None:
@@ -90,7 +90,7 @@ def plan_not_applied(_: Declared, seen: Seen) -> Finding | None:
     """The engine has not yet said that it serves the Plan."""
     if seen.proof is not None and seen.proof.version >= seen.version:
         return None
-    return Finding("Configuring", "PlanNotApplied", "waiting for the node to take the Plan")
+    return Finding("Configuring", "PlanNotApplied", "waiting for the node to apply the Plan")
 
 
 def not_served(resource: Declared, seen: Seen) -> Finding | None:

@@ -241,5 +241,5 @@ def _spent(usage: Usage, allowance: Allowance) -> str | None:
         ("bytes", usage.bytes_in, allowance.bytes),
     ):
         if most is not None and used >= most:
-            return f"the {most} {what} of {usage.period} are sent"
+            return f"the allowance of {most} {what} of {usage.period} is used up"
     return None

@@ -121,7 +121,7 @@ def _written(
     if before.type not in _TYPES:
         problem = f"Secret {name!r} is of type {before.type}; name another"
     elif before.immutable and any(before.data.get(key) != one for key, one in data.items()):
-        problem = f"Secret {name!r} is immutable; name another, or leave out key and certificate"
+        problem = f"Secret {name!r} is immutable; name another, or omit key and certificate"
     if problem is not None:
         fault = Fault(path, problem)
         name = space.metadata.name

@@ -17,7 +17,7 @@ from enmasse.engines.protocol import (
 )
 from enmasse.plan import Plan
 
-WHY = "this process stands by; another one of the same database runs the messaging"
+WHY = "this process is a stand-by; another process of the same database serves messaging"
 
 
 class Standby:

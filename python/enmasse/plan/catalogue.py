@@ -195,10 +195,10 @@ class Catalogue:
         name, type_ = space.spec.plan, space.spec.type
         if name is None or not self.space_plans:
             return None
-        there = f"for type {type_} there are {_names(self.space_plans_of(type_))}"
+        there = f"plans for type {type_}: {_names(self.space_plans_of(type_))}"
         found = self.space_plans.get(name)
         if found is None:
-            message = f"there is no AddressSpacePlan {name!r}; {there}"
+            message = f"AddressSpacePlan {name!r} not found; {there}"
             return Problem("spec.plan", "PlanUnknown", message)
         if found.spec.address_space_type != type_:
             message = f"{name!r} is for type {found.spec.address_space_type}; {there}"
@@ -209,18 +209,18 @@ class Catalogue:
         name = space.service_name
         if name is not None and name not in self.authentications:
             known = ", ".join(self.authentications)
-            message = f"authentication service {name!r} does not exist; there are {known}"
+            message = f"authentication service {name!r} not found; available: {known}"
             field = "spec.authenticationService.name"
             return Problem(field, "AuthenticationServiceMissing", message)
         service, type_ = self.service_of(space), space.service_type
         if service is not None and type_ not in (None, _as_spaces_say(service)):
-            message = f"service {name!r} is of type {service.spec.type}, not {type_}; leave it out"
+            message = f"service {name!r} is of type {service.spec.type}, not {type_}; omit the type"
             field = "spec.authenticationService.type"
             return Problem(field, "AuthenticationServiceWrongType", message)
         external = service.spec.external if service else None
         if space.overrides is None or (external is not None and external.allow_override):
             return None
-        message = f"authentication service {name!r} allows no overrides; leave them out"
+        message = f"authentication service {name!r} allows no overrides; remove them"
         return Problem("spec.authenticationService.overrides", "OverridesNotAllowed", message)
 
     def problem_of_address(self, address: Address, space: AddressSpace) -> Problem | None:
@@ -235,10 +235,10 @@ class Catalogue:
         if name is None or not self.address_plans:
             return None
         offered = self.offered(space, type_)
-        there = f"for {type_} there are {_names(offered)}"
+        there = f"plans offered for {type_}: {_names(offered)}"
         found = self.address_plans.get(name)
         if found is None:
-            return Problem("spec.plan", "PlanUnknown", f"there is no AddressPlan {name!r}; {there}")
+            return Problem("spec.plan", "PlanUnknown", f"AddressPlan {name!r} not found; {there}")
         if found.spec.address_type != type_:
             message = f"{name!r} is for {found.spec.address_type}; {there}"
             return Problem("spec.plan", "PlanWrongType", message)
@@ -258,11 +258,11 @@ class Catalogue:
         spec = plan.spec
         if self._infra_of(plan) is None:
             kind = f"{spec.address_space_type.capitalize()}InfraConfig"
-            message = f"there is no {kind} {spec.infra_config_ref!r}: waiting for it"
+            message = f"waiting for {kind} {spec.infra_config_ref!r}"
             return Problem("spec.infraConfigRef", "InfraConfigMissing", message)
         missing = [name for name in spec.address_plans if name not in self.address_plans]
         if missing:
-            message = f"there is no AddressPlan {_listed(missing)}: waiting for it"
+            message = f"waiting for AddressPlan {_listed(missing)}"
             return Problem("spec.addressPlans", "AddressPlanMissing", message)
         able = ADDRESS_TYPES[spec.address_space_type]
         unfit = [
@@ -271,7 +271,10 @@ class Catalogue:
             if self.address_plans[name].spec.address_type not in able
         ]
         if unfit:
-            message = f"{_listed(unfit)} is for a type that {spec.address_space_type} spaces lack"
+            message = (
+                f"{_listed(unfit)} is for an address type that"
+                f" {spec.address_space_type} spaces do not support"
+            )
             return Problem("spec.addressPlans", "AddressPlanWrongType", message)
         return None
 

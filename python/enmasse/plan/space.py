@@ -54,25 +54,26 @@ DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
 _Member = TypeVar("_Member", Address, MessagingUser)
 
 EXPOSED = (
-    "it would let everybody in, from other machines too, so it is closed; set"
+    "it would admit anonymous clients from other machines, so it is closed; set"
     " spec.authenticationService.type to standard, or start with --insecure"
 )
 
-NO_USERS = "it asks for a login and has no users, so nobody gets in; create a MessagingUser for it"
+NO_USERS = "it requires a login and has no users; create a MessagingUser"
 
 USERS_NOT_ASKED = (
-    "the authentication service of the address space lets everybody in, so no user counts; give the"
-    " space one of type standard"
+    "the address space admits every client without a login, so users have no"
+    " effect; use an authentication service of type standard"
 )
 
 NO_PLAN = (
-    "it has no plan; name one in spec.plan, or have a service administrator let its namespace"
-    " choose one for its type"
+    "it has no plan; set spec.plan, or ask a service administrator to allow a"
+    " plan of its type in the namespace"
 )
 
 SERVICE_ACCOUNT = (
-    "tokens of service accounts are not asked about here, so nobody logs in as this user; make it"
-    " federated, in a space whose authentication service has the cluster as oidc.issuer"
+    "service account tokens are not supported, so this user cannot log in; use"
+    " type federated in a space whose authentication service has the cluster as"
+    " oidc.issuer"
 )
 
 NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeNotOffered"})
@@ -357,7 +358,7 @@ class SpaceState:
     def _waits_for(self, address: Address) -> LeftOut | None:
         if gone := dangling(address, self._named):
             problems = "; ".join(reference.problem for reference in gone)
-            return LeftOut(gone[0].reason, f"{problems}: waiting for it")
+            return LeftOut(gone[0].reason, f"{problems}")
         for name in (address.spec.topic, address.spec.deadletter, address.spec.expiry):
             other = self._named(name) if name else None
             if other is not None and other.key in self._over:
@@ -468,8 +469,9 @@ class SpaceState:
         if not lost:
             return None
         message = (
-            f"{', '.join(map(repr, lost))} is the name of an older address space, or of the"
-            f" platform; clients reach this space by its full name, {names[-1]}"
+            f"{', '.join(map(repr, lost))} belongs to an older address space or"
+            " to the platform; clients reach this space by its full name,"
+            f" {names[-1]}"
         )
         return LeftOut("NameTaken", message)
 
@@ -489,7 +491,7 @@ def no_space(orphan: Declared) -> LeftOut:
     return LeftOut(
         "SpaceMissing",
         f"address space {orphan.space!r} does not exist in namespace"
-        f" {orphan.metadata.namespace!r}; create it, or delete this",
+        f" {orphan.metadata.namespace!r}; create it, or delete this resource",
     )
 
 
@@ -500,8 +502,8 @@ def _choice(address: Address) -> tuple[str, str | None]:
 def _quota_message(plan: str, excess: list[Excess]) -> str:
     needed = ", ".join(map(str, excess))
     return (
-        f"Quota exceeded: with it the address space would need {needed} that plan {plan} allows;"
-        " it waits until others are deleted or a plan is changed"
+        f"Quota exceeded: the address space would need {needed} that plan {plan}"
+        " allows; it is pending until addresses are deleted or a plan changes"
     )
 
 

@@ -60,18 +60,18 @@ def _address(value: str) -> str:
     if not value.isprintable():
         raise ValueError("must not contain control characters, or white space other than spaces")
     if value.startswith(("_!", "$")):
-        raise ValueError("must not begin with `_!` or `$`: those names belong to the node")
+        raise ValueError("must not begin with `_!` or `$`: those names are reserved")
     if value != OPEN_NAME_SPACE and ("*" in value or {"+", "#"} & set(value.split("/"))):
         raise ValueError(
-            "must not have `*` anywhere, nor `+` or `#` as a level: those are wildcards"
-            " (`#` alone declares an open name space)"
+            "must not contain `*`, nor `+` or `#` as a level: they are"
+            " wildcards (`#` alone declares an open name space)"
         )
     return value
 
 
 def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
+        raise ValueError(f"{value!r} is not an address type; types: {', '.join(TYPES)}")
     return value
 
 
@@ -188,7 +188,7 @@ class AddressSpec(Model):
     """What only a subscription has."""
 
     deadletter: str | None = None
-    """Address of type deadletter for messages that failed for good."""
+    "Address of type deadletter for messages that exhausted their attempts."
 
     expiry: str | None = None
     """Address of type deadletter for messages that lived too long."""

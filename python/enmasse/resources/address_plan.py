@@ -53,7 +53,7 @@ class Display(Model):
 
 def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
+        raise ValueError(f"{value!r} is not an address type; types: {', '.join(TYPES)}")
     return value
 
 
@@ -111,7 +111,9 @@ class AddressPlan(Administered):
         if type_ != "deadletter" and credit.router is None and credit.broker is None:
             found.append(Fault("spec.resources", "needs router, broker or both"))
         if spec.partitions is not None and type_ != "queue":
-            found.append(Fault("spec.partitions", f"is for plans of queues, not of {type_}"))
+            found.append(
+                Fault("spec.partitions", f"is supported by plans of queues only, not of {type_}")
+            )
         limits = spec.limits or Limits()
         given = {
             "messageTtl": spec.message_ttl,
@@ -119,7 +121,7 @@ class AddressPlan(Administered):
             **{f"limits.{name}": one for name, one in limits.document().items()},
         }
         found += [
-            Fault(f"spec.{name}", f"an address of type {type_} cannot have it")
+            Fault(f"spec.{name}", f"is not supported by addresses of type {type_}")
             for name, one in given.items()
             if one is not None and type_ not in ALLOWED[name]
         ]

@@ -79,12 +79,12 @@ def refused_changes(address: "Address", before: "Address") -> list[Fault]:
         found.append(
             Fault(
                 "spec.retention",
-                "cannot be added or taken away; delete the resource and create it anew",
+                "cannot be added or removed; delete the resource and create it again",
             )
         )
     elif (now.partitions or 1) < (was.partitions or 1):
         found.append(
-            Fault("spec.partitions", f"cannot become fewer: there are {was.partitions or 1}")
+            Fault("spec.partitions", f"cannot be reduced (current: {was.partitions or 1})")
         )
     return found
 
@@ -110,9 +110,7 @@ def _of_the_type(spec: "AddressSpec") -> Iterator[Fault]:
         if spec.type not in ALLOWED[name]:
             *others, last = ALLOWED[name]
             able = f"{', '.join(others)} and {last}" if others else last
-            yield Fault(
-                f"spec.{name}", f"an address of type {spec.type} cannot have it, only {able}"
-            )
+            yield Fault(f"spec.{name}", f"is not supported by type {spec.type}, only by {able}")
     if spec.type == "subscription" and not spec.topic:
         yield Fault("spec.topic", "is required: the address of the topic it belongs to")
 
@@ -123,14 +121,14 @@ def _of_a_stream(spec: "AddressSpec") -> Iterator[Fault]:
     if spec.retention is None:
         for name in given(spec):
             if name in ONLY_ON_STREAMS:
-                yield Fault(f"spec.{name}", "a topic can have it only together with spec.retention")
+                yield Fault(f"spec.{name}", "requires spec.retention on a topic")
         return
     if spec.retention.bytes is None and spec.retention.age is None:
         yield Fault("spec.retention", "must have bytes, age or both")
     for name in given(spec):
         if name in NOT_ON_STREAMS:
             yield Fault(
-                f"spec.{name}", "a topic with spec.retention cannot have it: leave one of them out"
+                f"spec.{name}", "a topic with spec.retention cannot have it; remove one of them"
             )
 
 
@@ -139,7 +137,7 @@ def _of_the_name(address: "Address") -> Iterator[Fault]:
     if spec.address == "#" and spec.type not in ("anycast", "multicast", "topic"):
         yield Fault(
             "spec.address",
-            "`#` is an open name space, which only anycast, multicast and topic can be",
+            "`#` (open name space) is supported by anycast, multicast and topic only",
         )
     if len(address.name.encode()) > NAME_BYTES_MAX:
         yield Fault(
@@ -171,5 +169,5 @@ def refusing_dead_letter(type_: str, on_full: str | None) -> Iterator[Fault]:
     if type_ == "deadletter" and on_full not in (None, "dropOldest"):
         yield Fault(
             "spec.limits.onFull",
-            f"a dead letter cannot {on_full} what comes from other addresses: dropOldest bounds it",
+            f"a dead letter cannot {on_full} messages of other addresses; use dropOldest",
         )

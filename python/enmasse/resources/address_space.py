@@ -38,7 +38,7 @@ def known_type(value: str) -> str:
     """Check the name of a type of address space."""
     if value not in TYPES:
         there = " and ".join(TYPES)
-        raise ValueError(f"{value!r} is not a type of address space; there are {there}")
+        raise ValueError(f"{value!r} is not an address space type; types: {there}")
     return value
 
 
@@ -83,7 +83,9 @@ class AuthenticationServiceChoice(Model):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
-            raise ValueError(f"service {self.name!r} is not of type {self.type!r}; leave one out")
+            raise ValueError(
+                f"service {self.name!r} is not of type {self.type!r}; remove one of them"
+            )
         if self.type == "external" and not self.name:
             raise ValueError(
                 "type external needs the name of an AuthenticationService of that type"

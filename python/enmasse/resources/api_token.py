@@ -54,10 +54,10 @@ def token_faults(namespace: str, texts: Mapping[str, str]) -> list[Fault]:
                 expiry(text)
             elif name in ROLES:
                 if namespaces(text) != {EVERYWHERE} and name in UNDIVIDED:
-                    raise ValueError("must be *: it is about the whole platform")
+                    raise ValueError("must be *: the role applies to the whole platform")
             else:
                 known = ", ".join((DIGEST, EXPIRES, *ROLES))
-                raise ValueError(f"is unknown; known are {known}")
+                raise ValueError(f"is unknown; known: {known}")
         except ValueError as error:
             found.append(Fault(f"data.{name}", str(error)))
     return found
@@ -77,7 +77,7 @@ def expiry(text: str) -> datetime:
 
     Raises: ValueError if it is none, or says no time zone.
     """
-    problem = f"{text!r} is no moment: write it as 2027-01-31T08:00:00Z"
+    problem = f"{text!r} is not a timestamp; write 2027-01-31T08:00:00Z"
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -97,9 +97,9 @@ def _address(value: str) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.fragment:
         raise ValueError(f"{value!r} is not the URL of a server: write https://HOST[:PORT]/PATH")
     if parts.username or parts.password:
-        raise ValueError("holds a user name or password, which have no place in it: leave them out")
+        raise ValueError("must not contain a user name or password; remove them")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"{value!r} can be read and changed on its way: use https")
+        raise ValueError(f"{value!r} is not encrypted; use https")
     return value
 
 
@@ -274,7 +274,7 @@ class AuthenticationService(Administered):
         """Return settings that are for another type, or are missing."""
         spec = self.spec
         found = [
-            Fault(f"spec.{name}", f"is for services of type {name}, not {spec.type}")
+            Fault(f"spec.{name}", f"is supported by services of type {name} only, not {spec.type}")
             for name in ("none", "standard", "external", "keycloak")
             if name != spec.type and getattr(spec, name) is not None
         ]
@@ -284,8 +284,6 @@ class AuthenticationService(Administered):
             found.append(Fault("spec.keycloak", "is required: url"))
         name = self.metadata.name
         if (meant := BUILT_IN.get(name, spec.type)) != spec.type:
-            message = (
-                f"spaces that name {name!r} mean a service of type {meant}; choose another name"
-            )
+            message = f"{name!r} is reserved for a service of type {meant}; choose another name"
             found.append(Fault("metadata.name", message))
         return found

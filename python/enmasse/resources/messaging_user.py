@@ -51,8 +51,8 @@ _AUTHENTICATION_TYPES = ("password", "serviceaccount", "federated")
 def _username(value: str) -> str:
     if len(value) > 255 or not _USERNAME.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not allowed: use at most 255 lower-case letters, digits and _ @ . : -,"
-            " beginning and ending with a letter or digit"
+            f"{value!r} is invalid: use at most 255 lower-case letters, digits"
+            " and _ @ . : -, beginning and ending with a letter or digit"
         )
     return value
 
@@ -75,7 +75,7 @@ def _password(value: str) -> str:
             " prints it"
         ) from None
     if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
-        raise ValueError(f"must stand for 1 to {PASSWORD_BYTES_MAX} bytes")
+        raise ValueError(f"must encode 1 to {PASSWORD_BYTES_MAX} bytes")
     return value
 
 
@@ -86,12 +86,14 @@ def pattern_of(value: str) -> str:
     """
     levels = value.split("/")
     if not value or len(levels) > PATTERN_LEVELS_MAX:
-        raise ValueError(f"{value!r} is not a pattern: 1 to {PATTERN_LEVELS_MAX} levels are wanted")
+        raise ValueError(
+            f"{value!r} is not a pattern: it must have 1 to {PATTERN_LEVELS_MAX} levels"
+        )
     *above, last = levels
     if any("*" in level and level != "*" for level in above) or "*" in last.removesuffix("*"):
         raise ValueError(
-            f"{value!r} is not a pattern: `*` stands for one whole level between slashes, or ends"
-            " the pattern (`orders*` is every name that begins so)"
+            f"{value!r} is not a pattern: `*` must be a whole level, or end the"
+            " pattern (`orders*` matches every name with that prefix)"
         )
     return value
 
@@ -157,7 +159,7 @@ class PasswordAuthentication(Model):
         cls, value: tuple[Verifier, ...], info: ValidationInfo
     ) -> tuple[Verifier, ...]:
         if value and not (info.context or {}).get(STORED):
-            raise ValueError("is written by the server: give a password")
+            raise ValueError("is set by the server; set password instead")
         return value
 
 
@@ -184,7 +186,7 @@ class MessagingUserSpec(Model):
     """Who a user is and what they may do."""
 
     username: Annotated[str, AfterValidator(_username)]
-    """The name the user logs in with."""
+    "User name for login."
 
     authentication: PasswordAuthentication
     """How the user proves who they are: type and password."""
@@ -265,8 +267,9 @@ class MessagingUser(Declared):
         if secret is None or self.spec.authentication.verifiers:
             return None
         return (
-            f"Secret {secret.name!r} in namespace {self.metadata.namespace!r} has no value"
-            f" {secret.key!r} that can be a password; nobody is let in until it has one"
+            f"Secret {secret.name!r} in namespace {self.metadata.namespace!r}"
+            f" has no valid password in {secret.key!r}; the user cannot log in"
+            " until it has one"
         )
 
     def with_verifiers(self, verifiers: tuple[Verifier, ...]) -> Self:
@@ -292,13 +295,13 @@ class MessagingUser(Declared):
         }
         fields = [name for name, value in given.items() if value is not None]
         if authentication.type != "password":
-            message = f"is for type password, not {authentication.type}; leave it out"
+            message = f"is supported by type password only, not {authentication.type}; remove it"
             found += [Fault(f"spec.authentication.{name}", message) for name in fields]
         elif len(fields) > 1:
-            message = "cannot stand beside password; keep one of the two"
+            message = "cannot be combined with password; keep one of the two"
             found.append(Fault("spec.authentication.passwordSecret", message))
         if authentication.type != "federated":
-            message = f"is for type federated, not {authentication.type}; leave it out"
+            message = f"is supported by type federated only, not {authentication.type}; remove it"
             found += [Fault(f"spec.authentication.{name}", message) for name in self.kept_fields]
         if (excess := self.excess()) is not None:
             found.append(Fault("spec.authorization", excess))
@@ -320,7 +323,7 @@ class MessagingUser(Declared):
         named = [one.addresses or ("#",) for one in self.spec.authorization]
         patterns = [pattern for addresses in named for pattern in addresses]
         wildcards = sum(map(has_wildcard, patterns))
-        mend = "say what is common to them by one pattern, or make several users"
+        mend = "use a common pattern, or several users"
         if len(patterns) > PATTERNS_MAX:
             return f"has {len(patterns)} addresses; {PATTERNS_MAX} are allowed: {mend}"
         if wildcards > WILDCARDS_MAX:

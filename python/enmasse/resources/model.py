@@ -91,8 +91,8 @@ def label(value: str) -> str:
     """Check a name of one part: a namespace, an address space, one part of a dotted name."""
     if not _LABEL.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not allowed: use 1 to 63 lower-case letters, digits and hyphens,"
-            " beginning and ending with a letter or digit"
+            f"{value!r} is invalid: use 1 to 63 lower-case letters, digits and"
+            " hyphens, beginning and ending with a letter or digit"
         )
     return value
 
@@ -110,8 +110,8 @@ def name_in_space(value: str) -> str:
     """Check `<space>.<rest>`, the name of whatever belongs to an address space."""
     if "." not in value:
         raise ValueError(
-            f"{value!r} names no address space: write <space>.<name>,"
-            f" for example default.{value or 'orders'}"
+            f"{value!r} contains no address space: write <space>.<name>, for"
+            f" example default.{value or 'orders'}"
         )
     return dotted_name(value)
 
@@ -156,7 +156,7 @@ def _annotations(value: dict[str, str]) -> dict[str, str]:
     if sum(len(key.encode()) + len(text.encode()) for key, text in value.items()) > (
         ANNOTATIONS_BYTES_MAX
     ):
-        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes together")
+        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes in total")
     return value
 
 
@@ -438,4 +438,4 @@ class Administered(Declared):
 
 def cannot_change(field: str, value: object) -> Fault:
     """Return the fault of changing a field that had a value for good."""
-    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it anew")
+    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it again")

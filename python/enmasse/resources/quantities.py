@@ -43,7 +43,7 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
         found = _QUANTITY.fullmatch(value)
         if not found or (found[2] and found[2] not in units):
             raise ValueError(
-                f"{value!r} is not a whole number of {plain}, nor one with a unit ({known})"
+                f"{value!r} is not an integer of {plain} or a number with a unit ({known})"
             )
         return int(found[1]) * (units[found[2]] if found[2] else 1)
 

@@ -41,8 +41,8 @@ def _index(models: list[type[Resource]]) -> str:
         for model in models
     ]
     intro = (
-        "What can be declared, field by field. `kubectl explain` says the same, and"
-        " `enmasse crds` prints it as custom resource definitions."
+        "Every kind, field by field. `kubectl explain` shows the same, and"
+        " `enmasse crds` prints custom resource definitions."
     )
     return "\n".join(
         [_HEAD, "", "# Kinds", "", intro, "", *_table(("kind", "API version", "what it is"), rows)]

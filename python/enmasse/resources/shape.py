@@ -54,9 +54,9 @@ def unwritable(data: object, bytes_max: int | None = None) -> str:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, skipkeys=True, default=str)
         size_bytes = len(text.encode())
     except UnicodeEncodeError:
-        return "it has half of a surrogate pair (U+D800 to U+DFFF), which is no character"
+        return "it contains a lone surrogate (U+D800 to U+DFFF)"
     except ValueError:
-        return "it has a number that is none in JSON: NaN, or beyond 1.8e308"
+        return "it contains a number that JSON cannot represent: NaN, or beyond 1.8e308"
     if bytes_max is not None and size_bytes > bytes_max:
         return f"it has more than {bytes_max:,} bytes"
     return ""
@@ -68,4 +68,4 @@ TOO_DEEP = f"it is nested more than {NESTING_MAX} levels deep"
 
 def too_many(values_max: int) -> str:
     """Return what is said of a document with more than so many values."""
-    return f"it has more than {values_max:,} values, names of fields and what aliases repeat too"
+    return f"it has more than {values_max:,} values, counting field names and expanded aliases"

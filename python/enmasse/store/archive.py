@@ -163,7 +163,7 @@ def _journal(pack: _Pack, folder: Path, clock: Clock) -> Iterator[bytes]:
             return
     raise Unavailable(
         Code.NOT_AVAILABLE,
-        "the journal changes faster than it can be copied; try again when there is less traffic",
+        "the journal grows faster than it can be copied; try again at lower traffic",
     )
 
 
@@ -278,7 +278,7 @@ class Archive:
                 for number, info in enumerate(tar):
                     content = tar.extractfile(info)
                     if content is None:
-                        raise self._unreadable(f"{info.name} in it is no file")
+                        raise self._unreadable(f"{info.name} in it is not a regular file")
                     yield number, info.name, self._chunks(content)
                 # To the very end, where the checksum of all is.
                 while whole.read(CHUNK_BYTES):
@@ -294,7 +294,7 @@ class Archive:
         try:
             yield
         except FileNotFoundError:
-            raise Missing(Code.NOT_FOUND, f"there is no file {self._path}") from None
+            raise Missing(Code.NOT_FOUND, f"file {self._path} not found") from None
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise self._unreadable(str(error) or "it ends too early") from None
 
@@ -310,7 +310,7 @@ class Archive:
                 return Manifest(about, entries)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unreadable("it has no manifest") from None
-        raise self._unreadable(f"it is of form {form}, this version reads {FORMAT}")
+        raise self._unreadable(f"it has format {form}; this version reads {FORMAT}")
 
     def _check_data_format(self, found: object) -> None:
         """See that the messages are in the format of this version: a restore converts nothing."""
@@ -323,7 +323,7 @@ class Archive:
             )
 
     def _unreadable(self, why: str) -> Invalid:
-        return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is no whole backup: {why}")
+        return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is not a complete backup: {why}")
 
 
 def _privately(path: str, flags: int) -> int:

@@ -54,7 +54,7 @@ class Cluster:
         parts = urlsplit(url)
         asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         if unknown := [name for name in asked if name not in _OPTIONS]:
-            raise _unusable(f"{unknown[0]!r} is not known; there are {', '.join(_OPTIONS)}")
+            raise _unusable(f"unknown option {unknown[0]!r}; known: {', '.join(_OPTIONS)}")
         context = unquote(parts.netloc + parts.path)
         in_pod = (
             not context and "kubeconfig" not in asked and "KUBERNETES_SERVICE_HOST" in (environment)
@@ -148,7 +148,7 @@ class Credentials(httpx2.Auth):
             token = str(status["token"])
         except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
             why = str(error) or type(error).__name__
-            raise _unavailable(self._name, f"{command} gives no token: {why}") from None
+            raise _unavailable(self._name, f"{command} returned no token: {why}") from None
         lasts_s = TOKEN_FILE_S
         with suppress(KeyError, ValueError):
             ends = datetime.fromisoformat(status["expirationTimestamp"])
@@ -173,7 +173,7 @@ def _configured(
     found = [Path(one).expanduser() for one in paths if one] or [home / ".kube" / "config"]
     documents = [(path, _read(path)) for path in found if path.exists()]
     if not documents:
-        raise _unusable(f"there is no kubeconfig {', '.join(map(str, found))}")
+        raise _unusable(f"kubeconfig not found: {', '.join(map(str, found))}")
     named = (document.get("current-context") for _, document in documents)
     context = context or next((one for one in named if one), "")
     if not context:
@@ -206,12 +206,12 @@ def _named(
 
 def _check(name: str, server: str, cluster: _Document, user: _Document) -> None:
     if urlsplit(server).scheme != "https":
-        raise _unusable(f"{name}: the server must be https://, for a token is sent to it")
+        raise _unusable(f"{name}: the server must be https://, because it receives a token")
     if cluster.get("insecure-skip-tls-verify"):
-        raise _unusable(f"{name}: insecure-skip-tls-verify is not served; name the CA")
+        raise _unusable(f"{name}: insecure-skip-tls-verify is not supported; set the CA")
     for field, mend in _UNSERVED.items():
         if field in user:
-            raise _unusable(f"{name}: {field} is not served; {mend}")
+            raise _unusable(f"{name}: {field} is not supported; {mend}")
 
 
 def _content(entry: _Document, field: str, base: Path) -> bytes | None:

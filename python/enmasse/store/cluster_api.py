@@ -177,7 +177,7 @@ class ClusterApi:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise self._unusable("an answer is no JSON object")
+            raise self._unusable("a response is not a JSON object")
         return document
 
     def _error(self, method: str, path: str, code: int, text: bytes) -> EnMasseError:
@@ -196,20 +196,20 @@ class ClusterApi:
             return Conflict(Code.VERSION_EXPIRED, said)
         if "strict decoding error" in said:
             return self._unusable(
-                f"{said}; its definitions are older than this version: run"
-                " enmasse crds | kubectl apply --server-side -f -"
+                f"{said}; its definitions are outdated: run enmasse crds |"
+                " kubectl apply --server-side -f -"
             )
         if code in (400, 413, 422):
             causes = details.get("causes") or ()
             faults = [Fault(one.get("field", ""), one.get("message", "")) for one in causes]
             return Invalid(Code.FIELD_INVALID, said, faults=faults)
         if code in (401, 403):
-            return self._unusable(f"{said}; let this process do that ({method} {path})")
+            return self._unusable(f"{said}; grant this process that right ({method} {path})")
         return self._unusable(said)
 
     def _unreached(self, error: Exception) -> Unavailable:
-        return self._unusable(f"{str(error) or type(error).__name__}; see to the server, or to what"
-                              " --store says")  # fmt: skip
+        return self._unusable(f"{str(error) or type(error).__name__}; check the"
+                              " server and --store")  # fmt: skip
 
     def _unusable(self, why: str) -> Unavailable:
         return Unavailable(Code.STORE_UNUSABLE, f"{self.name}: {why}", retry_after_s=1.0)

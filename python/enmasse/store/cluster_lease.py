@@ -187,7 +187,8 @@ class WritersTurn:
             if self._clock.monotonic() - waiting_since_s > TURN_WAIT_S:
                 raise Unavailable(
                     Code.STORE_UNUSABLE,
-                    f"{self._name}: another writer has kept it for {TURN_WAIT_S:.0f} s; try again",
+                    f"{self._name}: another writer has held the write lock for"
+                    f" {TURN_WAIT_S:.0f} s; try again",
                     retry_after_s=1.0,
                 )
             await self._clock.sleep(TURN_RETRY_S)
@@ -213,7 +214,7 @@ class WritersTurn:
         if self._lease.age_s() > RENEW_TURN_S and not await self._lease.hold(self._lease.holder):
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self._name}: this writer was too slow, and another one has its turn; try again",
+                f"{self._name}: lost the write lock to another writer; try again",
                 retry_after_s=1.0,
             )
 
@@ -228,7 +229,7 @@ class WritersTurn:
             if await self._lease.hold("", written):
                 self._own = written
         except EnMasseError as error:
-            log.warning("the turn is not given back", reason=error.message, turn_s=TURN_S)
+            log.warning("the write lock was not released", reason=error.message, turn_s=TURN_S)
 
     def _is_free(self) -> bool:
         return self._lease.is_free() or self._lease.spec["holderIdentity"] == self._lease.holder

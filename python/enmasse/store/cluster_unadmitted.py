@@ -95,7 +95,7 @@ class Unadmitted:
             resource = kind.admitted(document, before)
         except EnMasseError as error:
             self._refused[key] = _Refused(document, error.message)
-            log.warning("not allowed, and passed over", resource=str(key), reason=error.message)
+            log.warning("refused and skipped", resource=str(key), reason=error.message)
             return None
         if resource.is_complete:
             return resource
@@ -196,7 +196,7 @@ class Unadmitted:
                 if _is_allowed(kind, document):
                     self._take(kind, document)
                     return
-                message += "; its password was removed: give it again"
+                message += "; its password was removed: set it again"
         model = kind.model.model_fields["status"].annotation
         status = ready_status(
             model.model_validate(document.get("status") or {}, by_alias=True),  # type: ignore[union-attr]

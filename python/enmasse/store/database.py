@@ -103,8 +103,9 @@ class Place:
         if not understood:
             raise Invalid(
                 Code.SETTING_INVALID,
-                "setting store: the URL cannot be read; write"
-                " postgresql://USER@HOST:PORT/DATABASE, special characters as %XX",
+                "setting store: invalid URL; write"
+                " postgresql://USER@HOST:PORT/DATABASE, with special characters"
+                " as %XX",
             )
         self._conninfo = make_conninfo(url, **{"application_name": "enmasse"} | _ALIVE | said)
         host = said.get("host") or said.get("hostaddr") or "localhost"
@@ -132,13 +133,13 @@ class Place:
         except psycopg.errors.LockNotAvailable as error:
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self.name}: another writer has kept it for {LOCK_TIMEOUT_S} s; try again",
+                f"{self.name}: another writer has held the lock for {LOCK_TIMEOUT_S} s; try again",
                 retry_after_s=1.0,
             ) from error
         except (psycopg.Error, TimeoutError) as error:
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self.name}: {_line(error)}; see to the server, or to what --store says",
+                f"{self.name}: {_line(error)}; check the server and --store",
                 retry_after_s=1.0,
             ) from error
 

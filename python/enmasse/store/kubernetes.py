@@ -189,8 +189,9 @@ class KubernetesStore(MemoryStore):
         for key, why in self._unadmitted.may_hold_messages():
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self._api.name}: {why}; it has been served and may hold messages:"
-                f" mend {key} in namespace {key.namespace}, or delete it",
+                f"{self._api.name}: {why}; the address was served and may hold"
+                f" messages: correct {key} in namespace {key.namespace}, or"
+                " delete it",
             )
 
     def _new_turn(self) -> Turn:
@@ -245,7 +246,7 @@ class KubernetesStore(MemoryStore):
                 failures += await self._listed_again(kind)
             except EnMasseError as error:
                 failures += 1
-                log.warning("changes are not heard", kind=kind.name, reason=error.message)
+                log.warning("watch interrupted", kind=kind.name, reason=error.message)
             if failures:
                 await self._clock.sleep(backoff.delay_s(failures))
 
@@ -498,8 +499,9 @@ class _ClusterTurn(MemoryTurn):
         """Raises: Invalid: a resource cannot have a uid and times that it had before."""
         raise Invalid(
             Code.OPERATION_UNFIT,
-            "Kubernetes gives every resource a uid of its own, so a backup cannot be put back into"
-            " it; restore into a folder with --store sqlite, or apply the resources",
+            "a backup cannot be restored into Kubernetes, which assigns its own"
+            " uids; restore into a folder with --store sqlite, or apply the"
+            " resources",
         )
 
 

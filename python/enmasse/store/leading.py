@@ -119,7 +119,7 @@ class Leading(ABC):
                 await self._give_back()
         except (EnMasseError, TimeoutError) as error:
             reason = str(error) or "no answer"
-            log.warning("the lease is not given back", reason=reason, lease_s=LEASE_S)
+            log.warning("the lease was not released", reason=reason, lease_s=LEASE_S)
 
     @abstractmethod
     async def _give_back(self) -> None:
@@ -139,7 +139,7 @@ def replaced() -> Unavailable:
     """Return the error of a process that does not lead."""
     return Unavailable(
         Code.STANDING_BY,
-        "another process of the same database leads; start this one again, to stand by",
+        "another process of the same database leads; restart this one as a stand-by",
     )
 
 
@@ -147,6 +147,7 @@ def unheard(grace_s: float, reason: str) -> Unavailable:
     """Return the error of a process that does not know whether it leads."""
     return Unavailable(
         Code.STANDING_BY,
-        f"the lease is over, nothing has been heard from the store for {grace_s:g} s more"
-        f" (leader-grace-s), and another process may lead: {reason}; start this one again",
+        f"the lease expired and the store has been unreachable for {grace_s:g} s"
+        f" since (leader-grace-s); another process may lead: {reason}; restart"
+        " this process",
     )

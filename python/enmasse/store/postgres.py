@@ -181,7 +181,7 @@ class PostgresStore(MemoryStore):
                         await self._listen(connection)
             except Unavailable as error:
                 failures += 1
-                log.warning("changes of others are not heard", reason=error.message)
+                log.warning("cannot receive change notifications", reason=error.message)
                 await self._clock.sleep(backoff.delay_s(failures))
 
     async def close(self) -> None:

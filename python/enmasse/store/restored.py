@@ -41,8 +41,9 @@ def lost(found: Resource | None) -> tuple[Lost, ...]:
     for line in filter(None, map(str.strip, text.splitlines())):
         if (both := _LINE.fullmatch(line)) is None:
             raise ValueError(
-                f"{RESTORED}, data.{TIMES}: {line!r} is not two times; write them as"
-                " 2026-01-31T08:00:00Z 2026-01-31T09:00:00Z, or delete the line"
+                f"{RESTORED}, data.{TIMES}: {line!r} is not a pair of times;"
+                " write 2026-01-31T08:00:00Z 2026-01-31T09:00:00Z, or delete"
+                " the line"
             )
         times.append(Lost(*both.groups()))
     return tuple(times)

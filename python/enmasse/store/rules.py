@@ -103,7 +103,7 @@ def check_demands(resource: Resource, current: Resource | None) -> None:
     if uid is not None and current is not None and uid != current.metadata.uid:
         raise Conflict(
             Code.VERSION_CONFLICT,
-            f"{resource.key} is another one than the request means: its uid is"
+            f"{resource.key} is not the object of the request: its uid is"
             f" {current.metadata.uid}, not {uid}",
         )
 

@@ -163,16 +163,17 @@ def _failures_of(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_BUSY:
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"{path}: another program has locked it for {LOCK_WAIT_S:g} s; end that program,"
-                " or try again when it is done",
+                f"{path}: another program has held a lock on it for"
+                f" {LOCK_WAIT_S:g} s; end that program or try again later",
                 retry_after_s=1.0,
             ) from error
         raise Unavailable(
-            Code.DATA_UNUSABLE, f"{path}: {error}; see to the disk, or restore the file"
+            Code.DATA_UNUSABLE, f"{path}: {error}; check the disk, or restore the file"
         ) from error
     except OSError as error:
         raise Unavailable(
-            Code.DATA_UNUSABLE, f"{path}: {error.strerror or error}; see to the disk and its rights"
+            Code.DATA_UNUSABLE,
+            f"{path}: {error.strerror or error}; check the disk and the file permissions",
         ) from error
     except (EnMasseError, ValueError) as error:
         raise Unavailable(
