@@ -1,4 +1,4 @@
-"""Certificates that tenants bring: whether one can be shown, and if not, why. Pure."""
+"""Validation of certificates that tenants provide. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -14,35 +14,36 @@ from enmasse.auth.authority import UNREADABLE, Certificate
 from enmasse.base.errors import Code, Invalid
 
 PEM_LENGTH_MAX = 16 * 1024
-"""Characters of a chain and of a key, each: a handshake and a status carry the chain. Four
-certificates of RSA with 4096 bits have some 9,000."""
+"""Maximum characters of the chain and of the key: handshakes and a status carry the chain. Four RSA
+certificates with 4096 bits have about 9,000.
+"""
 
 RSA_BITS_MAX = 4096
-"""A handshake with a longer key keeps all clients of a node waiting for tens of milliseconds."""
+"""A handshake with a longer key delays all clients of a node by tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A certificate with its chain and its key."""
+    """A certificate with its chain and key."""
 
     chain: tuple[Certificate, ...]
-    """The server's own first."""
+    """The server certificate first."""
 
     chain_pem: str
     key_pem: str = field(repr=False)
 
     @property
     def begins(self) -> datetime:
-        """When all of it holds."""
+        """Start of the validity of the whole chain."""
         return max(one.not_valid_before_utc for one in self.chain)
 
     @property
     def ends(self) -> datetime:
-        """When it, or what it rests on, does not hold any more."""
+        """End of the validity of the chain."""
         return min(one.not_valid_after_utc for one in self.chain)
 
     def untimely(self, now: datetime) -> str | None:
-        """Return why it does not hold now, if so, and the mend."""
+        """Return why it is not valid now, with the remedy; None if it is valid."""
         if self.ends <= now:
             return f"has a certificate that expired on {self.ends:%Y-%m-%d}; renew it"
         if self.begins > now:
@@ -51,14 +52,14 @@ class Bundle:
 
     @property
     def authorities(self) -> list[Certificate]:
-        """The authorities in it; one that is signed by itself is its own."""
+        """The CAs in it; a self-signed certificate is its own CA."""
         return [one for one in self.chain if _is_authority(one) or _is_its_own(one)]
 
 
 def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
-    """Return a bundle that can be shown, in its time.
+    """Return a validated bundle.
 
-    Raises: Invalid, saying what is wrong with it and the mend; no key is in the message.
+    Raises: Invalid with the reason and the remedy; the message contains no key.
     """
     if not chain_pem or not key_pem:
         raise _wrong("has no tls.crt and tls.key; write both, as PEM")
@@ -69,8 +70,8 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
     except UNREADABLE:
         raise _wrong("has a tls.crt that is not a PEM certificate; replace it") from None
     try:
-        # Whether the primes of RSA are some is looked at by the node, once the length is known:
-        # with long ones it takes minutes.
+        # The node verifies RSA primes once the key length is known: with long keys that takes
+        # minutes.
         key = serialization.load_pem_private_key(
             key_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
         )
@@ -102,7 +103,7 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
 
 
 def covers(certificate: Certificate, host: str) -> bool:
-    """Whether a certificate names a host; `*.` stands for one label (RFC 6125, 6.4.3)."""
+    """Whether a certificate contains a host; `*.` stands for one label (RFC 6125, 6.4.3)."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, *UNREADABLE):

@@ -1,4 +1,4 @@
-"""Issuers of tokens: OpenID Connect as it is discovered, and the realms of a Keycloak."""
+"""Token issuers: OpenID Connect with discovery, and realms of a Keycloak."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,28 +12,29 @@ from enmasse.auth.tokens import Expected, check
 from enmasse.base.clock import Clock
 
 DISCOVERY = "/.well-known/openid-configuration"
-"""Where an issuer says where its keys are (OpenID Connect Discovery 1.0, 4)."""
+"""Path of the discovery document, which has the key URL (OpenID Connect Discovery 1.0, 4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose tokens are checked, and how."""
+    """An issuer, and how its tokens are checked."""
 
     expected: Expected
     jwks_uri: str | None = None
-    """None: it is discovered."""
+    """Key URL; None: from the discovery document."""
 
     ca: str | None = None
-    """The authority of its certificate, PEM; None: the system's."""
+    """CA of its server certificate, PEM; None: the system's CAs."""
 
     login: "DirectLogin | None" = None
-    """How a user name and password become a token; None: they do not."""
+    """How to exchange a user name and password for a token; None: unsupported."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectLogin:
-    """The resource owner password credentials grant (RFC 6749, 4.3), which Keycloak calls direct
-    access."""
+    """The resource owner password credentials grant (RFC 6749, 4.3); Keycloak calls it direct
+    access.
+    """
 
     endpoint: str
     client_id: str
@@ -41,7 +42,7 @@ class DirectLogin:
 
 
 class TokenChecker:
-    """Checks the tokens of one issuer, whose keys it keeps."""
+    """Checks the tokens of one issuer and caches its keys."""
 
     def __init__(self, issuer: Issuer, fetch: Fetch, clock: Clock) -> None:
         self._issuer = issuer
@@ -50,9 +51,9 @@ class TokenChecker:
         self._keys = IssuerKeys(self._load_keys, clock, issuer.expected.issuer)
 
     async def token(self, token: str, user: str | None) -> Grant:
-        """Return who a token stands for; `user`, if it was said, has to be the same.
+        """Return the identity of a token; it must equal `user` if that is given.
 
-        Raises: Refused if it is not good; Unanswered if that cannot be told.
+        Raises: Refused if it is invalid; Unanswered if that is unknown.
         """
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         if user is not None and user != grant.user:
@@ -60,9 +61,9 @@ class TokenChecker:
         return grant
 
     async def password(self, user: str, password: str) -> Grant:
-        """Return who a user name and a password stand for, until the token that they give ends.
+        """Return the identity for a user name and password, until the token expires.
 
-        Raises: Refused if they are wrong; Unanswered if that cannot be told.
+        Raises: Refused if they are wrong; Unanswered if that is unknown.
         """
         login = self._issuer.login
         if login is None:
@@ -88,9 +89,9 @@ class TokenChecker:
         return replace(grant, renewable=True)
 
     async def check_keys(self) -> None:
-        """See that the issuer's keys can be had, asking for them now.
+        """Check that the issuer's keys are available, by fetching them.
 
-        Raises: Unanswered if not, or if there is none that a signature can be checked with.
+        Raises: Unanswered if they are not, or none can verify a signature.
         """
         if not public_keys(await self._load_keys()):
             raise Unanswered(f"{self._issuer.expected.issuer} has no usable key")
@@ -130,7 +131,7 @@ def realm_of_keycloak(
     client_secret: str | None,
     ca: str | None,
 ) -> Issuer:
-    """Return a realm of a Keycloak as an issuer: users by name, groups by their paths."""
+    """Return a realm of a Keycloak as an issuer: users by name, groups by path."""
     issuer = f"{url.rstrip('/')}/realms/{quote(realm, safe='')}"
     endpoint = f"{issuer}/protocol/openid-connect"
     return Issuer(
