@@ -46,7 +46,7 @@ def test_one_that_is_signed_by_itself_is_its_own_authority() -> None:
     assert bundle.authorities == [alone.certificate]
     assert bundle.untimely(NOW) is None
     assert "not valid before" in (bundle.untimely(NOW - timedelta(days=1)) or "")
-    assert "ended on 2036" in (bundle.untimely(NOW + timedelta(days=3651)) or "")
+    assert "expired on 2036" in (bundle.untimely(NOW + timedelta(days=3651)) or "")
 
 
 def test_one_for_clients_is_not_for_servers() -> None:
@@ -108,7 +108,7 @@ def test_a_key_that_would_keep_others_waiting_is_refused() -> None:
     chain = signing.chain_pem([builder.sign(key, hashes.SHA256())])
     form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
-    with pytest.raises(Invalid, match="RSA key of 4484 bits, 4096 at most"):
+    with pytest.raises(Invalid, match="RSA key of 4484 bits; the maximum is 4096"):
         read_bundle(chain, pem)
     # It is not asked first whether the longer key belongs to the certificate.
     own = signing.renewed_authority(signing.new_key(), "shop", NOW).certificate

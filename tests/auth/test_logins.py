@@ -115,7 +115,7 @@ async def test_a_silent_issuer_and_a_missing_secret_are_no_refusals() -> None:
     assert "does not answer" in (await asked("OAUTHBEARER", token))["unavailable"]
     oidc["caCertSecret"] = {"name": "ca"}
     await asked.declare(service("idp", "standard", standard={"oidc": oidc}))
-    assert "no Secret 'ca'" in (await asked("OAUTHBEARER", token))["unavailable"]
+    assert "Secret 'ca' with ca.crt not found" in (await asked("OAUTHBEARER", token))["unavailable"]
 
 
 async def test_a_service_that_has_gone_lets_nobody_in() -> None:
@@ -247,7 +247,7 @@ async def test_a_space_names_another_realm_and_place_of_an_external_service() ->
         await asked.store.put([secret("ca", "enmasse-infra", ca_crt=PEM)])
         given = own | {"caCertSecret": {"name": "ca"}}
         await asked.store.put([space("ext", overrides=given)])
-        assert "no Secret 'ca' in 'north'" in (await asked("PLAIN", "wrong", "bob"))["unavailable"]
+        assert "not found in 'north'" in (await asked("PLAIN", "wrong", "bob"))["unavailable"]
 
 
 async def problem(asked: Asked, name: str, type_: str, **settings: Any) -> str | None:
@@ -268,7 +268,7 @@ async def test_an_issuer_answers_when_its_keys_can_be_had() -> None:
     assert await problem(asked, "staff", "standard", standard=elsewhere) is not None
     with_ca = {"oidc": {"issuer": ISSUER, "caCertSecret": {"name": "none"}}}
     said = await problem(asked, "staff", "standard", standard=with_ca)
-    assert said is not None and "Secret 'none' not found" in said
+    assert said is not None and "Secret 'none' with ca.crt not found" in said
 
 
 async def test_an_external_service_answers_when_it_speaks_sasl() -> None:

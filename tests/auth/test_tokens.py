@@ -155,7 +155,7 @@ async def test_without_a_key_id_only_a_single_key_counts() -> None:
 
 async def test_a_token_is_for_whom_the_client_says() -> None:
     issuer = Issuer()
-    with pytest.raises(Refused, match="'alice', not of 'bob'"):
+    with pytest.raises(Refused, match="'alice', not to 'bob'"):
         await checker(issuer).token(issuer.token(), "bob")
 
 

@@ -112,7 +112,7 @@ def test_origins_are_written_as_browsers_write_them(text: str, origins: str) -> 
     ],
 )
 def test_what_is_no_origin_is_refused_by_name(text: str) -> None:
-    with pytest.raises(Invalid, match=r"setting ws-origins: must be origins by commas"):
+    with pytest.raises(Invalid, match=r"setting ws-origins: must be comma-separated origins"):
         load({"ws_origins": text}, {})
 
 

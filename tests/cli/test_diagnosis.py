@@ -97,11 +97,11 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     "a plan that the node refuses": (
         facts(status=SERVED | {"conditions": [condition("PlanRefused", message="no room")]}),
         "control", State.TROUBLE,
-        "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "the node reports",
+        "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "enmasse logs",
     ),
     "one that was deleted": (
         facts(metadata={"deletionTimestamp": "now", "finalizers": ["x/keep"]}),
-        "control", State.TROUBLE, 'waiting for finalizers: x/keep', "enmasse edit",
+        "control", State.TROUBLE, "waits for finalizers: x/keep", "enmasse edit",
     ),
     "a disk that has failed": (
         facts(health="ok; the journal has stopped: no space left"),

@@ -251,7 +251,7 @@ def test_a_place_in_a_stream_that_cannot_be_is_told_with_the_option(
     assert "use 0 to 1" in gone.stderr
     queue = run(up, "receive", "queue", "--offset", "first")
     assert queue.returncode == 1, queue
-    assert "queue is no stream" in queue.stderr
+    assert "queue is not a stream" in queue.stderr
     for words in (["--offset", "middle"], ["--offset", "-1"], ["--offset", str(2**64)]):
         wrong = run(up, "receive", events, *words)
         assert wrong.returncode == 2, wrong

@@ -184,7 +184,7 @@ def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     assert "is Ready=False: no response for 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "condition=Ready=False", "--timeout", "0.1"
     ).replace("is not", "is")
-    assert "still there after 0.1 s" in refused(
+    assert "still exists after 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "delete", "--timeout", "0.1"
     )
     said(shop, "delete", "address", "orders", "--force")

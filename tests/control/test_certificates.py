@@ -225,7 +225,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
     assert shown(platform, TENANT).chain != chain
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotUsable")
-    assert "ended on 2027-12-02; renew it" in said.message
+    assert "expired on 2027-12-02; renew it" in said.message
 
 
 async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
@@ -281,7 +281,7 @@ async def test_clients_are_told_of_so_many_authorities_and_no_more(platform: Pla
     assert len(trusted(platform)) == 1
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotTold")
-    assert "more than 16384 characters of authorities" in said.message
+    assert "exceed 16384 characters" in said.message
     own = secrets[-1]["stringData"]["tls.crt"]
     assert shown(platform, "shop-29.example.com").chain == own
 
@@ -384,7 +384,7 @@ async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_i
     await platform.settle()
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "AuthorityUnreadable")
-    assert spoilt_key not in said.message and "or delete it and a new one is made" in said.message
+    assert spoilt_key not in said.message and "or delete it to have a new one created" in said.message
     assert platform.secret("shop.default.ca", INFRA_NAMESPACE).data == spoilt
     other = Key("AddressSpace", "default", "other")
     assert verified(platform, "other.default", trusted(platform, other), other)

@@ -115,7 +115,7 @@ async def test_one_that_hangs_is_told_while_it_does(node: Node) -> None:
             assert self.figures.problem is None
             clock.advance(1)
             problem = self.figures.problem
-            assert problem is not None and "not come back within 10 s" in problem
+            assert problem is not None and "did not return within 10 s" in problem
             return None
 
     clock = TestClock()

@@ -171,7 +171,7 @@ def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
         load(f"{ORDERS}---{ORDERS.replace('anycast', 'multicast')}", "orders.yaml")
     assert refusal.value.message == (
         "orders.yaml, document 2: Address default.orders: metadata.name: document 1 declares it"
-        " otherwise; keep one of the two"
+        " differently; keep one of the two"
     )
     assert len(load(f"{ORDERS}---{ORDERS}", "orders.yaml")) == 2
 
@@ -220,5 +220,5 @@ def test_aliases_repeat_a_bounded_text() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', "a: .inf"])
 def test_what_json_cannot_say_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="the body: not a YAML document: it has"):
+    with pytest.raises(Invalid, match="the body: not a YAML document: it contains"):
         one_document(text)

@@ -53,7 +53,7 @@ async def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
     assert Cluster("kubernetes://?namespace=mq", TestClock(), environment).namespace == "mq"
     with pytest.raises(Invalid, match="no context 'other'"):
         Cluster("kubernetes://other", TestClock(), environment)
-    with pytest.raises(Invalid, match="'kubeconf' is not known"):
+    with pytest.raises(Invalid, match="unknown option 'kubeconf'"):
         Cluster("kubernetes://?kubeconf=x", TestClock(), environment)
 
 
@@ -105,7 +105,7 @@ async def test_a_program_gives_tokens(tmp_path: Path) -> None:
     [
         ({"token": "s3cret"}, {"server": "http://c"}, "must be https://"),
         ({"token": "s3cret"}, {"insecure-skip-tls-verify": True}, "set the CA"),
-        ({"username": "a", "password": "s3cret"}, {}, "username is not served"),
+        ({"username": "a", "password": "s3cret"}, {}, "username is not supported"),
         ({"auth-provider": {"name": "s3cret"}}, {}, "use exec"),
         ({"client-key-data": "%%s3cret"}, {}, "client-key of the kubeconfig"),
     ],

@@ -102,7 +102,7 @@ async def test_a_full_disk_takes_all_of_a_write_or_nothing(tmp_path: Path) -> No
     # SQLite itself finds no room, as on a disk.
     store._connection.execute(f"pragma max_page_count = {pages + 10}")
     taken = 0
-    with pytest.raises(Unavailable, match="full; see to the disk") as refusal:
+    with pytest.raises(Unavailable, match="full; check the disk") as refusal:
         while True:
             await store.put(batch("a", taken))
             taken += 1

@@ -44,7 +44,7 @@ class IssuerKeys:
     def __init__(
         self, load: Callable[[], Awaitable[dict[str, Any]]], clock: Clock, name: str
     ) -> None:
-        """Cache the result of `load`, a JWK set (RFC 7517, 5); `name` is the issuer, for messages."""
+        """Cache the result of `load`, a JWK set (RFC 7517, 5); `name` is the issuer in messages."""
         self._load = load
         self._clock = clock
         self._name = name

@@ -202,7 +202,7 @@ class _Keeping:
         return {str(one.get("id")): str(one.get("realm")) for one in answer.members()}
 
     async def is_to_go(self, name: str, lost: tuple[Lost, ...]) -> bool:
-        """Whether a realm without a space is ours, and the store can know that its space existed."""
+        """Whether a realm without a space is ours and the store can know that space."""
         answer = await self._ask("GET", _path(name), good=(200, 404))
         found = answer.document().get("attributes")
         attributes = found if isinstance(found, dict) else {}

@@ -75,5 +75,5 @@ class Standby:
 
     def _leading(self) -> Engine:
         if self._engine is None:
-            raise Unavailable(Code.STANDING_BY, f"{WHY}; ask that one")
+            raise Unavailable(Code.STANDING_BY, f"{WHY}; send the request to that process")
         return self._engine
