@@ -151,7 +151,9 @@ async def test_what_was_made_since_the_backup_may_have_a_realm(
 
 async def test_a_cluster_takes_no_backup_and_the_reason_is_said(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "new", store="kubernetes://home")
-    with pytest.raises(Invalid, match="assigns its own uids; restore with --store sqlite") as refusal:
+    with pytest.raises(
+        Invalid, match="assigns its own uids; restore with --store sqlite"
+    ) as refusal:
         await restored(tmp_path / "none.tar.gz", settings, overwrite=True)
     assert refusal.value.code == Code.OPERATION_UNFIT
     assert not settings.data.exists()

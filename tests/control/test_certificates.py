@@ -384,7 +384,9 @@ async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_i
     await platform.settle()
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "AuthorityUnreadable")
-    assert spoilt_key not in said.message and "or delete it to have a new one created" in said.message
+    assert (
+        spoilt_key not in said.message and "or delete it to have a new one created" in said.message
+    )
     assert platform.secret("shop.default.ca", INFRA_NAMESPACE).data == spoilt
     other = Key("AddressSpace", "default", "other")
     assert verified(platform, "other.default", trusted(platform, other), other)

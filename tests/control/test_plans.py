@@ -196,7 +196,10 @@ async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None
     [
         ("none-such", "AddressPlan 'none-such' not found; plans offered for queue: small, large"),
         ("tiny", "'tiny' is for anycast; plans offered for queue: small, large"),
-        ("hidden", "plan 'p' of the address space does not offer 'hidden'; plans offered for queue:"),
+        (
+            "hidden",
+            "plan 'p' of the address space does not offer 'hidden'; plans offered for queue:",
+        ),
     ],
 )
 async def test_T_PL_10_a_plan_that_does_not_fit_is_refused(

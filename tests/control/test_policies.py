@@ -201,4 +201,7 @@ def test_an_open_space_is_not_for_other_machines(
     assert (error is not None) is refused
     if error:
         assert error.code == Code.SPACE_EXPOSED
-        assert "--insecure" in error.message and "remove spec.authenticationService.type" in error.message
+        assert (
+            "--insecure" in error.message
+            and "remove spec.authenticationService.type" in error.message
+        )
