@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a yes that is a text": ("orders/purge", {"dryRun": "no"}, "dryRun: must be true or false"),
     "a direct address": ("direct/purge", {}, "purge does not support addresses of type anycast"),
     "a topic": ("news/peek", {}, "peek does not support addresses of type topic, only queue,"),
-    "what is no dead letter": ("orders/redrive", {}, "only for deadletter"),
+    "what is no dead letter": ("orders/redrive", {}, "only deadletter"),
 }
 
 

@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         "room", State.TROUBLE, "it is full (10 of 10 messages): new messages refused", "purge",
     ),
     "messages lost": (
-        facts(status=figures(damaged=3)), "room", State.NOTE, "lost 3 messages", "disk",
+        facts(status=figures(damaged=3)), "room", State.NOTE, "3 messages were lost", "disk",
     ),
     "senders without a receiver": (
         facts(address(), status=figures(senders=2)),

@@ -244,7 +244,7 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
         (foreign, key, "NotUsable", "does not belong to the first certificate"),
         (unordered + foreign, key, "NotUsable", "not signed by the next"),
         (*elsewhere, "NotNamed", "does not name shop.example.com; replace it with one that does"),
-        (*later, "NotUsable", "holds from 2026-11-0"),
+        (*later, "NotUsable", "not valid before 2026-11-0"),
     ):
         await platform.apply(secret("own", one, its_key), with_bundle(secretName="own"))
         said = platform.condition("CertificateProvided")

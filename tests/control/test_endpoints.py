@@ -166,7 +166,7 @@ async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
     assert told.status.is_ready
     for kind, words in (
         ("EndpointsExposed", "set routeHost"),
-        ("EndpointsExposed", "service mqtt is not there"),
+        ("EndpointsExposed", "service mqtt is not available"),
         ("EndpointsExposed", "loadBalancerSourceRanges are stored but not implemented"),
         ("NetworkPolicyEnforced", "firewall"),
         ("ConnectorsReady", "not implemented"),

@@ -73,7 +73,10 @@ def test_json_and_lists_are_read_too() -> None:
     ("text", "says"),
     [
         ("kind: [", "orders.yaml, line 2: not a YAML document"),
-        ("kind: Address\nkind: Address", "orders.yaml, line 2: not a YAML document: duplicate key 'kind'"),
+        (
+            "kind: Address\nkind: Address",
+            "orders.yaml, line 2: not a YAML document: duplicate key 'kind'",
+        ),
         ("just text", "orders.yaml, document 1: not a resource"),
         ("a: 2026-99-99", "orders.yaml: not a YAML document: month must be in 1..12"),
         ("[" * 100_000, "orders.yaml: not a YAML document: it is nested more than 100 levels deep"),

@@ -1,9 +1,8 @@
-"""From what is declared to what is so.
+"""Reconciliation of observed state with declared state.
 
-`Admission` is the only way in: it decides at once what can be decided at once. `Manager` watches
-the store, keeps the engine's Plan equal to it, and writes what the engine has proven into status.
-`Recorder` has it count what spaces come to; `Interim` is where that outlives a process that is
-killed.
+`Admission` decides every write. `Manager` watches the store, keeps the engine's Plan equal to it,
+and writes the engine's confirmations into statuses. `Recorder` samples the usage of spaces for it;
+`Interim` preserves that usage if the process is killed.
 """
 
 from enmasse.control.admission import Admission, Change

@@ -1,6 +1,6 @@
-"""What the status of an address space says of endpoints, certificate and connectors. Pure.
+"""Status of an address space: endpoints, certificates, connectors. Pure.
 
-What of its spec is not done here is said by conditions.
+Conditions report the parts of the spec that are not implemented.
 """
 
 import base64
@@ -22,27 +22,27 @@ CERTIFICATE, EXPOSED, EXPORTED = "CertificateProvided", "EndpointsExposed", "Exp
 NETWORK_POLICY, CONNECTORS = "NetworkPolicyEnforced", "ConnectorsReady"
 
 PORTS = {"amqps": "amqps", "amqp": "amqp", "amqp-wss": "wss", "amqp-ws": "ws"}
-"""The ports of the service `messaging`, and the listener that each is."""
+"""Ports of the service `messaging`, with their listeners."""
 
 _ROUTED = {"amqps": "amqps", "https": "wss"}
-"""What a route can lead to, and the listener that it is."""
+"""Target ports of a route, with their listeners."""
 
 DEFAULTS = (
     Endpoint(name="messaging", service="messaging"),
     Endpoint(name="messaging-wss", service="messaging"),
 )
-"""Endpoints of every space that declares none of its own for AMQP or for WebSocket."""
+"""Endpoints of a space that declares none of its own for AMQP or WebSocket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the platform listens."""
+    """The listeners of the platform."""
 
     host: str
-    """Name or address for clients."""
+    """Host name or IP address for clients."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
-    """Of the listeners that are on."""
+    """Of the enabled listeners."""
 
 
 class Said(NamedTuple):
@@ -61,7 +61,7 @@ def with_endpoints(
     export_problem: str | None,
     now: datetime,
 ) -> AddressSpace:
-    """Return a space whose status says where it is, what it shows, and what of its spec is done."""
+    """Return a space whose status has its endpoints, certificates and unimplemented parts."""
     status = space.status
     said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
     for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
@@ -91,8 +91,9 @@ def with_endpoints(
 
 
 def endpoints_of(space: AddressSpace) -> list[Endpoint]:
-    """Return the endpoints of a space that are messaging: those declared, and the default ones that
-    no declared one stands for."""
+    """Return the messaging endpoints of a space: the declared ones, and default ones that none of
+    them replaces.
+    """
     declared = [one for one in space.spec.endpoints if one.service == "messaging"]
     by_socket = [one for one in declared if one.expose and _leads_to_socket(one)]
     covered = {
@@ -114,7 +115,7 @@ def _leads_to_socket(endpoint: Endpoint) -> bool:
 def endpoint_statuses(
     space: AddressSpace, place: Place, shown: Shown | None
 ) -> tuple[EndpointStatus, ...]:
-    """Return where the endpoints of a space are, and what they show."""
+    """Return hosts, ports and certificates of the endpoints of a space."""
     trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
     service = tuple(
         NamedPort(name=name, port=place.ports[kind])
@@ -139,7 +140,7 @@ def endpoint_statuses(
 
 
 def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedPort, ...]]:
-    """Return by which host name and ports clients elsewhere come, if they can."""
+    """Return host name and ports for external clients, if any."""
     expose = endpoint.expose
     if expose is None:
         return None, ()
@@ -157,7 +158,7 @@ def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedP
 
 
 def is_host_name(host: str) -> bool:
-    """Whether a host is a name and no address."""
+    """Whether a host is a DNS name, not an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

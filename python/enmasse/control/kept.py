@@ -1,4 +1,6 @@
-"""What of a resource is kept and does nothing here: a condition with status False says so. Pure."""
+"""Reports parts of a resource that are stored but not implemented, as conditions with status False.
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -20,14 +22,14 @@ SERVED = frozenset(
         "router.policy.maxMessageSize",
     }
 )
-"""Fields of infra configs that a node goes by; see `Catalogue.bounds`."""
+"""Fields of infra configs that take effect; see `Catalogue.bounds`."""
 
 _PARTS = ("admin", "broker", "router", "router.policy")
-"""Parts of an infra config that are told field by field."""
+"""Parts of an infra config that are reported field by field."""
 
 
 class Kept(NamedTuple):
-    """A condition and why it does not hold."""
+    """A condition and its reason."""
 
     kind: str
     reason: str
@@ -35,7 +37,7 @@ class Kept(NamedTuple):
 
 
 def with_kept(resource: Declared, now: datetime) -> Declared:
-    """Return a resource whose status says what of its spec is kept and not done."""
+    """Return a resource whose status reports its unimplemented parts."""
     said = {one.kind: one for one in _kept(resource)}
     for kind in (FORWARDERS, PROVIDER, FIELDS):
         one = said.get(kind)
@@ -59,7 +61,7 @@ def _kept(resource: Declared) -> Iterator[Kept]:
 
 
 def _given(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the fields that are given, those of the parts one by one."""
+    """Yield the fields that are set; those of the parts individually."""
     for name, value in document.items():
         path = f"{above}{name}"
         if path in _PARTS and isinstance(value, Mapping):

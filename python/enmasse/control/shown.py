@@ -1,8 +1,8 @@
-"""Which certificate an address space shows for each of its names. Pure, but for keys that are made.
+"""Chooses the certificate for each name of an address space. Pure, apart from key generation.
 
-Its own authority signs one for all its names. For the host of an endpoint the tenant may bring
-another (`certBundle`), or have the node's (`wildcard`); one that cannot be used is not shown, and
-the space says why.
+The CA of the space signs one certificate for all its names. For the host of an endpoint the tenant
+may provide another one (`certBundle`), or use the node's (`wildcard`). An unusable certificate is
+not used, and the space reports why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,17 +24,18 @@ from enmasse.resources import AddressSpace
 from enmasse.resources.endpoints import Endpoint
 
 TOLD_LENGTH_MAX = 16 * 1024
-"""Characters of the authorities that clients of a space are told, with those that its tenant has
-brought: each of its endpoints and exports repeats them."""
+"""Maximum characters of all CAs that clients of a space get, including those of the tenant's
+chains: each endpoint and export repeats them.
+"""
 
 
 AGAIN = timedelta(minutes=5)
-"""When a certificate is tried anew that could not be made."""
+"""Retry interval after a failed creation."""
 
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """The certificate of the node, and the authority by which clients can trust all its spaces."""
+    """The node's certificate, and the CA by which clients can trust all spaces."""
 
     chain: str
     """PEM."""
@@ -44,88 +45,88 @@ class NodeIdentity:
 
     authority_key: str = field(repr=False)
     is_own: bool = False
-    """Whether the certificate is the operator's, of another authority."""
+    """Whether the certificate belongs to the operator, signed by another CA."""
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What the node shows."""
+        """The node's certificate chain."""
         return x509.load_pem_x509_certificate(self.chain.encode())
 
     @cached_property
     def signer(self) -> Authority:
-        """Who vouches for the authorities of spaces."""
+        """The CA that vouches for the CAs of spaces."""
         return signing.read_authority(self.authority, self.authority_key)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What decides what a space shows."""
+    """The inputs of the choice for a space."""
 
     space: AddressSpace
     kept: Mapping[str, str] | None
-    """Its authorities, as texts; None: it has none yet."""
+    """Its CAs, as texts; None before the first."""
 
     bundles: Mapping[str, Mapping[str, str]]
-    """Texts of the Secrets that its endpoints name, by the name of the Secret; those there are."""
+    """Contents of the existing Secrets that its endpoints reference, by name."""
 
     refused: Mapping[str, str]
-    """Chains that the node does not take, and why."""
+    """Chains that the node refused, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a space shows, as its status tells of it."""
+    """The choice as reported by the space's status."""
 
     trusted: str
-    """Authorities to trust; PEM."""
+    """CAs to trust; PEM."""
 
     problem: tuple[str, str] | None = None
-    """Why it is another one than was asked for: a reason for programs, a message for people."""
+    """Why it differs from the request: a reason for programs, a message for people."""
 
     message: str = ""
-    """What it is, for people, if it is what was asked for."""
+    """Description, if it is as requested."""
 
     chains: Mapping[str, str] = field(default_factory=dict)
-    """Of endpoints that show another one than that of the space's authority: PEM, by name."""
+    """Chains of endpoints that do not use the space's CA: PEM, by endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a space shows from now on."""
+    """The new choice for a space."""
 
     certificates: tuple[ServerCertificate, ...]
     shown: Shown
     since: datetime
-    """Before that it does not hold."""
+    """Start of its validity."""
 
     until: datetime
-    """When it is to be asked again, if nothing happens before."""
+    """Time of the next check, unless something changes before."""
 
     keep: Mapping[str, str] | None = None
-    """What is to be kept of its authorities, where that is not what was kept."""
+    """The CAs to store, if they changed."""
 
 
 @dataclass(slots=True)
 class _Choice:
-    """What the endpoints of a space come to."""
+    """The outcome of the endpoints of a space."""
 
     bundles: dict[str, Bundle] = field(default_factory=dict)
-    """By the name for which each is shown."""
+    """By the name that each certificate is for."""
 
     of_node: set[str] = field(default_factory=set)
-    """Names for which the node's is shown."""
+    """Names with the node's certificate."""
 
     by_wish: bool = False
-    """Whether the node's is shown where the tenant asks for it."""
+    """Whether the node's certificate replaces a requested one of the tenant."""
 
     chains: dict[str, str] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
     steps: list[datetime] = field(default_factory=list)
-    """When one can be shown that cannot yet."""
+    """When a certificate that is not valid yet becomes valid."""
 
 
 def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
-    """Decide what a space shows. What is wrong with one harms no other: its answer says so."""
+    """Choose the certificates of a space. Errors affect that space only; the result has them."""
     try:
         return _decided(question, node, now)
     except (OSError, *signing.UNREADABLE) as error:
@@ -212,7 +213,7 @@ def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
             choice.of_node.update(set(endpoint.hosts) - set(missing))
             choice.by_wish |= bool(set(endpoint.hosts) - set(missing))
         elif provider is None and node.is_own:
-            # What the operator brings is what clients knew before the space had its own.
+            # Clients knew the operator's certificate before the space had its own.
             choice.of_node.update(one for one in endpoint.hosts if covers(node.certificate, one))
     choice.of_node -= choice.bundles.keys()
     return choice
@@ -284,5 +285,5 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
 
 
 def _told_of(node: NodeIdentity) -> str:
-    """Return the authority of the node's certificate, if it is ours to tell."""
+    """Return the CA of the node's certificate, if it is ours to publish."""
     return "" if node.is_own else node.authority

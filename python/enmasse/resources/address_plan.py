@@ -121,7 +121,7 @@ class AddressPlan(Administered):
             **{f"limits.{name}": one for name, one in limits.document().items()},
         }
         found += [
-            Fault(f"spec.{name}", f"is not supported by addresses of type {type_}")
+            Fault(f"spec.{name}", f"is not supported by type {type_}")
             for name, one in given.items()
             if one is not None and type_ not in ALLOWED[name]
         ]
