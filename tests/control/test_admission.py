@@ -24,8 +24,8 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid, Missing, 
 from enmasse.control import Admission, Change
 from enmasse.control import admission as module
 from enmasse.control.admission import TOGETHER_MAX
+from enmasse.control.default_plans import platform_resources
 from enmasse.control.policies import PLANS, NamespaceBounds
-from enmasse.control.shipped import shipped
 from enmasse.resources import (
     Address,
     AddressSpace,
@@ -243,7 +243,7 @@ async def test_what_came_past_admission_is_completed_as_it_would_have_been(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=False)
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     home, orders, plain = space(), address("default.orders", "queue"), user()
     assert await admission.completed(orders, None) is orders  # there is no space yet
     await store.put([home])
@@ -271,7 +271,7 @@ async def test_what_came_past_admission_gets_no_plan_that_its_namespace_may_not_
     admission = Admission(store, exposed=False, bounds=NamespaceBounds(plans=""))
     home, paid = space(), space("paid", plan="standard-small")
     await store.put([home])
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     assert store.get(SPACE) == (await store.put([home]))[0], "a start gives it none either"
     assert await admission.completed(home, None) is home
     # It keeps what it has, and has one as soon as it may.

@@ -200,10 +200,10 @@ async def test_active_follows_the_proof(platform: Platform) -> None:
         await platform.admission.apply([space(), address()])
         made = platform.store.get(ORDERS)
         assert made is not None
-        platform.engine.withheld = {made.metadata.uid or ""}
+        platform.engine.unserved = {made.metadata.uid or ""}
         await platform.manager.reached(platform.store.version)
         assert platform.phase() == "Configuring"
-        platform.engine.withheld = set()
+        platform.engine.unserved = set()
         await platform.apply(address("default.more"))
         assert platform.phase() == "Active"
 

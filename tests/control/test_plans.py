@@ -19,7 +19,7 @@ from doubles import (
 )
 from enmasse.base.errors import Code, Conflict, Exhausted, Invalid
 from enmasse.control import Manager
-from enmasse.control.shipped import shipped
+from enmasse.control.default_plans import platform_resources
 from enmasse.resources import Address, AddressPlan, AddressSpace, Declared, Key, Resource, parse
 from enmasse.resources.address import TYPES
 from enmasse.resources.conditions import READY, find
@@ -50,7 +50,7 @@ async def new() -> AsyncIterator[Platform]:
     """A platform as it is when it starts for the first time."""
     platform = Platform()
     async with platform.running():
-        await platform.admission.ship(shipped())
+        await platform.admission.create_defaults(platform_resources())
         await platform.manager.reached(platform.store.version)
         yield platform
 
@@ -171,7 +171,7 @@ async def test_what_names_no_plan_any_more_keeps_the_one_it_has(platform: Platfo
 async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
     old = Platform()
     await old.admission.apply([space(), queue()])
-    await old.admission.ship(shipped())
+    await old.admission.create_defaults(platform_resources())
     assert of(old, SPACE).document()["spec"]["plan"] == "standard-unlimited"
     assert of(old, queue().key).document()["spec"]["plan"] == "standard-small-queue"
 
@@ -179,12 +179,12 @@ async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
 async def test_what_an_administrator_has_deleted_is_not_shipped_again(new: Platform) -> None:
     gone = Key("AddressPlan", "enmasse-infra", "standard-free-queue")
     await new.admission.delete(gone)
-    await new.admission.ship(shipped())
+    await new.admission.create_defaults(platform_resources())
     assert new.store.get(gone) is None
 
 
 async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None:
-    for one in shipped():
+    for one in platform_resources():
         found = of(new, one.key)
         assert said(new, one.key)[0] == "Active"
         assert parse(found.document(), stored=True) == found

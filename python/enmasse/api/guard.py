@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from enmasse.api.access import CALLER, STILL, forbidden
 from enmasse.api.attributes import attributes_of
 from enmasse.api.audit import AS, WHO
+from enmasse.api.body_turns import BodyTurns
 from enmasse.api.errors import error_response
 from enmasse.api.impersonation import Impersonating, acting
 from enmasse.api.requests import TURN
-from enmasse.api.turns import Turns
 from enmasse.auth.callers import Callers
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
@@ -58,7 +58,7 @@ class Guard:
         self._exposed = exposed
         self._hosts = {host.lower() for host in hosts}
         self._running: Counter[str] = Counter()
-        self._turns = Turns()
+        self._turns = BodyTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""

@@ -2,13 +2,13 @@
 
 `Admission` decides every write. `Manager` watches the store, keeps the engine's Plan equal to it,
 and writes the engine's confirmations into statuses. `Recorder` samples the usage of spaces for it;
-`Interim` preserves that usage if the process is killed.
+`UsageFile` preserves that usage if the process is killed.
 """
 
 from enmasse.control.admission import Admission, Change
 from enmasse.control.events import Events
-from enmasse.control.interim import Interim
 from enmasse.control.manager import Manager
 from enmasse.control.recorder import Recorder
+from enmasse.control.usage_file import UsageFile
 
-__all__ = ["Admission", "Change", "Events", "Interim", "Manager", "Recorder"]
+__all__ = ["Admission", "Change", "Events", "UsageFile", "Manager", "Recorder"]

@@ -17,7 +17,7 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
 from enmasse.control.defaults import with_default_noted
 from enmasse.control.index import Index, home_of
-from enmasse.control.withheld import withheld
+from enmasse.control.secret_extraction import extract_secrets
 from enmasse.plan import PLATFORM
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
@@ -190,15 +190,15 @@ class Admission:
                 return resource  # its plan is chosen once its space has one
         return await _storable(with_plan(resource, before, world), before)
 
-    async def ship(self, shipped: Sequence[Resource]) -> None:
-        """Create those of `shipped` whose kind has no resources, and assign plans to resources
+    async def create_defaults(self, resources: Sequence[Resource]) -> None:
+        """Create those of `resources` whose kind has no resources, and assign plans to resources
         without one.
 
         Changes and deletions by a service administrator therefore persist.
         """
         async with self._store.turn() as turn:
             kinds = {one.kind for one in self._store.list()}
-            new = [one for one in shipped if one.kind not in kinds]
+            new = [one for one in resources if one.kind not in kinds]
             await turn.put([*self._new_namespaces(new), *new])
         async with self._store.turn() as turn:
             await turn.put(self._platform(()))
@@ -325,7 +325,7 @@ class Admission:
         for resource, before in changed:
             one = derived.get(resource.key) or await _storable(resource, before)
             if isinstance(one, AddressSpace):
-                one, kept = withheld(one, before, self._store.get)
+                one, kept = extract_secrets(one, before, self._store.get)
                 secrets += kept
             storable.append(one)
         others = [*self._new_namespaces(storable), *secrets, *self._platform(storable)]

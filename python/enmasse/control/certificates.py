@@ -13,8 +13,8 @@ from datetime import datetime
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Unavailable
-from enmasse.control.shown import Answer, NodeIdentity, Question, Shown, answered
-from enmasse.control.withheld import CERTIFICATE, secret_name
+from enmasse.control.certificate_choice import Choice, ChoiceInput, Decision, NodeIdentity, choose
+from enmasse.control.secret_extraction import CERTIFICATE, secret_name
 from enmasse.engines import Engine, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, Key, Resource, Secret
@@ -38,7 +38,7 @@ class _Held:
 
     since: datetime
     until: datetime
-    shown: Shown
+    shown: Choice
     secrets: frozenset[Key]
     refused: Mapping[str, str]
 
@@ -68,13 +68,13 @@ class SpaceCertificates:
         self._gone: set[str] = set()
         """Uids of deleted spaces whose certificates are still active."""
 
-    def shown(self, uid: str | None) -> Shown | None:
+    def shown(self, uid: str | None) -> Choice | None:
         """Return the active certificates of a space; None if undecided."""
         held, failed = self._held.get(uid or ""), self._failing.get(uid or "")
         if failed is None:
             return held.shown if held else None
         message = f"its certificate cannot be stored or loaded ({failed}); this is retried"
-        return replace(held.shown if held else Shown(""), problem=("NotShown", message))
+        return replace(held.shown if held else Choice(""), problem=("NotShown", message))
 
     def due(self, secrets: Collection[Key]) -> set[str]:
         """Return the uids of spaces to process: those due, and those with changed Secrets."""
@@ -127,7 +127,7 @@ class SpaceCertificates:
         found = self._store.get(key)
         return found if isinstance(found, Secret) else None
 
-    def _question(self, space: AddressSpace) -> Question:
+    def _question(self, space: AddressSpace) -> ChoiceInput:
         kept = self._secret(authority_key(space))
         # The Secret of a deleted space with the same name belongs to that space.
         uid = space.metadata.uid
@@ -140,7 +140,7 @@ class SpaceCertificates:
             and (secret := self._secret(key)) is not None
         }
         held = self._held.get(space.metadata.uid or "")
-        return Question(
+        return ChoiceInput(
             space=space,
             kept=_texts(kept) if kept is not None and is_ours else None,
             bundles=bundles,
@@ -152,7 +152,7 @@ class SpaceCertificates:
         now = self._clock.now()
         questions = [self._question(one) for one in spaces]
         answers = await asyncio.to_thread(
-            lambda: [answered(question, node, now) for question in questions]
+            lambda: [choose(question, node, now) for question in questions]
         )
         await self._keep(zip(spaces, answers, strict=True))
         told = {
@@ -180,7 +180,7 @@ class SpaceCertificates:
         self,
         space: AddressSpace,
         basis: tuple[object, ...],
-        answer: Answer,
+        answer: Decision,
         refused: Mapping[str, str],
         own: list[str],
     ) -> None:
@@ -216,7 +216,7 @@ class SpaceCertificates:
         there = {one.metadata.uid for one in self._store.list("AddressSpace")}
         self._gone |= {uid for uid in self._kept.values() if uid not in there}
 
-    async def _keep(self, answers: Iterable[tuple[AddressSpace, Answer]]) -> None:
+    async def _keep(self, answers: Iterable[tuple[AddressSpace, Decision]]) -> None:
         """Store CAs before any certificate they signed becomes active."""
         new: list[Resource] = [
             Secret(
@@ -268,7 +268,7 @@ def authority_key(space: AddressSpace) -> Key:
     return Key("Secret", INFRA_NAMESPACE, f"{names_of(space)[-1]}.ca")
 
 
-def _basis(question: Question, node: NodeIdentity | None) -> tuple[object, ...]:
+def _basis(question: ChoiceInput, node: NodeIdentity | None) -> tuple[object, ...]:
     """Return the inputs of the decision, except the time and refusals of the node."""
     space = question.space
     asked = [(one.name, one.service, one.cert, one.hosts) for one in space.spec.endpoints]
@@ -291,7 +291,7 @@ def _texts(secret: Secret) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
-def _refused(answer: Answer, unshown: Iterable[Unshown]) -> dict[str, str]:
+def _refused(answer: Decision, unshown: Iterable[Unshown]) -> dict[str, str]:
     """Return the chains that the engine refused, with reasons."""
     reasons = {name: one.reason for one in unshown for name in one.names}
     return {

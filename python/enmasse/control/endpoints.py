@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from enmasse.base.hosts import is_loopback
-from enmasse.control.shown import Shown
+from enmasse.control.certificate_choice import Choice
 from enmasse.resources import AddressSpace
 from enmasse.resources.address_space import AddressSpaceStatus
 from enmasse.resources.conditions import stated, without
@@ -57,7 +57,7 @@ class Said(NamedTuple):
 def with_endpoints(
     space: AddressSpace,
     place: Place | None,
-    shown: Shown | None,
+    shown: Choice | None,
     export_problem: str | None,
     now: datetime,
 ) -> AddressSpace:
@@ -113,7 +113,7 @@ def _leads_to_socket(endpoint: Endpoint) -> bool:
 
 
 def endpoint_statuses(
-    space: AddressSpace, place: Place, shown: Shown | None
+    space: AddressSpace, place: Place, shown: Choice | None
 ) -> tuple[EndpointStatus, ...]:
     """Return hosts, ports and certificates of the endpoints of a space."""
     trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
@@ -167,7 +167,7 @@ def is_host_name(host: str) -> bool:
 
 
 def _conditions(
-    space: AddressSpace, place: Place | None, shown: Shown | None, export_problem: str | None
+    space: AddressSpace, place: Place | None, shown: Choice | None, export_problem: str | None
 ) -> Iterator[Said | None]:
     yield _certificate_said(shown) if shown else None
     yield _exposed_said(space, place) if place else None
@@ -187,7 +187,7 @@ def _conditions(
         yield Said(CONNECTORS, False, "NotServed", message)
 
 
-def _certificate_said(shown: Shown) -> Said:
+def _certificate_said(shown: Choice) -> Said:
     if shown.problem is not None:
         return Said(CERTIFICATE, False, *shown.problem)
     return Said(CERTIFICATE, True, "Served", shown.message)

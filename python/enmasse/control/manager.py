@@ -25,16 +25,16 @@ from enmasse.control import (
     plans,
 )
 from enmasse.control.address_space_schema import schemas
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.certificates import SpaceCertificates
-from enmasse.control.departed import Departed
+from enmasse.control.deleted_usage import DeletedUsage
 from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
-from enmasse.control.kept import with_kept
 from enmasse.control.secret_passwords import SecretPasswords
-from enmasse.control.shown import NodeIdentity
 from enmasse.control.status import Answer, Check, Seen, decide
+from enmasse.control.unimplemented import with_unimplemented
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, PLATFORM, Catalogue, Compiler, Plan
@@ -129,7 +129,7 @@ class Manager:
         """Held from reading statuses until writing them."""
 
         self._book = Book()
-        self._departed = Departed(store)
+        self._departed = DeletedUsage(store)
         self._exhausted: dict[str, str] = {}
         """Reasons of spaces whose allowance is used up, by uid."""
 
@@ -558,7 +558,7 @@ class Manager:
                 now = address_space.with_login(now, outcomes[now.key].unentered, seen.now)
                 now = address_space.with_names(now, outcomes[now.key].misnamed, seen.now)
                 now = self._with_endpoints(self._told(now))
-            decided.append(with_kept(now, seen.now))
+            decided.append(with_unimplemented(now, seen.now))
         await self._store.put_status(decided)
         return ordered, decided
 

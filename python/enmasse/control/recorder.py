@@ -7,8 +7,8 @@ import structlog
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
-from enmasse.control.interim import Interim
 from enmasse.control.manager import Manager
+from enmasse.control.usage_file import UsageFile
 from enmasse.engines import Engine
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class Recorder:
     """Samples the traffic of an engine for a manager."""
 
     def __init__(
-        self, manager: Manager, engine: Engine, clock: Clock, interim: Interim | None = None
+        self, manager: Manager, engine: Engine, clock: Clock, interim: UsageFile | None = None
     ) -> None:
         """Start at the present counters of `engine`, which belongs to the manager."""
         self._manager = manager

@@ -27,8 +27,8 @@ from enmasse.store.cluster_api import APPLY, JSON_PATCH, ClusterApi
 from enmasse.store.cluster_kinds import ClusterKind, kinds, version_of
 from enmasse.store.cluster_lease import ClusterLeading, WritersTurn
 from enmasse.store.cluster_unadmitted import Unadmitted
-from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore, MemoryTurn
+from enmasse.store.polling import SharedPoll
 from enmasse.store.protocol import Completing, Event, EventType, Turn
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class KubernetesStore(MemoryStore):
         self._kinds = kinds()
         self._leading = ClusterLeading(api, clock)
         self._writers = WritersTurn(api, clock)
-        self._looking = SharedLook(self._look)
+        self._looking = SharedPoll(self._look)
         self._requests = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[Key, int] = {}
         """Versions of deletions for which a watch may still deliver earlier events."""

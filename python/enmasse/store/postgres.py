@@ -25,8 +25,8 @@ from enmasse.resources import Declared, Resource
 from enmasse.store.database import Connection, Link, Place
 from enmasse.store.history import CAPACITY, History
 from enmasse.store.lease import Lease
-from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore
+from enmasse.store.polling import SharedPoll
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
 
@@ -119,7 +119,7 @@ class PostgresStore(MemoryStore):
         self._own_mark = ""
         """Mark of the changes of this turn."""
 
-        self._looking = SharedLook(self._look)
+        self._looking = SharedPoll(self._look)
 
     @classmethod
     async def open(cls, url: str, clock: Clock, tables: LiteralString = TABLES) -> "PostgresStore":

@@ -32,7 +32,7 @@ creating many spaces gains nothing.
 _PREFIX = "usage."
 
 
-class Departed:
+class DeletedUsage:
     """The usage records in a store."""
 
     def __init__(self, store: Store) -> None:

@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     message: str
 
 
-def with_kept(resource: Declared, now: datetime) -> Declared:
+def with_unimplemented(resource: Declared, now: datetime) -> Declared:
     """Return a resource whose status reports its unimplemented parts."""
     said = {one.kind: one for one in _kept(resource)}
     for kind in (FORWARDERS, PROVIDER, FIELDS):

@@ -55,7 +55,7 @@ FREE_STORED_BYTES = 16 * _MIB
 FREE_TTL_MS = 7 * _DAY_MS
 
 
-def shipped() -> list[Resource]:
+def platform_resources() -> list[Resource]:
     """Return all of them."""
     address_plans = [*_standard_plans(), *_brokered_plans(), *_free_plans()]
     by_space: dict[str, list[str]] = {"standard": [], "brokered": [], "free": []}

@@ -28,7 +28,7 @@ class Withheld(NamedTuple):
     secrets: list[Secret]
 
 
-def withheld(space: AddressSpace, before: Resource | None, get: Get) -> Withheld:
+def extract_secrets(space: AddressSpace, before: Resource | None, get: Get) -> Withheld:
     """Extract keys and passwords from a space; `get` returns existing Secrets.
 
     Raises: Invalid if a Secret of that name has another purpose.

@@ -22,7 +22,7 @@ Records = Mapping[str, tuple[Usage, ...]]
 """Periods by the uid of the space."""
 
 
-class Interim:
+class UsageFile:
     """The file."""
 
     def __init__(self, path: Path) -> None:

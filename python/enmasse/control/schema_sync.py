@@ -6,7 +6,7 @@ from enmasse.plan import CATALOGUED, Catalogue
 from enmasse.store import Store
 
 
-async def show_schemas(store: Store, computed: Store) -> None:
+async def sync_schemas(store: Store, computed: Store) -> None:
     """Derive the schemas in `computed` from the resources in `store`, until cancelled."""
     while True:
         since = store.version

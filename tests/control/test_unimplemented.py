@@ -8,7 +8,7 @@ import pytest
 from controlled import Controlled, controlled
 from doubles import document, infra, space_plan
 from enmasse.base.errors import Invalid
-from enmasse.control.kept import SERVED
+from enmasse.control.unimplemented import SERVED
 from enmasse.plan import Catalogue
 from enmasse.plan.catalogue import UNBOUNDED
 from enmasse.resources import Address, AddressSpace, parse

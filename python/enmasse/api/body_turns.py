@@ -12,7 +12,7 @@ THREADS = 2
 _Result = TypeVar("_Result")
 
 
-class Turns:
+class BodyTurns:
     """Runs work in threads: one item per caller at a time, in order of arrival."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from enmasse.auth.authority import Authority, Certificate
 from enmasse.auth.bundles import Bundle, covers, read_bundle
 from enmasse.auth.succession import Succession, followed, from_texts
 from enmasse.base.errors import Invalid
-from enmasse.control.withheld import CERTIFICATE, KEY, secret_name
+from enmasse.control.secret_extraction import CERTIFICATE, KEY, secret_name
 from enmasse.engines import ServerCertificate
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace
@@ -59,7 +59,7 @@ class NodeIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChoiceInput:
     """The inputs of the choice for a space."""
 
     space: AddressSpace
@@ -74,7 +74,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Choice:
     """The choice as reported by the space's status."""
 
     trusted: str
@@ -91,11 +91,11 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Decision:
     """The new choice for a space."""
 
     certificates: tuple[ServerCertificate, ...]
-    shown: Shown
+    shown: Choice
     since: datetime
     """Start of its validity."""
 
@@ -125,7 +125,7 @@ class _Choice:
     """When a certificate that is not valid yet becomes valid."""
 
 
-def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
+def choose(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
     """Choose the certificates of a space. Errors affect that space only; the result has them."""
     try:
         return _decided(question, node, now)
@@ -136,10 +136,10 @@ def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
             " tls/ca.key, is unusable; restore it. The node's certificate is"
             " used"
         )
-        return Answer((), Shown(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
+        return Decision((), Choice(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
 
 
-def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
+def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
     names = names_of(question.space)
     try:
         before = from_texts(question.kept) if question.kept is not None else None
@@ -150,7 +150,7 @@ def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
             (f"{reason} to have a new one created. The node's certificate is used"),
         )
         since, until = (one.replace(tzinfo=now.tzinfo) for one in (datetime.min, datetime.max))
-        return Answer((), Shown(_told_of(node), problem), since, until)
+        return Decision((), Choice(_told_of(node), problem), since, until)
     succession = followed(before, names[-1], now)
     choice = _chosen(question, node, now)
     key = signing.new_key()
@@ -169,7 +169,7 @@ def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
         *(bundle.ends for bundle in choice.bundles.values()),
         *choice.steps,
     )
-    return Answer(
+    return Decision(
         certificates=tuple(certificates),
         shown=_told(succession, choice, node),
         since=max([own.not_valid_before_utc, *(one.begins for one in choice.bundles.values())]),
@@ -187,7 +187,7 @@ def _of_bundles(bundles: Mapping[str, Bundle]) -> Iterator[ServerCertificate]:
         yield ServerCertificate(tuple(names), bundle.chain_pem, bundle.key_pem)
 
 
-def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
+def _chosen(question: ChoiceInput, node: NodeIdentity, now: datetime) -> _Choice:
     choice = _Choice()
     for endpoint in question.space.spec.endpoints:
         if endpoint.service != "messaging":
@@ -219,7 +219,9 @@ def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
     return choice
 
 
-def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now: datetime) -> None:
+def _choose_bundle(
+    choice: _Choice, question: ChoiceInput, endpoint: Endpoint, now: datetime
+) -> None:
     space = question.space
     secret = secret_name(space, endpoint)
     texts = question.bundles.get(secret, {})
@@ -252,7 +254,7 @@ def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now:
         choice.chains[endpoint.name] = bundle.chain_pem
 
 
-def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
+def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice:
     bundles = {bundle.chain_pem: bundle for bundle in choice.bundles.values()}
     trusted = [*succession.trusted]
     for bundle in bundles.values():
@@ -265,14 +267,14 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
         message = f"{reasons}. A certificate signed by the CA of the space is used instead"
-        return Shown(told, (choice.problems[0][0], message), chains=choice.chains)
+        return Choice(told, (choice.problems[0][0], message), chains=choice.chains)
     if has_too_many:
         message = (
             f"the CAs of the tenant's certificates exceed {TOLD_LENGTH_MAX}"
             " characters and are not listed; use fewer, or remove well-known"
             " CAs from tls.crt"
         )
-        return Shown(told, ("NotTold", message), chains=choice.chains)
+        return Choice(told, ("NotTold", message), chains=choice.chains)
     parts = [(f"signed by the CA of the space, valid until {succession.current.ends:%Y-%m-%d}")]
     if succession.following is not None:
         parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d}")
@@ -281,7 +283,7 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
         parts.append(f"the tenant's certificate for {hosts}, valid until {bundle.ends:%Y-%m-%d}")
     if choice.of_node:
         parts.append(f"the node's certificate for {', '.join(sorted(choice.of_node))}")
-    return Shown(told, message="; ".join(parts), chains=choice.chains)
+    return Choice(told, message="; ".join(parts), chains=choice.chains)
 
 
 def _told_of(node: NodeIdentity) -> str:
