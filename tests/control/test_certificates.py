@@ -261,7 +261,11 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
     # One without a host of its own is for the names of the space.
     await platform.apply(with_bundle(None, secretName="own"))
     said = platform.condition("CertificateProvided")
-    assert said and said.reason == "NotNamed" and "issue one that contains shop.default" in said.message
+    assert (
+        said
+        and said.reason == "NotNamed"
+        and "issue one that contains shop.default" in said.message
+    )
     await platform.apply(with_bundle(None, secretName="absent"))
     said = platform.condition("CertificateProvided")
     assert said and "Secret absent has no tls.crt" in said.message
