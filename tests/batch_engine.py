@@ -31,7 +31,7 @@ from enmasse.pipeline.gold import gold_table
 from enmasse.pipeline.ingest import batches
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live import database
+from enmasse.pipeline.live import following, publishing
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.incidents import Teller
 from enmasse.pipeline.places import read
@@ -48,8 +48,10 @@ POINTS: dict[str, tuple[Any, str]] = {
     "samples": (gold_table.Samples, "add"),
     "merge": (gold_table._Delta, "merge"),
     "tidy": (Store, "tidy"),
+    "stage": (following, "parts"),
+    "publish": (publishing, "publish"),
     "commit": (Live, "commit"),
-    "within commit": (database, "put"),
+    "within commit": (publishing, "put"),
     "send": (Teller, "_send"),
     "told": (Live, "told"),
 }

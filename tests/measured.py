@@ -1,13 +1,19 @@
 """Readings as silver has them, for tests of what comes after it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow
+import pyarrow.compute
 
+from enmasse.pipeline.detect.detectors import NEVER_US
 from enmasse.pipeline.ingest import bronze, silver
+from enmasse.pipeline.live import following
+from enmasse.pipeline.live.database import Live, late
+from enmasse.pipeline.live.following import Context
 from enmasse.resources.pipeline import Source
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -38,6 +44,50 @@ def measured(*rows: Mapping[str, Any], first: int = 0) -> pyarrow.Table:
         times = {"event_time": at(seconds), "enqueued_time": at(given.pop("came", seconds))}
         full.append(known | {"offset": offset} | times | given)
     return pyarrow.Table.from_pylist(full, SCHEMA)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Readings of a batch, and what comes with them."""
+
+    source: str
+    query_id: str
+    batch_id: int
+    readings: pyarrow.Table
+    usage: Sequence[Mapping[str, Any]] = ()
+    known_to_us: int = NEVER_US
+    written: Mapping[str, int] = field(default_factory=dict)
+
+    def context(self, windows_ms: Sequence[int] = (60_000,)) -> Context:
+        """What the driver says of it."""
+        return Context(
+            pipeline="p",
+            source=self.source,
+            query_id=self.query_id,
+            batch_id=self.batch_id,
+            usage=self.usage,
+            known_to_us=self.known_to_us,
+            written=self.written,
+            messages=sum(row["messages"] for row in self.usage),
+            readings=len(self.readings),
+            quarantined=sum(row["quarantined"] for row in self.usage),
+            late=late(self.readings, windows_ms),
+            clamped=sum(self.readings["clamped"].to_pylist()),
+        )
+
+
+def put_in(db: Live, batch: Batch, tasks: int = 2) -> bool:
+    """Follow a batch as tasks of Spark would, devices dealt out among them; return whether it is
+    new."""
+    context = batch.context()
+    work = db.work(context)
+    devices = pyarrow.compute.unique(batch.readings["device"]).to_pylist()
+    found: list[following.Part] = []
+    for task in range(tasks):
+        mine = pyarrow.array(devices[task::tasks], pyarrow.string())
+        rows = batch.readings.filter(pyarrow.compute.is_in(batch.readings["device"], mine))
+        found += following.parts(work, rows, task)
+    return db.commit(context, found).is_new
 
 
 ENVELOPE = pyarrow.schema(

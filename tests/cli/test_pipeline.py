@@ -15,9 +15,9 @@ from enmasse.cli import app
 from enmasse.cli.commands import pipeline as command
 from enmasse.cli.options import Output
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import read
-from measured import measured, us
+from measured import Batch, measured, put_in, us
 
 
 def enmasse(*words: str) -> tuple[int, str, str]:
@@ -84,12 +84,12 @@ def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
     with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         db.claim("readings", "q")
         rows = measured({})
-        db.commit(Batch("readings", "q", 0, rows, [], us(0), {"bronze": 1200, "sinks/hot": 7}))
+        put_in(db, Batch("readings", "q", 0, rows, [], us(0), {"bronze": 1200, "sinks/hot": 7}))
         db.troubled("source", {"readings": trouble})
         db.troubled("address", {"alerts": trouble})
     code, out, _ = enmasse("status")
     assert code == 0
-    assert "readings: rows out: bronze 1,200, live 3, sinks/hot 7" in out
+    assert "readings: rows out: bronze 1,200, live 4, sinks/hot 7" in out
     said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it was made anew"
     assert f"readings: does not go on {said}" in out
     assert f"alerts: takes no alerts {said}" in out

@@ -313,7 +313,7 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.colour"' in warned.err
     assert "NotFound" in kubectl.say("get", "addr", "default.orders").err
     late = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"metadata": {"name": "x.y"}}))
-    assert "address space 'x' not found" in late.err
+    assert "there is no address space 'x'" in late.err
 
 
 def test_T_AS_12_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from piping import document, judged, message
+from postgres_server import PostgresServer
 from publishing import Log
 from running import ENMASSE, Platform
 from spark_cluster import Cluster, cluster
@@ -35,7 +36,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_stream_is_read_by_executors_though_one_is_killed(
-    standalone: Cluster, package: Path, platform: Platform, tmp_path: Path
+    standalone: Cluster,
+    package: Path,
+    platform: Platform,
+    mortal_database: PostgresServer,
+    tmp_path: Path,
 ) -> None:
     options = ("--retention-age", "1d", "--partitions", "2")
     platform.enmasse("create", "address", "far", "--type", "topic", *options)
@@ -56,6 +61,7 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
         log,
         {"maxRows": 200, "options": {"rowsPerTask": "50"}},
         functions="functions.py",
+        live=mortal_database.live_state(tmp_path / "secret"),
         trigger="100ms",
     )
     (tmp_path / "p" / "functions.py").write_text(functions)

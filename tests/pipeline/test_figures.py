@@ -12,9 +12,9 @@ from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import figures
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import measured, us
+from measured import Batch, measured, put_in, us
 
 HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "alertAddress": "alerts"}
 
@@ -46,13 +46,15 @@ def scraped(url: str) -> dict[tuple[str, ...], float]:
 def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     clock = TestClock()
     rows = measured({"value": 40.0}, {"came": 90, "device": "b"}, {"clamped": True, "device": "c"})
+    old = measured({"value": 40.0, "seconds": -5, "came": 0}, first=3)
     day = {"space": "sp", "address": "x", "date": "2026-01-31", "bytes": 9}
     usage = day | {"messages": 4, "readings": 3, "quarantined": 2}
     came_s = clock.now().timestamp() - us(0) / 1e6 - 3
     written = {"bronze": 4, "silver": 3, "sinks/hot": 1}
-    db.commit(Batch("s", "q", 6, rows, [usage], us(came_s), written))
+    put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
     # a batch that is repeated has written nothing more
-    assert not db.commit(Batch("s", "q", 6, rows, [usage], us(came_s), written))
+    assert not put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
+    assert put_in(db, Batch("s", "q", 7, old, [], us(came_s)))
     db.measured("s", "q", 12, 250)
     of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, clock)
     with figures.served(of, 0) as url:
@@ -60,10 +62,11 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
         found = scraped(url)
     assert {name: found[name, "p", "s"] for name in (
         "messages_total", "readings_total", "quarantined_total", "late_total", "clamped_total",
-        "batches_total", "batch_seconds",
+        "batches_total", "batch_seconds", "skipped_total",
     )} == {
-        "messages_total": 4, "readings_total": 3, "quarantined_total": 2, "late_total": 1,
-        "clamped_total": 1, "batches_total": 7, "batch_seconds": 0.25,
+        "messages_total": 4, "readings_total": 4, "skipped_total": 1,
+        "quarantined_total": 2, "late_total": 1,
+        "clamped_total": 1, "batches_total": 8, "batch_seconds": 0.25,
     }  # fmt: skip
     assert found["lag_seconds", "p", "s"] == pytest.approx(3, abs=0.01)
     assert [found["lag_messages", part, "p", "s"] for part in "01"] == [5, 7]
@@ -71,8 +74,8 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     assert (found["alerts", "waiting", "p"], found["alerts", "sent", "p"]) == (1, 0)
     assert (found["devices", "p"], found["state_rows", "p", "detector_states"]) == (3, 1)
     assert [found["rows_written_total", "p", "s", to] for to in written] == [4, 3, 1]
-    # last values, devices, sessions and a day of usage
-    assert found["rows_written_total", "p", "s", "live"] == 3 + 3 + 3 + 1
+    # last values, devices, sessions, what a detector remembers, and a day of usage
+    assert found["rows_written_total", "p", "s", "live"] == 3 + 3 + 3 + 1 + 1 + 3
     assert (found["source_troubled", "p", "s"], found["refusing_addresses", "p"]) == (0, 0)
     with pytest.raises(OSError):
         scraped(url)

@@ -31,6 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_has_what_spark_needs_with_all_that_needs_and_no_spark() -> None:
     names = {one.metadata["Name"].lower() for one in package.distributions(())}
     # deltalake needs arro3-core, pandas needs python-dateutil
+    assert {"psycopg", "psycopg-binary"} <= names
     assert {"pyarrow", "numpy", "pandas", "deltalake", "arro3-core", "python-dateutil"} <= names
     assert not names & {"pyspark", "py4j", "enmasse", "uvicorn", "pytest", "sqlalchemy"}
     assert any("uvicorn" in one for one in requires("enmasse") or [])

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 import enmasse
 from enmasse.base.errors import Conflict, EnMasseError, Invalid
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.schema import LAYOUT, LAYOUT_NUMBER
+from enmasse.pipeline.live.schema import ANOMALIES, LAYOUT, LAYOUT_NUMBER, PROGRESS, STAGED
 from enmasse.resources.pipeline import PipelineSpec
+from measured import Batch, measured, put_in, us
 from piping import document, judged, message
 from postgres_server import PostgresServer
 from publishing import Log
@@ -23,9 +25,15 @@ OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHA
 """As they were before they had numbers, in short."""
 
 
-def opened(url: str, format: str = "delta", pipeline: str | None = None) -> Live:
+def opened(
+    url: str,
+    format: str = "delta",
+    pipeline: str | None = None,
+    detectors: Sequence[Mapping[str, Any]] = (),
+) -> Live:
     source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
     whole: dict[str, Any] = {"sources": [source], "tables": {"format": format}}
+    whole["detectors"] = detectors
     return Live(url, PipelineSpec.model_validate(whole, by_alias=True), pipeline)
 
 
@@ -55,6 +63,59 @@ def test_a_database_of_the_time_before_layouts_goes_on_if_it_is_the_same(tmp_pat
         assert [row["number"] for row in db.rows(LAYOUT)] == [LAYOUT_NUMBER]
 
 
+RATE = {"name": "jump", "metric": "m", "rate": {"above": 5, "per": "1m"}, "cooldown": 0}
+
+
+def made_by_layout_1(database: str, run: Callable[[str], object]) -> None:
+    """Give a database the columns that it had in layout 1, with a device whose value jumped."""
+    with closing(opened(database, detectors=[RATE])) as db:
+        db.claim("s", "q")
+        put_in(db, Batch("s", "q", 0, measured({"value": 1.0}, {"value": 9.0, "seconds": 10})))
+    for statement in (
+        "ALTER TABLE detector_states DROP COLUMN recent",
+        "ALTER TABLE progress DROP COLUMN skipped",
+        "UPDATE layout SET number = 1, made_by = '0.1.0'",
+    ):
+        run(statement)
+
+
+def goes_on_from_layout_1(database: str) -> None:
+    with closing(opened(database, detectors=[RATE])) as db:
+        (layout,) = db.rows(LAYOUT)
+        assert (layout["number"], layout["made_by"]) == (LAYOUT_NUMBER, enmasse.__version__)
+        db.claim("s", "q", 1)
+        assert [row["ended_us"] for row in db.rows(ANOMALIES)] == [None]
+        # the last reading is all that is known of the minute before
+        rows = measured({"value": 9.5, "seconds": 20}, {"value": 3.0, "seconds": 60}, first=2)
+        assert put_in(db, Batch("s", "q", 1, rows))
+        found = [(row["began_us"], row["ended_us"]) for row in db.rows(ANOMALIES)]
+        assert found == [(us(10), us(20)), (us(60), None)]
+        (progress,) = db.rows(PROGRESS)
+        assert (progress["readings"], progress["skipped"]) == (4, 0)
+
+
+def test_live_state_of_layout_1_goes_on_with_an_open_incident(tmp_path: Path) -> None:
+    file = tmp_path / "live.db"
+    made_by_layout_1(f"sqlite:///{file}", lambda statement: change(file, statement))
+    goes_on_from_layout_1(f"sqlite:///{file}")
+
+
+@pytest.mark.slow
+def test_a_server_with_layout_1_goes_on_with_an_open_incident(
+    mortal_database: PostgresServer,
+) -> None:
+    url = mortal_database.new_database()
+
+    def run(statement: str) -> None:
+        mortal_database.execute(statement, url)
+
+    made_by_layout_1(url, run)
+    # it had no staging tables
+    for name in STAGED:
+        run(f"DROP TABLE staged_{name}")
+    goes_on_from_layout_1(url)
+
+
 REFUSED = [
     (
         f"UPDATE layout SET number = {LAYOUT_NUMBER + 1}, made_by = '99.0'",
@@ -62,7 +123,7 @@ REFUSED = [
         r"live state .* is of EnMasse 99.0, newer than this one .*; run the pipeline with that",
     ),
     (
-        f"UPDATE layout SET number = {LAYOUT_NUMBER - 1}, made_by = '0.0.1'",
+        "UPDATE layout SET number = 0, made_by = '0.0.1'",
         Conflict,
         "is of EnMasse 0.0.1 and of another layout; go on with the version that made it, or take",
     ),

@@ -20,11 +20,11 @@ from doubles import TestClock
 from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
 from enmasse.pipeline.endings import SOUND_S, TROUBLE_PAUSES_S
 from enmasse.pipeline.live import database
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
 from enmasse.resources.pipeline import Live as Database
-from measured import measured, us
+from measured import Batch, measured, put_in, us
 
 SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}}
 
@@ -110,7 +110,7 @@ def test_lag_is_what_is_in_no_batch(watched: Watched) -> None:
 def test_silence_is_judged_only_when_all_that_came_is_read(watched: Watched) -> None:
     now_us = int(watched.clock.now().timestamp() * 1e6)
     came = (now_us - us(0)) / 1e6 - 61.5
-    watched.db.commit(Batch("s", "q", 0, measured({"seconds": came}), [], us(came)))
+    put_in(watched.db, Batch("s", "q", 0, measured({"seconds": came}), [], us(came)))
     watched.query.progress({"0": 1}, {"0": 1})
     for busy in ("isDataAvailable", "isTriggerActive"):
         watched.query.status = {"isDataAvailable": False, "isTriggerActive": False, busy: True}

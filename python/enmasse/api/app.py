@@ -1,4 +1,4 @@
-"""The ASGI application and its routes."""
+"""The application: which path goes where."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -49,7 +49,7 @@ from enmasse.resources import API_VERSION
 BASE = f"/apis/{API_VERSION}"
 LINES = "application/x-ndjson"
 AUDIT_TAIL_MAX = 10_000
-"""Maximum records of the audit trail per response."""
+"""Records of the audit trail that one answer has."""
 
 __all__ = ["Platform", "create_app"]
 
@@ -65,13 +65,14 @@ def create_app(
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
-    `token` is the owner's, in addition to those in the store; `hosts` are the accepted host names,
-    in addition to IP addresses. Requests are recorded in `trail`; `logins` has the logins of
-    messaging clients. `exposed`: other machines can connect and are served over TLS only.
+    `token` is that of the platform's owner, beside those in the store; `hosts` are the names under
+    which the server may be asked, beside plain addresses. Who asks for what goes into `trail`; in
+    `logins` is who came in to send and receive. `exposed`: other machines reach it, and get answers
+    over TLS only.
     """
     app = Starlette(
         routes=[
-            # Most frequent first: the router tries routes in order.
+            # Most wanted first: a route is found by trying one after another.
             *_kinds(platform),
             *_operations(platform),
             *_pages(platform, trail, logins),
@@ -160,20 +161,20 @@ def _kinds(platform: Platform) -> list[Route]:
 
 
 class _Pages:
-    """Handlers of everything except resources."""
+    """Everything but the resources."""
 
     def __init__(self, platform: Platform, trails: Mapping[str, RotatedFile | None]) -> None:
         self._platform = platform
         self._trails = trails
 
     async def healthz(self, _request: Request) -> Response:
-        """The process responds."""
+        """The process answers."""
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _request: Request) -> Response:
         """Everything declared at start is served.
 
-        A stopped journal does not change that: direct addresses and management keep working.
+        A journal that has stopped does not change that: direct addresses and management go on.
         """
         if self._platform.is_ready():
             trouble = self._platform.engine.trouble()
@@ -181,16 +182,15 @@ class _Pages:
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def messaging_ready(self, _request: Request) -> Response:
-        """This process serves messages, on disk too: false on a stand-by and with a stopped
-        journal.
-        """
+        """Messages are served here, on disk too: not by a process that stands by, nor with a
+        journal that has stopped."""
         if not self._platform.is_ready():
             return PlainTextResponse("starting or stopping\n", 503)
         trouble = self._platform.engine.trouble()
         return PlainTextResponse(f"{trouble}\n", 503) if trouble else PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
-        """Metrics for Prometheus; `?addresses=all` includes every address."""
+        """The figures for Prometheus; `?addresses=all` for every single address."""
         text = metrics.render(
             await self._platform.engine.observe(),
             await self._platform.engine.connections(),
@@ -207,7 +207,7 @@ class _Pages:
         return JSONResponse({"items": [connection._asdict() for connection in connections]})
 
     async def logs(self, request: Request) -> Response:
-        """The latest log records as JSON lines; `?follow=true` continues."""
+        """The last records of the platform's log as lines of JSON; `?follow=true` goes on."""
         tail = number(request.query_params, "tail")
         tail = RECENT_MAX if tail is None else min(tail, RECENT_MAX)
         if flag(request.query_params, "follow"):
@@ -217,9 +217,8 @@ class _Pages:
         return Response(text, media_type=LINES)
 
     async def audit(self, request: Request) -> Response:
-        """The latest records of the audit trail as JSON lines; `?of=logins` for logins of messaging
-        clients.
-        """
+        """The last records of the audit trail as lines of JSON; `?of=logins` of those who came in
+        to send and receive."""
         of = request.query_params.get("of", "requests")
         if of not in self._trails:
             fault = Fault("of", f"must be {' or '.join(self._trails)}")
@@ -233,10 +232,10 @@ class _Pages:
         return Response("".join(f"{line}\n" for line in lines), media_type=LINES)
 
     async def trace(self, request: Request) -> Response:
-        """POST starts the protocol trace of a connection, DELETE stops it; frames go to the log."""
+        """POST switches the protocol trace of a connection on, DELETE off; it goes to the log."""
         number = request.path_params["id"]
         if not number.isascii() or not number.isdecimal() or len(number) > 18:
-            raise Missing(Code.CONNECTION_MISSING, f"connection {number!r} not found")
+            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {number!r}")
         await self._platform.engine.trace(int(number), on=request.method == "POST")
         return JSONResponse({"id": int(number), "trace": request.method == "POST"})
 
@@ -252,16 +251,16 @@ async def _handle_http(request: Request, error: Exception) -> Response:
                 one.model.plural for one in of_group_version(known[0].group_version)
             )
             hint = f"; in {known[0].group_version} there are {plurals}"
-        return error_response(Missing(Code.PATH_MISSING, f"path {path} not found{hint}"))
+        return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}{hint}"))
     if error.status_code == 405:
-        refused = Denied(Code.VERB_REFUSED, f"{path} does not support {request.method}")
+        refused = Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")
         answer = error_response(refused)
-        # the header that RFC 9110, 15.5.6 requires
+        # which verbs are (RFC 9110, 15.5.6)
         answer.headers.update(error.headers or {})
         return answer
     return error_response(Invalid(Code.REQUEST_INVALID, error.detail))
 
 
 async def _handle_bug(_request: Request, error: Exception) -> Response:
-    """Response to an internal error; Starlette raises it again, so the server logs it."""
-    return error_response(Misuse(Code.INTERNAL, f"internal error: {type(error).__name__}"))
+    """Answer for a bug; Starlette raises it again, so that the server logs it."""
+    return error_response(Misuse(Code.INTERNAL, f"a bug in EnMasse: {type(error).__name__}"))

@@ -1,4 +1,4 @@
-"""Streams a backup of the running platform."""
+"""A backup of the running platform, as one stream of bytes."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -17,27 +17,24 @@ from enmasse.store import archive
 
 
 class BackupPages:
-    """GET on `backup`: `?secrets=true` includes secrets."""
+    """GET on `backup`: `?secrets=true` takes in what must stay secret."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._running = False
 
     async def backup(self, request: Request) -> Response:
-        """Stream a backup as it is written; one at a time."""
+        """Answer with a backup, written as it is sent; one at a time."""
         data = self._platform.data()
         if data is None:
             raise Unavailable(
                 Code.STANDING_BY,
-                "another process of the same database holds the messages; send"
-                " the request to that process",
+                "the messages are with another process of the same database; ask that one",
             )
         if self._running:
-            raise Exhausted(
-                Code.LIMIT_REACHED, "another backup is in progress; wait until it completes"
-            )
+            raise Exhausted(Code.LIMIT_REACHED, "a backup is being made; wait until it is done")
         secrets = request.query_params.get("secrets") in ("true", "1")
-        # Before listing: every later write is then in or after the backup.
+        # Before it is looked what there is: whatever is made later is made after it.
         made = rfc3339(self._platform.clock.now())
         await self._platform.store.refresh()
         resources = list(self._platform.store.list())
@@ -57,7 +54,7 @@ class BackupPages:
     async def _about(
         self, made: str, resources: Sequence[Resource], left_out: Sequence[Resource]
     ) -> dict[str, Any]:
-        """Return the metadata of the manifest."""
+        """Return what a reader may want to know before the rest."""
         observed = await self._platform.engine.observe()
         kinds = [one.kind for one in resources if one not in left_out]
         return {
@@ -73,7 +70,7 @@ class BackupPages:
 
 
 class _Stream(StreamingResponse):
-    """A streaming backup; `ended` is always called, even if the client left before it began."""
+    """A backup on its way; `ended` is called however it ends, also for who went before it began."""
 
     def __init__(self, written: Generator[bytes, None, None], ended: Callable[[], None]) -> None:
         super().__init__(written, media_type="application/gzip")
@@ -89,6 +86,6 @@ class _Stream(StreamingResponse):
 
 
 def private_files(data: DataDir) -> list[Path]:
-    """Return the private files of the platform's identity: CA and tokens."""
+    """Return the files that make a platform the one its clients know: the CA, the tokens."""
     found = [data.token, data.decoy, *sorted(data.tls.iterdir())]
     return [path for path in found if path.is_file()]

@@ -1,9 +1,10 @@
-"""TLS handshakes of the HTTP API, bounded in time, number and memory.
+"""TLS of the HTTP API, bounded in time, number and memory before a request can be asked for.
 
-asyncio allocates 256 KiB per TLS connection before the peer has sent anything, and waits sixty
-seconds; OpenSSL needs about 70 KiB more after a ClientHello. A client that stops in the middle of
-many handshakes would exhaust memory. TLS therefore starts with the first complete record, reads one
-record at a time, and few handshakes run concurrently: an active peer completes within a round trip.
+asyncio gives each TLS connection a buffer of 256 KiB before the peer has said a word, and sixty
+seconds; OpenSSL takes some 70 KiB more once a ClientHello is there. Whoever opens connections and
+stops in the middle of the handshake would fill the process. So TLS begins with the first whole
+record, reads a record at a time, and only few handshakes are under way at one moment: a peer that
+goes on answers within a round trip.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ from typing import Any
 from enmasse.api.waiting import Bounds, make_room
 
 RECORD_BYTES = 16 * 1024
-"""Bytes per read: the maximum size of a TLS record (RFC 8446, 5.1)."""
+"""Bytes read at a time: a TLS record has at most as many (RFC 8446, section 5.1)."""
 
 _RECORD_HEAD_BYTES = 5
 _HANDSHAKE = 22
-"""Record type of a handshake."""
+"""Type of the records that a handshake is made of."""
 
 BURST = 256
-"""Number of concurrent half-open connections after which their memory is returned to the system."""
+"""After so many half-open connections at one time the memory of their ends is given back."""
 
 
 class Handshakes:
@@ -39,18 +40,18 @@ class Handshakes:
         return len(self._knocking) + len(self._under_way)
 
     def knock(self, one: "Knock") -> None:
-        """Add a connection without a complete record; beyond the limit the oldest is closed."""
+        """Count one that has not begun; who has waited longest goes if that is too many."""
         self._knocking.add(one)
         self._most = max(self._most, len(self))
         _bound(self._knocking, one, self.bounds.half_open_max - self.bounds.handshakes_max)
 
     def begin(self, one: "BoundedTls") -> None:
-        """Add a connection whose handshake has begun; beyond the limit the oldest is closed."""
+        """Count one that has begun; who has waited longest goes if that is too many."""
         self._under_way.add(one)
         _bound(self._under_way, one, self.bounds.handshakes_max)
 
     def end(self, one: "Knock | BoundedTls") -> None:
-        """Remove a connection: it is open, or closed."""
+        """Count one less: it is open, or gone."""
         self._knocking.discard(one)
         self._under_way.discard(one)
         if not len(self) and self._most >= BURST:
@@ -63,7 +64,7 @@ def _bound(some: set[Any], newcomer: Any, most: int) -> None:
 
 
 class _HalfOpen:
-    """The requirements of the limits on a connection."""
+    """What the bounds ask of a connection."""
 
     transport: asyncio.Transport
     host = ""
@@ -78,28 +79,28 @@ class _HalfOpen:
         self.waiting_since = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Close the connection immediately, without a TLS alert."""
+        """Close the connection at once: nobody is there to be told."""
         self.transport.abort()
 
 
 class Knock(_HalfOpen, asyncio.Protocol):
-    """A connection before its first complete record."""
+    """A connection that has not sent its first record."""
 
     def __init__(self, handshakes: Handshakes, begin: Callable[[float], "BoundedTls"]) -> None:
-        """Pass the connection to the protocol of `begin`, with the remaining seconds."""
+        """Hand the connection to what `begin` makes, with the seconds that are left for it."""
         self._handshakes = handshakes
         self._begin = begin
         self._said = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer."""
+        """Begin to wait."""
         self._wait(transport)
         self._handshakes.knock(self)
         limit_s = self._handshakes.bounds.request_s
         self._cut_off = asyncio.get_running_loop().call_later(limit_s, self.close)
 
     def data_received(self, data: bytes) -> None:
-        """Receive a part of the first record. TLS refuses anything other than a handshake."""
+        """Take a part of the first record. What is no handshake is left to TLS to refuse."""
         self._said += data
         if self._said[0] == _HANDSHAKE:
             whole = _RECORD_HEAD_BYTES + int.from_bytes(self._said[3:_RECORD_HEAD_BYTES], "big")
@@ -112,7 +113,7 @@ class Knock(_HalfOpen, asyncio.Protocol):
         tls.take(bytes(self._said))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
+        """End."""
         self._leave()
 
     def _leave(self) -> None:

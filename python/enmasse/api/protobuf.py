@@ -1,7 +1,7 @@
-"""Request bodies in protobuf, which kubectl uses for the Kubernetes core kinds.
+"""Request bodies in protobuf, in which kubectl writes the kinds of Kubernetes' own.
 
-Only these kinds, and only decoding: every client that sends protobuf accepts JSON responses. Field
-numbers are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
+Only these kinds, and only reading: every client that writes protobuf accepts JSON as the answer.
+The numbers of the fields are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
 """
 
 import base64
@@ -20,7 +20,7 @@ _DEPTH_MAX = 16
 
 
 class _Field(NamedTuple):
-    """Type of a field: text, bytes (base64), flag, number, or message."""
+    """How a field is read: as text, bytes (base64), flag, number, or a message of its own."""
 
     name: str
     type: str
@@ -87,29 +87,28 @@ _ENVELOPE = {1: _Field("type", "message", _TYPE), 2: _Field("raw", "bytes")}
 
 
 def document(body: bytes) -> dict[str, Any]:
-    """Return the document of a body in its JSON form.
+    """Return the document that a body stands for, as its JSON would be.
 
-    Unknown fields are skipped, as protobuf requires.
+    Fields that no kind here has are passed over, as protobuf wants it.
 
-    Raises: Invalid if it is malformed or of another kind.
+    Raises: Invalid if it is none, or of another kind.
     """
     if not body.startswith(MAGIC):
-        raise _broken("does not have the Kubernetes protobuf prefix")
+        raise _broken("does not begin as protobuf of Kubernetes does")
     reader = _Reader()
     envelope = reader.message(body[len(MAGIC) :], _ENVELOPE, 0)
     head = envelope.get("type", {})
     kind = head.get("kind", "")
     if kind not in _KINDS:
         raise Invalid(
-            Code.PATCH_UNSUPPORTED,
-            f"{kind or 'this object'} is not supported as protobuf; send JSON",
+            Code.PATCH_UNSUPPORTED, f"{kind or 'this'} is not read as protobuf; send JSON"
         )
     raw = base64.b64decode(envelope.get("raw", ""))
     return {**head, **reader.message(raw, _KINDS[kind], 0)}
 
 
 class _Reader:
-    """Decodes the messages of one body and counts their fields."""
+    """Reads the messages of one body, and counts their fields."""
 
     def __init__(self) -> None:
         self._fields = 0
@@ -131,7 +130,7 @@ class _Reader:
                 found.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
             elif field.repeated:
                 found.setdefault(field.name, []).append(read)
-            elif read != "":  # an empty text equals an absent one
+            elif read != "":  # an empty text is as good as none
                 found[field.name] = read
         return found
 
@@ -151,7 +150,7 @@ class _Reader:
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field; fixed-width numbers are not used here."""
+    """Yield the number and the value of each field; fixed numbers are of no field here."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,4 +1,4 @@
-"""Query parameters of resource paths."""
+"""The query parameters of the resource paths."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -17,34 +17,34 @@ MANAGER_LENGTH_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Parameters of a list or watch."""
+    """What a list or a watch is asked for."""
 
     selects: Selector
     selectors: tuple[str, str]
-    """The label and field selectors as written."""
+    """Those of labels and of fields, as they were written."""
 
     limit: int
-    """Page size; 0 means unlimited."""
+    """Resources of one page; 0 is all."""
 
     continue_: str
     resource_version: int | None
     match: str
-    """Match rule of `resource_version`: Exact, NotOlderThan, or empty."""
+    """How `resource_version` is meant: Exact, NotOlderThan, or empty."""
 
     watch: bool
     bookmarks: bool
     initial_events: bool | None
-    """Whether a watch begins with the present state and marks its end; None: not given."""
+    """Whether a watch begins with what is there, and says when that is told; None: not said."""
 
     timeout_s: int | None
     include: str
-    """The part of a resource in its table row."""
+    """What of a resource goes with its row of a table."""
 
     @classmethod
     def of(cls, parameters: QueryParams, model: type[Resource]) -> Self:
-        """Parse the parameters.
+        """Return what the parameters say.
 
-        Raises: Invalid if one is malformed, or two exclude each other.
+        Raises: Invalid if one cannot be read, or two do not go together.
         """
         labels, fields = (parameters.get(f"{name}Selector", "") for name in ("label", "field"))
         initial = parameters.get("sendInitialEvents")
@@ -53,7 +53,7 @@ class ListQuery:
             selectors=(labels, fields),
             limit=number(parameters, "limit") or 0,
             continue_=parameters.get("continue", ""),
-            # Clients send an empty value for any version.
+            # Empty is what clients send for any version.
             resource_version=number(parameters, "resourceVersion")
             if parameters.get("resourceVersion")
             else None,
@@ -88,23 +88,23 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class WriteQuery:
-    """Parameters of a write."""
+    """How a request that changes something is meant."""
 
     dry_run: bool
     validation: str
-    """Handling of unknown fields: Strict, Warn or Ignore."""
+    """What becomes of fields that the kind does not have: Strict, Warn or Ignore."""
 
     manager: str
-    """The field manager."""
+    """Who changes it, for the list of who has set which field."""
 
     force: bool
-    """Take over fields of other managers."""
+    """Take fields over that others have set."""
 
     @classmethod
     def of(cls, parameters: QueryParams, user_agent: str) -> Self:
-        """Parse the parameters.
+        """Return what the parameters say.
 
-        Raises: Invalid if one is malformed.
+        Raises: Invalid if one cannot be read.
         """
         dry_run = parameters.getlist("dryRun")
         if any(one != "All" for one in dry_run):
@@ -123,9 +123,9 @@ class WriteQuery:
 
 
 def flag(parameters: QueryParams, name: str) -> bool:
-    """Return a boolean parameter; default false.
+    """Return a parameter that is true or false; left out it is false.
 
-    Raises: Invalid if it is malformed.
+    Raises: Invalid if it is neither.
     """
     text = parameters.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
@@ -134,9 +134,9 @@ def flag(parameters: QueryParams, name: str) -> bool:
 
 
 def number(parameters: QueryParams, name: str) -> int | None:
-    """Return an integer parameter; None if absent.
+    """Return a parameter that is a whole number; None if it is left out.
 
-    Raises: Invalid if it is malformed.
+    Raises: Invalid if it is none.
     """
     text = parameters.get(name)
     if text is None:

@@ -1,4 +1,4 @@
-"""Limits for slow peers, for every HTTP version."""
+"""Bounds of what peers may take by being slow, whatever version of HTTP they speak."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,28 +8,28 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for peers. Beyond a number the connection that has waited longest is closed."""
+    """What a peer may take. Past a number the connection that has waited longest is closed."""
 
     request_s: float = 10.0
-    """Time-out of a complete request, from its first byte or the start of the connection."""
+    """Time for a whole request, head and body, from the first byte or the connection's begin."""
 
     waiting_max: int = 512
-    """Maximum connections without a complete request."""
+    """Connections without a whole request at one time, of all peers."""
 
     waiting_of_peer_max: int = 256
-    """Maximum per IP address."""
+    """Those of one address."""
 
     half_open_max: int = 1024
-    """Maximum connections in a TLS handshake; each has `request_s`."""
+    """Connections whose TLS handshake is not done; each has `request_s` for it."""
 
     handshakes_max: int = 256
-    """Maximum of those whose handshake has begun."""
+    """Of these, those whose handshake has begun."""
 
     silent_s: float = 30.0
-    """Idle time-out of an HTTP/2 connection."""
+    """Time that a connection of HTTP/2 is kept without a request."""
 
     stalled_s: float = 30.0
-    """Time-out for an HTTP/2 peer that does not read."""
+    """Time for the peer of HTTP/2 to take more of an answer."""
 
 
 class Connection(Protocol):
@@ -39,18 +39,18 @@ class Connection(Protocol):
 
     @property
     def host(self) -> str:
-        """The peer's IP address."""
+        """The peer's address."""
 
     @property
     def waiting_since(self) -> float | None:
-        """Start of the wait for a complete request; None while one is handled."""
+        """When it began to wait for a whole request; None while one is answered."""
 
     def close(self) -> None:
-        """Close the connection immediately."""
+        """Close the connection, whatever is under way."""
 
 
 def make_room(connections: Iterable[Connection], newcomer: Connection, bounds: Bounds) -> None:
-    """Close the connection that has waited longest, if the limit is exceeded."""
+    """Close the connection that waits longest, if one more is too many."""
     waiting = [
         one
         for one in connections

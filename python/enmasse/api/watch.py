@@ -1,4 +1,4 @@
-"""Watches: every change as one JSON line, until the client leaves or the time is up."""
+"""Watching: every change as one JSON object, one a line, until the client goes or time is up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,12 +16,11 @@ from enmasse.resources import Resource
 from enmasse.store import Event, EventType, Store
 
 TIMEOUT_S = 3600
-"""Maximum duration. The client lists and watches again, so a dead client is detected eventually."""
+"""Longest watch. A client lists and watches again, and a dead one is noticed in the end."""
 
 UNSEEN_MAX = 1000
-"""Filtered changes after which a watcher gets a bookmark, if it accepts them: its version then
-never falls behind the retained changes.
-"""
+"""Changes that a watcher is not shown before it gets a bookmark, if it takes any: so it never falls
+behind what is kept because others are busy."""
 
 BOOKMARK = "BOOKMARK"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -30,7 +29,7 @@ Line = dict[str, Any]
 
 
 class Watched(NamedTuple):
-    """The scope and format of a watch."""
+    """What a watch is about, and how it is told."""
 
     store: Store
     kind: Kind
@@ -41,21 +40,21 @@ class Watched(NamedTuple):
 
 
 def watch_lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
-    """Return the events of a watch.
+    """Return what a watch sends.
 
-    Without a version, or with 0, the present resources come first as added. A compacted version
-    ends the watch with an ERROR event of code 410.
+    Without a version, or with 0, all that is there comes first, as added. A version that is no
+    longer kept ends the watch with an ERROR event of code 410.
 
-    Raises: Unavailable if the version is in the future.
+    Raises: Unavailable if the version is newer than any there is.
     """
     check_version(watched.store, query.resource_version)
     return _lines(watched, query)
 
 
 def check_version(store: Store, version: int | None) -> None:
-    """Check that a version exists.
+    """See that a version exists.
 
-    Raises: Unavailable if it is in the future.
+    Raises: Unavailable if it is newer than any there is.
     """
     if version is not None and version > store.version:
         raise Unavailable(
@@ -98,7 +97,7 @@ async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
 
 
 def _seen(watched: Watched, query: ListQuery, event: Event) -> Line | None:
-    """Return a change as seen through the selectors."""
+    """Return how a change looks to who sees only what is selected."""
     key = event.resource.key
     if key.kind != watched.kind.name or watched.namespace not in (None, key.namespace):
         return None

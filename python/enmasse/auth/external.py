@@ -1,8 +1,8 @@
-"""The original's handshake with an `external` service: SASL over AMQP.
+"""The documented handshake of the original with an `external` service: SASL over AMQP.
 
-We log in with the client's credentials and the realm as host name, and request the capability
-`ADDRESS-AUTHZ`. The properties of the service's open identify the user (`authenticated-identity`)
-and contain rights (`address-authz`, a map from addresses to lists of operations) and `groups`.
+We log in there with what the client has shown, the realm as the host name, and ask for the
+capability `ADDRESS-AUTHZ`. The service's open says who it is (`authenticated-identity`), what they
+may do (`address-authz`, a map from addresses to lists of operations), and their `groups`.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from enmasse.base.errors import Denied, EnMasseError
 from enmasse.client import connect
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-"""Header of a server that requires SASL, in response to the same header (AMQP 1.0, 5.3.1)."""
+"""What a server that wants a login answers with, to the same (AMQP 1.0, 5.3.1)."""
 
 CAPABILITY = "ADDRESS-AUTHZ"
-"""Requested capability: the service returns the rights of the user."""
+"""What is asked for: that the service says what a user may do."""
 
 ANSWER_TIMEOUT_S = 8.0
-"""Time-out for connecting and logging in; a login has 10 s in total."""
+"""Time to connect, log in and hear; a login waits 10 s in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Location and trust of a service. Certificates and keys are PEM texts."""
+    """Where a service is, and how it is known. Certificates and keys are PEM texts."""
 
     host: str
     port: int
     realm: str
-    """Host name that we send: the realm of the space."""
+    """What it is told of the space, as the host name."""
 
     secure: bool = True
     ca: str | None = None
@@ -54,9 +54,9 @@ class Server:
 
 
 async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> Grant:
-    """Return the identity for credentials: a password (PLAIN) or a token.
+    """Return who somebody is by what they have shown: a password (PLAIN) or a token.
 
-    Raises: Refused if the service refuses them; Unanswered if it does not respond.
+    Raises: Refused if the service does not let them in; Unanswered if it does not tell.
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -72,7 +72,7 @@ async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> 
 
 
 async def reach(server: Server) -> None:
-    """Check that a service accepts connections and speaks SASL, without logging in.
+    """See that a service takes connections and speaks SASL, without logging in.
 
     Raises: Unanswered if it does not.
     """
@@ -103,13 +103,13 @@ def _context(server: Server, stack: ExitStack) -> ssl.SSLContext:
 
 
 def grant_of(said: Mapping[str, Any]) -> Grant:
-    """Return the grant in the properties of a service's open.
+    """Return what the properties of a service's open come to.
 
-    Raises: Refused if they do not identify the user.
+    Raises: Refused if they do not say who it is.
     """
     identity = _plain(said.get("authenticated-identity"))
     if not isinstance(identity, dict):
-        raise Refused("the external service does not identify the user (authenticated-identity)")
+        raise Refused("the external service does not say who it is (authenticated-identity)")
     name = identity.get("preferred_username") or identity.get("sub")
     groups, addresses = _plain(said.get("groups")), _plain(said.get("address-authz"))
     rights = rights_of_map(addresses) if isinstance(addresses, dict) else ()
@@ -144,7 +144,7 @@ async def _open(server: Server, mechanism: str, user: str | None, secret: str) -
 
 
 def _files(server: Server, stack: ExitStack) -> dict[str, str]:
-    """Write the files that the AMQP client reads into a folder readable by us only."""
+    """Write what the client reads from files into a folder that only we can read."""
     texts = {"ca": server.ca, "certificate": server.certificate, "key": server.key}
     given = {name: text for name, text in texts.items() if text is not None}
     if not given:
@@ -156,7 +156,7 @@ def _files(server: Server, stack: ExitStack) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert AMQP maps and arrays to plain ones, with strings as keys."""
+    """Return maps and arrays of AMQP as plain ones, with texts for names."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

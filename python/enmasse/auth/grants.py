@@ -1,7 +1,7 @@
-"""The answer of an authentication service: the identity, its rights, and their expiry.
+"""What somebody who is asked about a login answers: who it is, what they may do, until when.
 
-Rights have the forms of the original: groups named after operations (`send_orders`), or a map from
-addresses to operations.
+Rights come as the original had them: as groups named after operations (`send_orders`), or as a map
+from addresses to operations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from enmasse.resources.messaging_user import (
 )
 
 USER_BYTES_MAX = 255
-"""Maximum length of a user name."""
+"""Longest name of a user."""
 
 _OF_GROUPS: dict[str, Operation] = {"send": "send", "recv": "recv", "consume": "recv"}
 _WHOLE: dict[str, Operation] = {"manage": "manage", "view": "view", "monitor": "view"}
@@ -28,56 +28,54 @@ _OPERATIONS: tuple[str, ...] = get_args(Operation)
 
 
 class Refused(Exception):
-    """The service refused the login. The text is for operators and contains no secret."""
+    """It lets nobody in. The text is for operators and holds no secret."""
 
 
 class Unanswered(Exception):
-    """The service did not respond. The text is for operators and contains no secret."""
+    """Whoever has to be asked does not answer. The text is for operators and holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An identity, and its rights in addition to those of the MessagingUser with that name."""
+    """Who somebody is, and what they may do beside what is declared for a user of that name."""
 
     user: str
     rights: tuple[Right, ...] = ()
     expires: datetime | None = None
-    """Expiry of its basis; None: no expiry."""
+    """When what it rests on is over; None: that has no end."""
 
     renewable: bool = False
-    """Whether repeating the question before that may renew it."""
+    """Whether the same question, asked again before that, may be answered anew."""
 
 
 def user_name(value: object, where: str) -> str:
-    """Return a printable user name.
+    """Return a name of a user that can be shown and looked up.
 
-    Raises: Refused if it is malformed.
+    Raises: Refused if it is none.
     """
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise Refused(f"{where} is not a user name: it must be printable text")
+        raise Refused(f"{where} is no name of a user: a text of printable characters is wanted")
     if len(value.encode()) > USER_BYTES_MAX:
         raise Refused(f"{where} is longer than {USER_BYTES_MAX} bytes")
     return value
 
 
 def rights_of_groups(groups: Iterable[object]) -> tuple[Right, ...]:
-    """Return the rights of groups: `send_ADDRESS`, `recv_ADDRESS`, `manage`, `view` (or `monitor`).
+    """Return what groups allow: `send_ADDRESS`, `recv_ADDRESS`, `manage`, `view` (or `monitor`).
 
-    Addresses are URL-encoded; a leading `/`, as in Keycloak's paths, is ignored. Other groups grant
-    nothing.
+    Addresses are URL-encoded; a `/` before the group, as Keycloak writes paths, is left out. Other
+    groups allow nothing.
     """
     return bounded(_of_group(group) for group in groups if isinstance(group, str))
 
 
 def rights_of_map(addresses: Mapping[Any, Any]) -> tuple[Right, ...]:
-    """Return the rights in a map from addresses to lists of operations; unknown operations grant
-    nothing.
-    """
+    """Return what a map from addresses to lists of operations allows; others allow nothing."""
     return bounded(_of_address(str(name), listed) for name, listed in addresses.items())
 
 
 def bounded(rights: Iterable[Right | None]) -> tuple[Right, ...]:
-    """Return the rights up to the maximum of one user; the rest is ignored."""
+    """Return the first rights, as many as one user can have; what is beyond counts for nothing."""
     found: list[Right] = []
     wildcards = 0
     for right in rights:

@@ -1,4 +1,4 @@
-"""Token issuers: OpenID Connect with discovery, and realms of a Keycloak."""
+"""Issuers of tokens: OpenID Connect as it is discovered, and the realms of a Keycloak."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,29 +12,28 @@ from enmasse.auth.tokens import Expected, check
 from enmasse.base.clock import Clock
 
 DISCOVERY = "/.well-known/openid-configuration"
-"""Path of the discovery document, which has the key URL (OpenID Connect Discovery 1.0, 4)."""
+"""Where an issuer says where its keys are (OpenID Connect Discovery 1.0, 4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """An issuer, and how its tokens are checked."""
+    """Whose tokens are checked, and how."""
 
     expected: Expected
     jwks_uri: str | None = None
-    """Key URL; None: from the discovery document."""
+    """None: it is discovered."""
 
     ca: str | None = None
-    """CA of its server certificate, PEM; None: the system's CAs."""
+    """The authority of its certificate, PEM; None: the system's."""
 
     login: "DirectLogin | None" = None
-    """How to exchange a user name and password for a token; None: unsupported."""
+    """How a user name and password become a token; None: they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectLogin:
-    """The resource owner password credentials grant (RFC 6749, 4.3); Keycloak calls it direct
-    access.
-    """
+    """The resource owner password credentials grant (RFC 6749, 4.3), which Keycloak calls direct
+    access."""
 
     endpoint: str
     client_id: str
@@ -42,7 +41,7 @@ class DirectLogin:
 
 
 class TokenChecker:
-    """Checks the tokens of one issuer and caches its keys."""
+    """Checks the tokens of one issuer, whose keys it keeps."""
 
     def __init__(self, issuer: Issuer, fetch: Fetch, clock: Clock) -> None:
         self._issuer = issuer
@@ -51,23 +50,23 @@ class TokenChecker:
         self._keys = IssuerKeys(self._load_keys, clock, issuer.expected.issuer)
 
     async def token(self, token: str, user: str | None) -> Grant:
-        """Return the identity of a token; it must equal `user` if that is given.
+        """Return who a token stands for; `user`, if it was said, has to be the same.
 
-        Raises: Refused if it is invalid; Unanswered if that is unknown.
+        Raises: Refused if it is not good; Unanswered if that cannot be told.
         """
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         if user is not None and user != grant.user:
-            raise Refused(f"the token belongs to {grant.user!r}, not to {user!r}")
+            raise Refused(f"the token is that of {grant.user!r}, not of {user!r}")
         return grant
 
     async def password(self, user: str, password: str) -> Grant:
-        """Return the identity for a user name and password, until the token expires.
+        """Return who a user name and a password stand for, until the token that they give ends.
 
-        Raises: Refused if they are wrong; Unanswered if that is unknown.
+        Raises: Refused if they are wrong; Unanswered if that cannot be told.
         """
         login = self._issuer.login
         if login is None:
-            raise Refused("the authentication service does not accept passwords")
+            raise Refused("the authentication service takes no passwords")
         form = {
             "grant_type": "password",
             "client_id": login.client_id,
@@ -84,17 +83,17 @@ class TokenChecker:
             raise Refused(f"{login.endpoint} says: {said[:200]}")
         token = document.get("access_token")
         if answer.status != 200 or not isinstance(token, str):
-            raise Unanswered(f"{login.endpoint} answered with status {answer.status} and no token")
+            raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         return replace(grant, renewable=True)
 
     async def check_keys(self) -> None:
-        """Check that the issuer's keys are available, by fetching them.
+        """See that the issuer's keys can be had, asking for them now.
 
-        Raises: Unanswered if they are not, or none can verify a signature.
+        Raises: Unanswered if not, or if there is none that a signature can be checked with.
         """
         if not public_keys(await self._load_keys()):
-            raise Unanswered(f"{self._issuer.expected.issuer} has no usable key")
+            raise Unanswered(f"{self._issuer.expected.issuer} has no key that can be used")
 
     async def _load_keys(self) -> dict[str, Any]:
         uri = self._issuer.jwks_uri
@@ -102,23 +101,23 @@ class TokenChecker:
             uri = self._discovered(await self._document(_beside(self._issuer.expected.issuer)))
         document = await self._document(uri)
         if not isinstance(document.get("keys"), list):
-            raise Unanswered(f"{uri} is not a JSON Web Key Set")
+            raise Unanswered(f"{uri} is no set of keys")
         return dict(document)
 
     def _discovered(self, document: Mapping[str, Any]) -> str:
         issuer = self._issuer.expected.issuer
         uri = document.get("jwks_uri")
         if document.get("issuer") != issuer or not isinstance(uri, str):
-            raise Unanswered(f"{_beside(issuer)} does not state the key URL of {issuer} (jwks_uri)")
+            raise Unanswered(f"{_beside(issuer)} does not say where the keys of {issuer} are")
         own, other = urlsplit(issuer), urlsplit(uri)
         if other.scheme != "https" and (own.scheme, own.hostname) != (other.scheme, other.hostname):
-            raise Unanswered(f"the key URL of {issuer} is not https")
+            raise Unanswered(f"the keys of {issuer} are where they could be changed on their way")
         return uri
 
     async def _document(self, url: str) -> Mapping[str, Any]:
         answer = await self._fetch(url, ca=self._issuer.ca)
         if answer.status != 200:
-            raise Unanswered(f"{url} answered with status {answer.status}")
+            raise Unanswered(f"{url} answers with status {answer.status}")
         return answer.document()
 
 
@@ -131,7 +130,7 @@ def realm_of_keycloak(
     client_secret: str | None,
     ca: str | None,
 ) -> Issuer:
-    """Return a realm of a Keycloak as an issuer: users by name, groups by path."""
+    """Return a realm of a Keycloak as an issuer: users by name, groups by their paths."""
     issuer = f"{url.rstrip('/')}/realms/{quote(realm, safe='')}"
     endpoint = f"{issuer}/protocol/openid-connect"
     return Issuer(

@@ -1,13 +1,13 @@
-"""Rights of the API roles, with the names of the original. Pure.
+"""What the roles of the API allow, by the names that the original gave them. Pure.
 
-    service-admin  plans, infra configs, authentication services; reads tenants' resources
-    tenant-edit    all resources of tenants, and their messages
-    tenant-view    reads resources of tenants, but no Secrets and no messages
-    metrics        reads /metrics only
-    schema         available plans and the API description; every caller has it
+    service-admin  plans, infra configs, authentication services; sees what tenants have declared
+    tenant-edit    everything that tenants declare, and their messages
+    tenant-view    sees what tenants have declared, but no Secret and no message
+    metrics        reads /metrics, and nothing else
+    schema         what can be chosen from, and what the API is; every caller has it
 
-A role is granted in namespaces. Objects outside namespaces (logs, the audit trail, connections) and
-lists over all namespaces require it in `*`.
+A role is given in namespaces. What lies in none of them (the log, the audit trail, connections) and
+lists over all of them need it in `*`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from enmasse.resources.api_token import EVERYWHERE, ROLES, TOKENS_NAMESPACE, Role
 
 OWNER = "enmasse:token"
-"""Caller name of the owner's token, which has every right."""
+"""What the bearer of the data folder's token is called; to it everything is allowed."""
 
 ANY = "*"
 READ = ("get", "list", "watch")
@@ -27,12 +27,12 @@ GROUP, ADMIN_GROUP, USER_GROUP = "enmasse.io", "admin.enmasse.io", "user.enmasse
 
 
 class Attributes(NamedTuple):
-    """The attributes of a request, as in Kubernetes."""
+    """What a request is about, as Kubernetes divides it."""
 
     verb: str
     group: str = ""
     resource: str = ""
-    """The plural of the kind. Empty: the path is not a resource."""
+    """The plural. Empty: it is about a path that is no resource."""
 
     subresource: str = ""
     namespace: str = ""
@@ -43,19 +43,19 @@ class Attributes(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The resource as in rules: `addresses` or `addresses/purge`."""
+        """The resource as rules name it: `addresses` or `addresses/purge`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 class Rule(NamedTuple):
-    """Verbs on resources of a group."""
+    """Some verbs on some resources of a group."""
 
     verbs: tuple[str, ...]
     group: str
     resources: tuple[str, ...]
 
     def allows(self, asked: Attributes) -> bool:
-        """Whether the rule covers a request."""
+        """Whether this is one of them."""
         return (
             _has(self.verbs, asked.verb)
             and self.group in (ANY, asked.group)
@@ -115,37 +115,37 @@ SCHEMA = (
     Rule(("create",), "authentication.k8s.io", ("selfsubjectreviews",)),
 )
 SCHEMA_PATHS = ("/version", "/api", "/apis", "/openapi", "/livez", "/healthz", "/readyz")
-"""Paths outside resources that every caller may read, with everything below them."""
+"""Paths that are no resources and that every caller may get, with all below them."""
 
 METRICS_PATHS = ("/metrics",)
 METRICS_ROLES: tuple[Role, ...] = ("service-admin", "metrics")
-"""Roles that may read them if granted in all namespaces."""
+"""Roles that may get them, if they are given in all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The bearer of a token, and its rights."""
+    """Somebody who has a token, and what they may ask for."""
 
     name: str
     roles: Mapping[Role, frozenset[str]] = field(default_factory=dict)
-    """Namespaces by role."""
+    """In which namespaces they have which role."""
 
     expires: datetime | None = None
-    """Expiry of the token."""
+    """When the token ends."""
 
     @property
     def is_owner(self) -> bool:
-        """Whether this is the owner."""
+        """Whether it is the bearer of the data folder's token."""
         return self.name == OWNER
 
     @property
     def groups(self) -> list[str]:
-        """Kubernetes groups of the caller, and its roles as groups."""
+        """The groups of Kubernetes it is in, and its roles as groups."""
         roles = (f"enmasse:{role}" for role in ROLES if role in self.roles)
         return ["system:authenticated", *roles]
 
     def rules(self, namespace: str) -> Iterator[Rule]:
-        """Yield its rules for a namespace; empty: for all namespaces at once."""
+        """Yield what it may do with resources in a namespace; empty: in all of them at once."""
         if self.is_owner:
             yield from EVERYTHING
             return
@@ -157,12 +157,12 @@ class Caller:
                 yield from (_lists_no_tokens(RULES[role]) if not namespace else RULES[role])
 
     def paths(self) -> tuple[str, ...]:
-        """Return the non-resource paths it may read, each with everything below."""
+        """Return what it may get that is no resource, each with all below it."""
         reads_metrics = any(EVERYWHERE in self.roles.get(role, ()) for role in METRICS_ROLES)
         return SCHEMA_PATHS + (METRICS_PATHS if reads_metrics else ())
 
     def may(self, asked: Attributes) -> bool:
-        """Whether it has the right."""
+        """Whether it may do that."""
         if not asked.resource:
             if self.is_owner:
                 return True
@@ -175,7 +175,7 @@ OWNER_CALLER = Caller(OWNER)
 
 
 def able(asked: Attributes) -> list[Role]:
-    """Return the roles that grant a right."""
+    """Return the roles that allow something where they are given."""
     if not asked.resource:
         return [role for role in ROLES if Caller("", {role: frozenset({EVERYWHERE})}).may(asked)]
     if asked.namespace == TOKENS_NAMESPACE:
@@ -189,5 +189,5 @@ def _has(known: tuple[str, ...], asked: str) -> bool:
 
 
 def _lists_no_tokens(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Exclude Secrets: among those of all namespaces are the token digests."""
+    """Leave out Secrets: among those of all namespaces are the ones that tokens are known by."""
     return (rule for rule in rules if "secrets" not in rule.resources)

@@ -1,4 +1,5 @@
-"""A rotating line file, readable by its owner only."""
+"""A file of lines that is begun anew when it is large, beside a few older ones. Only the owner may
+read them."""
 
 import contextlib
 import os
@@ -6,11 +7,11 @@ from pathlib import Path
 
 
 class RotatedFile:
-    """Lines in `path`; `path.1` is the previous file, and so on.
+    """Lines in `path`; `path.1` is the one before it, and so on.
 
-    Bounds: `files` files of `file_bytes_max` plus one line each; the oldest is deleted. A line is
-    in the page cache when `append` returns: it survives the process, but not necessarily a power
-    failure.
+    Bounds: `files` files of `file_bytes_max` each, and one line more; of more the oldest goes. A
+    line is in the page cache when `append` returns: the end of the process loses none of them, the
+    end of the machine the last.
     """
 
     def __init__(self, path: Path, *, file_bytes_max: int, files: int) -> None:
@@ -21,9 +22,9 @@ class RotatedFile:
         self._size = 0
 
     def append(self, line: str) -> None:
-        """Append one line.
+        """Write one line.
 
-        Raises: OSError if the disk fails; the line is then absent or incomplete.
+        Raises: OSError if the disk refuses; the line is not there then, or in part.
         """
         data = f"{line}\n".encode()
         if self._descriptor is not None and self._size + len(data) > self._file_bytes_max:
@@ -34,9 +35,9 @@ class RotatedFile:
         self._size += os.write(self._descriptor, data)
 
     def last(self, count: int) -> list[str]:
-        """Return the last `count` lines, oldest first.
+        """Return the last `count` lines, the oldest first.
 
-        Raises: OSError if the disk fails.
+        Raises: OSError if the disk refuses.
         """
         found: list[str] = []
         for number in range(self._files):

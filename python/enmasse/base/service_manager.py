@@ -1,7 +1,7 @@
-"""Notifications to the service manager: the protocol of sd_notify(3), a datagram.
+"""What a process tells its service manager: the protocol of sd_notify(3), which is a datagram.
 
-`NOTIFY_SOCKET` names the socket of the manager; without it nothing is sent. A datagram that cannot
-be sent is dropped: a slow manager must not block the process.
+The manager names a socket in `NOTIFY_SOCKET`; where there is none, nothing is told to anybody. What
+cannot be sent is lost: a manager that does not read must not stop the process.
 """
 
 import contextlib
@@ -15,18 +15,17 @@ SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_
 
 
 class ServiceManager:
-    """The manager that started this process, if any."""
+    """The manager that has started this process, if one has."""
 
     def __init__(self, address: str | None, watchdog_s: float | None = None) -> None:
-        """Notify the socket at `address`; `watchdog_s` is its watchdog time-out."""
+        """Tell the socket at `address`; `watchdog_s` is the longest silence that it accepts."""
         self._address = address
         self._watchdog_s = watchdog_s
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> "ServiceManager":
-        """Return the manager in an environment and remove its variable, so that child processes do
-        not inherit it.
-        """
+        """Return the manager that an environment names, and take it out: it is for this process
+        alone, and not for those that it may start."""
         address = environment.pop(SOCKET, None)
         microseconds = environment.pop(WATCHDOG_US, "")
         is_ours = environment.pop(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
@@ -34,19 +33,19 @@ class ServiceManager:
         return cls(address, int(microseconds) / 1e6 if has_watchdog else None)
 
     def ready(self, status: str) -> None:
-        """Send READY with a status."""
+        """Say that the process serves, and how."""
         self._tell("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """Send a one-line status."""
+        """Say in one line what the process does."""
         self._tell(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """Send STOPPING."""
+        """Say that the process is about to end."""
         self._tell("STOPPING=1", "STATUS=stopping")
 
     async def keep_alive(self, clock: Clock) -> None:
-        """Send WATCHDOG twice per time-out, until cancelled."""
+        """Say until cancelled that the process lives, twice in the time that the manager waits."""
         while self._watchdog_s is not None:
             self._tell("WATCHDOG=1")
             await clock.sleep(self._watchdog_s / 2)
@@ -54,7 +53,7 @@ class ServiceManager:
     def _tell(self, *lines: str) -> None:
         if self._address is None:
             return
-        # A leading @ denotes the abstract namespace, whose names begin with a zero byte.
+        # A leading @ stands for the abstract namespace, which begins with a zero byte.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         with (
             contextlib.suppress(OSError),

@@ -110,8 +110,8 @@ class Server:
         if context is not None and context.server is not None:
             raise Missing(
                 Code.SERVER_MISSING,
-                "the context has no messaging server; set one with `enmasse"
-                " context set NAME --url URL`, or pass --url",
+                "the context names no messaging server; `enmasse context set NAME --url URL` gives"
+                " it one, and --url names one for this command",
             )
         return self.platform_url()
 
@@ -126,7 +126,8 @@ class Server:
                 return network.url(scheme, place["host"], place["port"])
         raise Missing(
             Code.SERVER_MISSING,
-            "the platform was started with --amqp-port off and --amqps-port off; pass --url",
+            "the platform was started with --amqp-port off and --amqps-port off; name a server with"
+            " --url",
         )
 
     def pids(self) -> list[int]:

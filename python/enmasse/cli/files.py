@@ -39,7 +39,7 @@ def _unfolded(given: str, *, recursive: bool) -> Iterator[str]:
     files = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
     if not files:
         known = ", ".join(SUFFIXES)
-        mend = "" if recursive else "; -R includes subfolders"
+        mend = "" if recursive else "; -R reads those of folders below"
         raise Invalid(
             Code.DOCUMENT_UNREADABLE,
             f"error reading {given}: recognized file extensions are {known}{mend}",

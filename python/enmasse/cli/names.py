@@ -107,7 +107,7 @@ def looked_up(
         # Of those there is one of a name through all namespaces.
         return find(api.list(model.plural, None)["items"], model, name, "")
     if namespace is None and model.namespaced:
-        message = "a resource cannot be retrieved by name across all namespaces; add -n NS"
+        message = "a resource cannot be retrieved by name across all namespaces; say -n NS"
         raise Invalid(Code.REQUEST_INVALID, message)
     return api.get(model, namespace or "", name)
 

@@ -63,7 +63,7 @@ class Pace:
 
     clock: Clock
     rate: float | None = None
-    "Maximum messages per second."
+    """At most so many a second."""
 
     timeout_s: float | None = None
     """Longest wait for a message to be taken, or to have its outcome."""
@@ -85,8 +85,7 @@ class Pace:
         except TimeoutError:
             raise Unavailable(
                 Code.NOT_AVAILABLE,
-                f"no message was accepted for {self.timeout_s:g} s; check that"
-                " the address has a receiver",
+                f"no message got on for {self.timeout_s:g} s; does anybody receive?",
             ) from None
 
 

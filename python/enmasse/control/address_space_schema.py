@@ -1,4 +1,4 @@
-"""The choices of tenants, generated from the present plans and services. Pure."""
+"""What tenants can choose from, made from the plans and services that are there. Pure."""
 
 from enmasse.plan import Catalogue
 from enmasse.resources import AddressSpaceSchema
@@ -18,36 +18,32 @@ DESCRIPTIONS = {
     "standard": "Direct and stored addresses of every type, for any number of clients.",
     "brokered": "Queues, topics and subscriptions, as a single message broker has them.",
 }
-"""Descriptions of the address space types."""
+"""What the types of address space are."""
 
 ADDRESS_DESCRIPTIONS = {
     "anycast": "Each message goes directly to one of the receivers.",
     "multicast": "Each message goes directly to every receiver.",
     "queue": "Messages are stored until one of the receivers has accepted them.",
     "topic": "Messages are stored for each subscription.",
-    "subscription": ("A named queue of a topic with its own copy of each message."),
-    "deadletter": "Messages that failed or expired.",
+    "subscription": "A named place in a topic, with messages of its own.",
+    "deadletter": "Messages that failed or lived too long.",
 }
-"""Descriptions of the address types."""
+"""What the types of address are."""
 
 
 CERTIFICATE_PROVIDERS = (
-    Described(name="selfsigned", description="Signed by the CA of the space."),
+    Described(name="selfsigned", description="Of the space's own authority."),
     Described(name="certBundle", description="The tenant's own."),
-    Described(name="wildcard", description=("The node's certificate, if it contains the host.")),
-    Described(
-        name="openshift", description=("OpenShift is not supported; signed by the CA of the space.")
-    ),
+    Described(name="wildcard", description="The node's, where it names the host."),
+    Described(name="openshift", description="Of OpenShift; here the space's own in its place."),
 )
-"""Certificate providers of endpoints."""
+"""Who can give the certificate of an endpoint."""
 
 EXPOSE_TYPES = (
-    Described(
-        name="route", description=("By a host name that resolves to the listeners of the node.")
-    ),
-    Described(name="loadbalancer", description="By the listeners of the node directly."),
+    Described(name="route", description="By a host name that leads to the node's listeners."),
+    Described(name="loadbalancer", description="By the node's listeners, as they are."),
 )
-"""Ways to expose an endpoint."""
+"""How an endpoint can be reached from elsewhere."""
 
 ROUTE_SERVICE_PORTS = tuple(
     RouteServicePort(
@@ -58,11 +54,11 @@ ROUTE_SERVICE_PORTS = tuple(
         ("https", "AMQP over WebSocket and TLS."),
     )
 )
-"""Target ports of a route."""
+"""What a route can lead to."""
 
 
 def schemas(catalogue: Catalogue) -> list[AddressSpaceSchema]:
-    """Return one schema per address space type."""
+    """Return one schema for each type of address space."""
     return [_schema(catalogue, type_) for type_ in DESCRIPTIONS]
 
 

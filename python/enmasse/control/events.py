@@ -1,7 +1,7 @@
-"""Kubernetes events of resources, as shown by `kubectl describe`.
+"""What happens to resources, written down as Kubernetes events: `kubectl describe` shows them.
 
-The newest ones are kept in memory. A repeated event is counted, not duplicated. An event contains
-only status messages, which never contain secrets.
+They are kept in memory, the newest ones. What happens again is counted instead of written twice. A
+message of a status never holds a secret, and nothing else gets into an event.
 """
 
 from collections import Counter, OrderedDict
@@ -16,22 +16,21 @@ from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
 from enmasse.store import Store
 
 EVENTS_MAX = 4096
-"""Maximum events; beyond it the oldest of the namespace with the most events is dropped."""
+"""Events that are kept; of more the oldest of the namespace that has most goes."""
 
 AT_ONCE_MAX = 256
-"""Maximum events written at one moment, warnings first: when thousands of addresses become active
-together, one event each would displace all others.
-"""
+"""Events of one moment that are written, warnings first: when thousands of addresses become active
+together, nobody reads an event of each, and they would drive out all others."""
 
 COMPONENT = "enmasse"
 _QUIET = ("Active", "Configuring", "Terminating")
-"""Phases without problems."""
+"""Phases that nobody need look at."""
 
 _NAME_LENGTH_MAX = 200
 
 
 class Happened(NamedTuple):
-    """An event of a resource: a reason for programs, a message for people."""
+    """One thing that happened to a resource: a reason for programs, a message for people."""
 
     resource: Declared
     reason: str
@@ -40,7 +39,7 @@ class Happened(NamedTuple):
 
 
 def happened(before: Declared, after: Declared) -> Happened | None:
-    """Return the event of a status change, if there is one."""
+    """Return what a new status means, if it says anything new."""
     was, now = (find(one.status.conditions, READY) for one in (before, after))
     if now is None or (was and (was.reason, was.message) == (now.reason, now.message)):
         return None
@@ -49,10 +48,10 @@ def happened(before: Declared, after: Declared) -> Happened | None:
 
 
 class Events:
-    """Records events."""
+    """Writes down what happens."""
 
     def __init__(self, store: Store, clock: Clock, maximum: int = EVENTS_MAX) -> None:
-        """Write into `store` as its only writer, continuing with its present content."""
+        """Write into `store`, which nobody else writes into, and go on from what is there."""
         self._store = store
         self._clock = clock
         self._maximum = maximum
@@ -63,7 +62,7 @@ class Events:
         )
 
     async def record(self, news: Iterable[Happened]) -> None:
-        """Record simultaneous events."""
+        """Write down what happened, all at one moment."""
         now = rfc3339(self._clock.now())
         events: dict[Key, Event] = {}
         for one in sorted(news, key=lambda one: not one.is_warning)[:AT_ONCE_MAX]:
@@ -78,7 +77,7 @@ class Events:
             await self._store.delete(gone)
 
     def _forget(self) -> list[Key]:
-        """Return the events beyond the limit: the oldest of the namespaces with the most."""
+        """Return what is too much: the oldest events of the namespaces that have most."""
         excess = len(self._written) - self._maximum
         if excess <= 0:
             return []

@@ -1,6 +1,6 @@
-"""Readiness of a user: the node serves the Plan with the user.
+"""When a user is ready: the node serves the Plan the user is in.
 
-The node does not confirm users: they are in force once the Plan is applied.
+The node names no users in its proof: a Plan's users are in force from the moment it is applied.
 """
 
 from enmasse.control.status import (

@@ -1,4 +1,4 @@
-"""Readiness of plans, infra configs and authentication services: their references exist."""
+"""When a plan, an infra config or an authentication service is ready: what it names is there."""
 
 from enmasse.control.status import Check, terminating, waiting_for_another
 

@@ -1,4 +1,4 @@
-"""Probes authentication services periodically."""
+"""Asks authentication services elsewhere whether they answer, again and again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,52 +12,52 @@ from enmasse.resources import AddressSpace, AuthenticationService, Key
 from enmasse.store import Store
 
 LOOK_S = 1.0
-"""Interval of looking for due probes."""
+"""How often it is looked whether there is somebody to ask."""
 
 ASK_S = 30.0
-"""Probe interval of a responding service."""
+"""How often one is asked that answers."""
 
 ASK_AGAIN_S = 5.0
-"""Probe interval of a failing service."""
+"""How often one is asked that does not."""
 
 AT_ONCE = 64
-"""Maximum concurrent probes. A hanging probe keeps its slot until its time-out, so there are more
-slots than services likely to hang together.
-"""
+"""Services that are asked at a time; the others wait. One that hangs takes its place until whoever
+asks gives up, so there are more places than services that are likely to hang together."""
 
 Problem = Callable[[AuthenticationService], Awaitable[str | None]]
 
 _Identity = tuple[str | None, int | None]
-"""uid and generation: they change with the probed server."""
+"""uid and generation: what changes with who is asked."""
 
 
 class _Asking(NamedTuple):
-    """A running probe."""
+    """A question that is under way."""
 
     identity: _Identity
     task: asyncio.Task[None]
 
 
 class Prober:
-    """Probes services for a manager, independently: a hanging service does not delay others."""
+    """Asks for a manager, each service by itself: one that hangs holds up no other."""
 
     def __init__(self, store: Store, manager: Manager, problem: Problem, clock: Clock) -> None:
-        """`problem` probes one service in bounded time and returns the error, or None."""
+        """`problem` asks one service, in bounded time, and says why it does not answer."""
         self._store = store
         self._manager = manager
         self._problem = problem
         self._clock = clock
         self._taken_in: int | None = None
-        """Version of the store that the sets below reflect."""
+        """Version of the store up to which changes are in the services and spaces here."""
 
         self._services: dict[Key, AuthenticationService] = {}
-        """Services with a remote server."""
+        """Those that ask others."""
 
         self._spaces: dict[Key, tuple[str | None, str | None]] = {}
-        """uid of each space, and the name of its service."""
+        """uid of each space, and the service that it names."""
 
         self._behind: set[Key] = set()
-        """Services with managed realms whose spaces have changed since the last probe."""
+        """Services that keep realms, where spaces have come, gone or chosen another service since
+        they were asked."""
 
         self._asking: dict[Key, _Asking] = {}
         self._answers: dict[Key, Answer] = {}
@@ -65,16 +65,17 @@ class Prober:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Probe until cancelled."""
+        """Ask until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self.ask(tasks)
                 await self._clock.sleep(LOOK_S)
 
     def ask(self, tasks: asyncio.TaskGroup) -> None:
-        """Start due probes; the manager receives each result as it arrives.
+        """Begin to ask those whose turn it is; the manager is told of each as it answers.
 
-        A service has one probe at a time. A probe of a changed or deleted service is abandoned.
+        A service is asked once at a time. Who is asked for one that is another by now, or has
+        gone, is not waited for.
         """
         self._take_in()
         for key, asking in list(self._asking.items()):
@@ -88,7 +89,7 @@ class Prober:
                 self._asking[key] = _Asking(_identity(service), task)
 
     def _take_in(self) -> None:
-        """Apply changes of the store."""
+        """Take in what is new in the store."""
         moved = False
         for key in self._changed():
             found = self._store.get(key)
@@ -108,7 +109,7 @@ class Prober:
             self._behind |= {key for key, one in self._services.items() if one.keeps_realms}
 
     def _changed(self) -> Iterable[Key]:
-        """Return the keys of services and spaces that may have changed."""
+        """Return the keys of services and spaces that may not be as they were."""
         since, self._taken_in = self._taken_in, self._store.version
         kinds = "AuthenticationService", "AddressSpace"
         try:

@@ -1,6 +1,7 @@
-"""A session: an authenticated connection to a messaging server.
+"""A session: an identity's open door to a server of messages.
 
-These are the interfaces; `enmasse.client` implements them with AMQP 1.0 over the native core.
+These are the shapes that everything above relies on; `enmasse.client` has the one that speaks
+AMQP 1.0 over the native core.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -15,55 +16,51 @@ from enmasse.messaging.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The part of a stream to read."""
+    """What of a stream is read, and from where on."""
 
     offset: Literal["first", "last", "next"] | int | datetime
-    """The first retained message, the last, the next, an offset, or the first at or after a time.
-    """
+    """The first kept, the last, the next to come, an offset, or the first from a time on."""
 
     partition: int | None = None
-    """One partition only; required with an offset if there are several."""
+    """One partition only; an offset needs it where there are several."""
 
 
 class Delivery(Protocol):
-    """A received message, to be settled."""
+    """A message that arrived, and the receiver's word about it."""
 
     @property
     def message(self) -> Message:
-        """The message, decoded on first access.
+        """The message, decoded when it is first looked at.
 
-        Raises: PeerError if its bytes are malformed; the delivery can still be settled.
+        Raises PeerError if its bytes are no message; the delivery can still be settled.
         """
 
     @property
     def settled(self) -> bool:
-        """Whether it is settled."""
+        """Whether nobody waits for an outcome (any more)."""
 
     def settle(self, outcome: Outcome = ...) -> None:
-        """Settle it with an outcome, Accepted by default. The first outcome counts."""
+        """Give it its outcome, Accepted by default. The first one counts."""
 
 
 class Sender(Protocol):
-    """A sender link."""
+    """A link that messages leave by."""
 
     @property
     def address(self) -> str | None:
-        """Its target; None: the `to` of each message."""
+        """Where they go; None: where the `to` of each says."""
 
     async def send(self, message: Message, *, settled: bool = False) -> Outcome:
-        """Send a message and wait for its outcome; a pre-settled one is accepted at once.
+        """Send a message and wait for its outcome; settled ones are accepted at once.
 
-        Waits for credit first, without a limit.
-
-        Raises: Unavailable if the link ends before.
+        Waits for credit first, as long as the server wants no more.
+        Raises Unavailable if the link ends before.
         """
 
     async def post(self, message: Message, *, settled: bool = False) -> Awaitable[Outcome]:
-        """Send a message and return an awaitable for its outcome.
+        """Send a message and return its outcome as something to wait for.
 
-        Waits for credit only.
-
-        Raises: as `send`.
+        Waits for credit only. Raises as `send`.
         """
 
     async def close(self) -> None:
@@ -71,27 +68,27 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """A receiver link; iterate over it."""
+    """A link that messages arrive by; iterate over it."""
 
     @property
     def address(self) -> str:
-        """Its source; for a dynamic node the address that the server created."""
+        """Where they come from; of a dynamic node the address that was made."""
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
-        """All deliveries until the link is closed or drained.
+        """All deliveries, until the link is closed or drained.
 
-        Raises: Unavailable and others if the server ends the link.
+        Raises Unavailable and others if the server ends the link.
         """
 
     async def drain(self) -> None:
-        """Revoke the credit; iteration ends after the deliveries in transit."""
+        """Take back the credit: once what is under way was iterated over, iteration ends."""
 
     async def close(self) -> None:
-        """Detach the link. The server redelivers unsettled deliveries."""
+        """Detach the link. Deliveries not settled yet go to others."""
 
 
 class Session(Protocol):
-    """An open connection with an identity."""
+    """An open connection, as somebody."""
 
     async def __aenter__(self) -> Self:
         """Wait until it is open."""
@@ -102,9 +99,9 @@ class Session(Protocol):
     def sender(
         self, address: str | None, *, settled: bool = False
     ) -> AbstractAsyncContextManager[Sender]:
-        """Attach a sender; None is the anonymous terminus.
+        """Open a link to send by; None is the anonymous terminus.
 
-        Raises: Missing, Denied and others if the server refuses the link.
+        Raises Missing, Denied and others if the server refuses the link.
         """
 
     def receiver(
@@ -115,18 +112,17 @@ class Session(Protocol):
         count: int | None = None,
         start: Start | None = None,
     ) -> AbstractAsyncContextManager[Receiver]:
-        """Attach a receiver; None requests a dynamic node.
+        """Open a link to receive by; None asks for a dynamic node.
 
-        At most `credit` deliveries are in transit or unsettled at a time, and `count` in total; no
-        more credit is granted, so no delivery is taken from other receivers and returned. After the
-        first 16 deliveries, credit is also limited so that about 16 MiB, estimated from earlier
-        messages, wait for iteration. `start` applies to streams.
-
-        Raises: as `sender`, and Invalid for a `start` on an address that is not a stream.
+        At most `credit` messages are under way or not settled at a time, and `count` in all: no
+        more are asked for, so none is taken from others and given back. Of large messages fewer
+        are under way at a time: those not yet iterated over come to about 16 MiB, by the size of
+        those before them, after a first 16. `start` is for streams.
+        Raises as `sender`, and Invalid for a `start` in what is no stream.
         """
 
     async def request(self, address: str, message: Message) -> Message:
-        """Send a request and wait for the reply with its correlation-id.
+        """Send a message and wait for the reply to it, told by its correlation-id.
 
-        Raises: Unavailable if the request is not accepted. Use `asyncio.timeout` to bound the wait.
+        Raises Unavailable if the request is not accepted. Wrap it in `asyncio.timeout`.
         """

@@ -64,15 +64,22 @@ def reason(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), repr(error))
 
 
+def ours(source: str, error: BaseException) -> EnMasseError | None:
+    """Return the error of ours that a process of Spark raised, if it was one."""
+    found = _OURS.search(str(error))
+    if not found or found[1] not in KINDS:
+        return None
+    code = f"E{list(KINDS).index(found[1]) + 1}000"
+    return KINDS[found[1]](code, f"source {source}: {found[2]}")
+
+
 def said(source: str, error: BaseException, log_file: Path | None = None) -> EnMasseError:
     """Return what ended a query, in our words where it was an error of ours, else with the file
     that has more of it."""
     if isinstance(error, EnMasseError):
         return error
-    found = _OURS.search(str(error))
-    if found and found[1] in KINDS:
-        code = f"E{list(KINDS).index(found[1]) + 1}000"
-        return KINDS[found[1]](code, f"source {source}: {found[2]}")
+    if (found := ours(source, error)) is not None:
+        return found
     what = f"source {source}: Spark ended the query: {reason(error)}{see_log(log_file)}"
     return Unavailable(Code.NOT_AVAILABLE, what)
 

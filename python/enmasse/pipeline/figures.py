@@ -26,6 +26,7 @@ _OF_SOURCES = (
     (CounterMetricFamily, "readings", "Readings that are in silver.", "readings"),
     (CounterMetricFamily, "quarantined", "Records that are no readings.", "quarantined"),
     (CounterMetricFamily, "late", "Readings later than the shortest window.", "late"),
+    (CounterMetricFamily, "skipped", "Readings that detectors skip.", "skipped"),
     (CounterMetricFamily, "clamped", "Readings whose clock was ahead.", "clamped"),
     (CounterMetricFamily, "batches", "Batches that are in.", "batches"),
     (GaugeMetricFamily, "lag_seconds", "How old is what has been read.", "lagSeconds"),
@@ -34,7 +35,7 @@ _OF_SOURCES = (
 
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
-    ("messages", "readings", "quarantined", "late", "clamped"), 0
+    ("messages", "readings", "quarantined", "late", "skipped", "clamped"), 0
 )
 _NOTHING |= {"batch_id": -1, "known_to_us": 0, "lag_messages": None, "batch_ms": None}
 
@@ -57,7 +58,7 @@ def of_sources(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]]:
                 "source": one["source"],
                 "batch": one["batch_id"],
                 **{name: one[name] for name in ("messages", "readings", "quarantined", "late")},
-                "clamped": one["clamped"],
+                **{name: one[name] for name in ("skipped", "clamped")},
                 "lagMessages": lag,
                 "lagSeconds": 0.0 if lag == 0 else lag_s,
                 "batchMs": one["batch_ms"],

@@ -27,9 +27,10 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 SIGN = "enmasse-package.json"
 """The first entry of the archive: what it was made of."""
 _OURS = ("enmasse", "pyspark_enmasse")
-_EXTRA = "spark"
+_EXTRAS = {"spark", "postgresql"}
+"""What executors need, as far as it is installed."""
 _LEFT = {"pyspark", "sqlalchemy"}
-"""The cluster has its own Spark; the database of live state is the driver's."""
+"""The cluster has its own Spark; executors reach live state by psycopg alone."""
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^]]*)\])?")
 _OF_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 _COMPRESSION = 4
@@ -37,7 +38,7 @@ _MODE = 0o644
 
 
 def write(file: Path, also: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the archive with the distributions of `enmasse[spark]`, `also` and what they need.
+    """Write the archive: the distributions of our extras and `also`, and what those need.
 
     Returns what is in it. Raises Missing for one that is not installed, Unavailable if the file
     cannot be written.
@@ -90,7 +91,7 @@ def check(file: Path) -> None:
 
 def distributions(also: Sequence[str]) -> list[Distribution]:
     """Return what executors need, beside our own package, by the names of distributions."""
-    wanted = [*_required(distribution("enmasse"), {_EXTRA}), *((name, set()) for name in also)]
+    wanted = [*_required(distribution("enmasse"), _EXTRAS), *((name, set()) for name in also)]
     asked = {_normal(name) for name in also}
     found: dict[str, Distribution] = {}
     while wanted:

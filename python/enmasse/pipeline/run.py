@@ -70,6 +70,7 @@ class Run:
         """
         replay.check_finished(self._places)
         session.check_reached(self._spark, self._places.tables)
+        self._live.check_reached(str(self._spark.sparkContext.master))
         self._store.gold.check()
         self._once = once
         steps = batches.steps_of(self._pipeline, self._places)

@@ -1,10 +1,10 @@
-"""Compiles resources into a Plan. No I/O, no clock: equal input gives equal output.
+"""Resources in, Plan out. No I/O, no clock: equal input gives equal output.
 
-A resource that conflicts with others (a duplicate address name, a user without a space, an address
-beyond the quota) is excluded with a reason; everything else is served. Of two resources with one
-name the older wins, as in the original EnMasse. An address with a missing reference or plan stays
-in the Plan, because a node deletes the messages of addresses that the Plan lacks; it is reported as
-waiting.
+What cannot be served beside the rest (an address whose name another one has, a user without a
+space, an address for which the quota has no room) is left out and named with the reason; the rest
+is served. Of two that want one name the older wins, as in the original EnMasse. An address that
+names another one, or a plan, which is gone stays in the Plan, because a node drops the messages of
+an address that is not; it is named as waiting.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,12 +35,12 @@ PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
 """The resource whose annotation DEFAULT_SPACE_ANNOTATION names the default space."""
 
 FIRST_DEFAULT = (DEFAULT_NAMESPACE, "default")
-"""The default space without the annotation."""
+"""The default space where the annotation says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A Plan, the excluded resources, and those that wait for others."""
+    """A Plan, every resource that is not in it, and those that wait for others."""
 
     plan: Plan
     left_out: dict[Key, LeftOut]
@@ -48,9 +48,7 @@ class Compiled:
 
 
 class Compiler:
-    """The declared state with its compiled form, so that the cost of a change is proportional to
-    it.
-    """
+    """What is declared, kept with what it comes to, so that a change costs what it touches."""
 
     def __init__(
         self,
@@ -59,9 +57,8 @@ class Compiler:
         hosts: Iterable[str] = (),
         link_credit: int = LINK_CAPACITY,
     ) -> None:
-        """`exposed`: spaces that would admit anonymous clients from other machines are served
-        closed. `hosts`: host names of the platform. `link_credit`: default credit of a sender.
-        """
+        """`exposed`: spaces that would let everybody in are served closed. `hosts`: the names of
+        the platform itself. `link_credit`: what a sender gets where no infra config says."""
         self._exposed = exposed
         self._link_credit = link_credit
         self._hosts = tuple(sorted(hosts))
@@ -70,7 +67,7 @@ class Compiler:
         self._spaces: dict[_Home, SpaceState] = {}
         self._due: set[_Home] = set()
         self._renamed: set[_Home] = set()
-        """Spaces whose names may have changed since the last `refresh`."""
+        """Spaces whose names may be others than at the last `refresh`."""
 
         self._chosen_from: dict[Key, Declared] = {}
         self._catalogue = Catalogue()
@@ -80,11 +77,11 @@ class Compiler:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The catalogue as of the last `refresh`."""
+        """The plans and services, as of the last `refresh`."""
         return self._catalogue
 
     def put(self, key: Key, resource: Resource | None) -> None:
-        """Apply the present resource of a key; None means deleted."""
+        """Take in what is declared under a key now; None is nothing any more."""
         if key == PLATFORM:
             self._default_space = default_space(resource)
         if resource is not None and not isinstance(resource, Declared):
@@ -109,7 +106,7 @@ class Compiler:
         return self._spaces[home]
 
     def refresh(self) -> set[Key]:
-        """Recompile; return the keys whose `outcome` changed."""
+        """Bring everything up to date; return the keys of which `outcome` says something else."""
         differing: set[Key] = set()
         if self._chosen_anew:
             self._catalogue = Catalogue(self._chosen_from.values())
@@ -128,7 +125,7 @@ class Compiler:
         return differing
 
     def exhaust(self, spaces: Iterable[Key]) -> None:
-        """Record, after a `refresh`, the spaces whose allowance is used up."""
+        """Note, after a `refresh`, in which spaces what may be sent in this period is used up."""
         now = frozenset(_home(key) for key in spaces)
         for home in now ^ self._exhausted:
             if home in self._spaces:
@@ -136,9 +133,8 @@ class Compiler:
         self._exhausted = now & self._spaces.keys()
 
     def spaces(self) -> tuple[PlannedSpace, ...]:
-        """Return the spaces of the Plan as of the last `refresh`. Unchanged ones are the same
-        objects.
-        """
+        """Return the spaces of the Plan, as of the last `refresh`. What is as it was is the same
+        object as it was."""
         return tuple(
             state.planned for _, state in sorted(self._spaces.items()) if state.planned is not None
         )
@@ -151,19 +147,19 @@ class Compiler:
         return Plan(version=version, default_space=default, hosts=self._hosts, spaces=self.spaces())
 
     def space(self, key: Key) -> AddressSpace | None:
-        """Return the address space of a key as last applied."""
+        """Return the address space of a key as it was taken in last."""
         state = self._spaces.get(_home(key))
         return state.space if state else None
 
     def outcome(self, key: Key) -> Outcome:
-        """Return the outcome of a resource at the last `refresh`."""
+        """Return what a resource came to at the last `refresh`."""
         if key.kind in _CATALOGUED:
             return self._problems.get(key, NOTHING)
         state = self._spaces.get(_home(key))
         return state.outcomes.get(key, NOTHING) if state else NOTHING
 
     def outcomes(self) -> Iterable[tuple[Key, Outcome]]:
-        """Yield every outcome of the last `refresh`."""
+        """Yield what everything came to at the last `refresh`."""
         yield from self._problems.items()
         for state in self._spaces.values():
             yield from state.outcomes.items()
@@ -179,7 +175,7 @@ class Compiler:
 
 
 def compile(resources: Iterable[Resource], version: int) -> Compiled:
-    """Return the Plan for all declared resources, and the excluded ones."""
+    """Return the Plan for all declared resources, and what had to be left out of it."""
     compiler = Compiler()
     for resource in resources:
         compiler.put(resource.key, resource)
@@ -199,16 +195,15 @@ def is_open(
     *,
     exposed: bool = False,
 ) -> bool:
-    """Whether a space admits anonymous clients; `users` are those of all spaces. `exposed`: other
-    machines can reach a listener unintentionally.
-    """
+    """Whether everybody may come into a space, `users` being those of all spaces. `exposed`: other
+    machines can reach a listener and that is not meant."""
     has_users = any(_home(user.key) == _home(space.key) for user in users)
     kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
     return kind == "none"
 
 
 def default_space(platform: Resource | None) -> str | None:
-    """Return the full name of the default space from the resource PLATFORM; None if absent."""
+    """Return the full name of the default space by the resource PLATFORM; None: it does not say."""
     return (
         platform.metadata.annotations.get(DEFAULT_SPACE_ANNOTATION)
         if platform is not None

@@ -1,4 +1,4 @@
-"""Address: a named destination for messages."""
+"""Address: a name that clients send to and receive from, and what happens to messages there."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -27,26 +27,26 @@ from enmasse.resources.quantities import (
 )
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
-"""All types."""
+"""Every type there is."""
 
 SERVED_TYPES = TYPES
-"""The types that this node serves; others are refused at admission."""
+"""The types this node can serve; an address of another type is refused when it is declared."""
 
 ADDRESS_BYTES_MAX = 1024
-"""Maximum length of an address. MQTT allows 65,535 bytes; other brokers allow 255 to 4,096."""
+"""Longest address. MQTT would allow 65535 bytes; other brokers stop between 255 and 4096."""
 
 OPEN_NAME_SPACE = "#"
-"""The address that serves every name without a better match."""
+"""The one declared address that stands for every name nothing else covers."""
 
 PARTITIONS_MAX = 1024
-"""Maximum partitions of a stream; each has its own files and index."""
+"""Most partitions of a stream; each has files and an index of its own."""
 
 DELIVERY_ATTEMPTS_MAX = 65_535
 NO_LIMIT = -1
-"""Unlimited delivery attempts."""
+"""Delivery attempts without a limit."""
 
 CONSUMERS_DEFAULT = 1
-"""Default maximum consumers of a subscription."""
+"""Consumers of a subscription at a time, where nothing else is said."""
 
 
 def _address(value: str) -> str:
@@ -56,22 +56,22 @@ def _address(value: str) -> str:
         raise ValueError(f"is longer than {ADDRESS_BYTES_MAX} bytes")
     if value != value.strip(" "):
         raise ValueError("must not begin or end with a space")
-    # Of white space, `isprintable` accepts spaces only.
+    # Of white space `isprintable` takes the space alone.
     if not value.isprintable():
         raise ValueError("must not contain control characters, or white space other than spaces")
     if value.startswith(("_!", "$")):
-        raise ValueError("must not begin with `_!` or `$`: those names are reserved")
+        raise ValueError("must not begin with `_!` or `$`: those names belong to the node")
     if value != OPEN_NAME_SPACE and ("*" in value or {"+", "#"} & set(value.split("/"))):
         raise ValueError(
-            "must not contain `*`, nor `+` or `#` as a level: they are"
-            " wildcards (`#` alone declares an open name space)"
+            "must not have `*` anywhere, nor `+` or `#` as a level: those are wildcards"
+            " (`#` alone declares an open name space)"
         )
     return value
 
 
 def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; types: {', '.join(TYPES)}")
+        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
     return value
 
 
@@ -85,163 +85,160 @@ class AddressMetadata(Metadata):
     """Metadata of an address."""
 
     name: Annotated[str, AfterValidator(name_in_space)]
-    """`<space>.<name>`; the first part is the address space."""
+    """`<space>.<name>`; the first part names the address space."""
 
 
 class MessageTtl(Model):
-    """Bounds of the time to live of messages."""
+    """How long messages live; a message's own time is brought between the two."""
 
     minimum: Duration | None = None
-    """Minimum time to live, in milliseconds."""
+    """Shortest life, in milliseconds."""
 
     maximum: Duration | None = None
-    """Maximum time to live, in milliseconds; also the default of messages without one."""
+    """Longest life, in milliseconds; a message that names none gets this one."""
 
 
 class MessageRedelivery(Model):
-    """Delivery attempts and delays between them."""
+    """How often a message is tried, and when again after a delivery that failed."""
 
     maximum_delivery_attempts: (
         Annotated[int, Field(strict=True), AfterValidator(_delivery_attempts)] | None
     ) = None
-    """Deliveries before a message becomes a dead letter; -1 means unlimited."""
+    """Deliveries after which a message is a dead letter; -1 has no limit."""
 
     redelivery_delay: Delay | None = None
-    """Delay before the second attempt, in milliseconds."""
+    """Wait before the second attempt, in milliseconds."""
 
     redelivery_delay_multiplier: (
         Annotated[float, Field(strict=True, ge=1, le=1000, allow_inf_nan=False)] | None
     ) = None
-    """Factor between consecutive delays."""
+    """Each further wait is this many times the one before."""
 
     maximum_delivery_delay: Delay | None = None
-    """Maximum delay, in milliseconds."""
+    """Longest wait, in milliseconds."""
 
 
 class Subscription(Model):
-    """Settings of a subscription."""
+    """What only a subscription has."""
 
     max_consumers: LinkCount | None = None
-    """Maximum consumers; further ones are refused. Default 1; cannot change."""
+    """Consumers at a time; one more is refused. 1 if left out, and it cannot change."""
 
 
 class DuplicateDetection(Model):
-    """Duplicate detection by message-id."""
+    """How message ids are remembered, so that a message sent twice is stored once."""
 
     ids: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
-    """Number of remembered ids, the newest ones."""
+    """Ids remembered, the newest ones."""
 
     window: Duration | None = None
     """How long an id is remembered, in milliseconds."""
 
 
 class Retention(Model):
-    """Retention of a stream: messages beyond either bound are removed, oldest first."""
+    """How much a stream keeps: what is beyond either bound is dropped, oldest first."""
 
     bytes: Size | None = None
-    """Maximum bytes per partition."""
+    """Bytes of each partition."""
 
     age: Duration | None = None
-    """Maximum age of a message, in milliseconds."""
+    """Age of a message, in milliseconds."""
 
 
 class Limits(Model):
-    """Limits of an address."""
+    """Bounds of an address."""
 
     messages: Count | None = None
-    """Maximum stored messages."""
+    """Messages stored."""
 
     bytes: Size | None = None
-    """Maximum stored bytes."""
+    """Bytes stored."""
 
     message_size: MessageSize | None = None
-    """Maximum message size in bytes."""
+    """Bytes of one message."""
 
     consumers: LinkCount | None = None
-    """Maximum receivers; further ones are refused."""
+    """Receivers at a time; one more is refused."""
 
     producers: LinkCount | None = None
-    """Maximum senders; further ones are refused."""
+    """Senders at a time; one more is refused."""
 
     on_full: Literal["block", "reject", "dropOldest"] | None = None
-    """Behaviour at `messages` or `bytes`: block senders, reject messages, or drop the oldest
-    message.
-    """
+    """At `messages` or `bytes`: senders wait, messages are refused, or the oldest one goes."""
 
 
 class AddressSpec(Model):
-    """Specification of an address. Fields that its type does not support are refused."""
+    """What an address is. Fields that do not go with its type are refused."""
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """How messages are handled: anycast (one consumer each), multicast (every consumer), queue or
-    deadletter (stored for one consumer each), topic (stored for each subscription), subscription.
-    """
+    """What happens to messages: anycast (one consumer each), multicast (every consumer), queue or
+    deadletter (kept for one consumer each), topic (kept for each subscription), subscription."""
 
     address: Annotated[str, AfterValidator(_address)]
     """The name that clients use."""
 
     plan: str | None = None
-    """Name of a plan that the plan of the address space offers for the type. Default: the first
-    one.
-    """
+    """Name of a plan, one that the plan of the address space offers for the type. Left out: the
+    first of those."""
 
     topic: str | None = None
-    """The topic of a subscription, by the name that clients use."""
+    """The topic a subscription belongs to, by the name that clients use."""
 
     subscription: Subscription | None = None
-    """Settings of a subscription."""
+    """What only a subscription has."""
 
     deadletter: str | None = None
-    "Address of type deadletter for messages that exhausted their attempts."
+    """Address of type deadletter for messages that failed for good."""
 
     expiry: str | None = None
-    """Address of type deadletter for expired messages."""
+    """Address of type deadletter for messages that lived too long."""
 
     message_ttl: MessageTtl | None = None
-    """Bounds of the time to live."""
+    """How long messages live."""
 
     message_redelivery: MessageRedelivery | None = None
-    """Delivery attempts and delays."""
+    """How often a message is tried, and when again."""
 
     treat_reject_as_unmodified_delivery_failed: Annotated[bool, Field(strict=True)] | None = None
     """A rejected message counts as a failed delivery and stays."""
 
     durability: Literal["disk", "memory"] | None = None
-    """Storage of accepted messages; default disk."""
+    """Where accepted messages are kept: disk if left out."""
 
     duplicate_detection: DuplicateDetection | None = None
-    """Duplicate detection by message-id."""
+    """Messages sent twice are stored once, by their message-id."""
 
     retention: Retention | None = None
-    """Makes a topic a stream with this retention."""
+    """Makes a topic a stream, and says how much it keeps."""
 
     partitions: Annotated[int, Field(strict=True, ge=1, le=PARTITIONS_MAX)] | None = None
-    """Partitions of a stream; default 1. The number can only increase."""
+    """Partitions of a stream; 1 if left out, and they can only become more."""
 
     limits: Limits | None = None
-    """Limits of the address."""
+    """Bounds of the address."""
 
     last_value_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    """Application property; the queue keeps the latest message of each value."""
+    """Application property of which only the last message of each value is kept."""
 
     single_active_consumer: Annotated[bool, Field(strict=True)] | None = None
-    """One consumer at a time receives messages; the others wait to take over."""
+    """One consumer at a time gets messages; the others wait to take over."""
 
     groups: Literal["none", "sticky", "perKey"] | None = None
-    """Handling of messages with the same group-id: none, the same consumer, or their order only."""
+    """What messages of one group-id share: nothing, their consumer, or their order."""
 
     forwarders: Annotated[tuple[Forwarder, ...], Field(max_length=FORWARDERS_MAX)] | None = None
-    """Forwarders between the address and addresses of connectors. Stored but not implemented."""
+    """Pumps between the address and addresses of connectors. Kept, and no message passes: no
+    connector is opened."""
 
 
 class PlanResources(Model):
-    """Credit: a share of one router and one broker."""
+    """Credit: a share of what one router and one broker can do."""
 
     router: Credit | None = None
-    """Share of routers."""
+    """Of routers."""
 
     broker: Credit | None = None
-    """Share of brokers."""
+    """Of brokers."""
 
 
 class AppliedPlan(Model):
@@ -249,34 +246,33 @@ class AppliedPlan(Model):
 
     name: str
     partitions: int
-    """Number of shares that the broker credit is divided into."""
+    """Shares that the credit of brokers is divided into."""
 
     resources: PlanResources
-    """Credit that counts against the quota of the address space."""
+    """Credit it counts for in the quota of the address space."""
 
 
 class AddressStatus(Status):
-    """Observed state of an address, and the values in force, including defaults and those of its
-    topic.
-    """
+    """What the control plane has found out about an address, and what holds for its messages: what
+    was declared, with what a subscription has from its topic and with defaults."""
 
     message_ttl: MessageTtl | None = None
-    """Bounds of the time to live; absent if unlimited."""
+    """How long messages live; left out where nothing bounds it."""
 
     message_redelivery: MessageRedelivery | None = None
-    """Delivery attempts and delays; absent if unlimited and immediate."""
+    """How often a message is tried; left out where it is tried for ever and at once."""
 
     subscription: Subscription | None = None
-    """Settings of a subscription."""
+    """Consumers of a subscription."""
 
     limits: Limits | None = None
-    """Limits in force: the smaller of those of the address and its plans."""
+    """Bounds in force: the smaller of what the address and its plans say."""
 
     forwarders: tuple[ForwarderStatus, ...] | None = None
-    """Observed state of forwarders."""
+    """Whether its forwarders work."""
 
     plan_status: AppliedPlan | None = None
-    """The plan in force. Absent while the address is pending because of the quota."""
+    """The plan in force. Left out while the address waits for room in the quota."""
 
 
 class Address(Declared):
@@ -318,34 +314,32 @@ class Address(Declared):
 
     @property
     def name(self) -> str:
-        """The name for clients: the address, or `topic::address` for a subscription."""
+        """What clients attach to: the address, or for a subscription `topic::address`."""
         if self.spec.type == "subscription":
             return f"{self.spec.topic}::{self.spec.address}"
         return self.spec.address
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that must be unique in the space."""
+        """Every name that no other address of the space may have."""
         return tuple(dict.fromkeys((self.spec.address, self.name)))
 
     @property
     def needs_others(self) -> int:
-        """Order of application: dead letters, then addresses that reference them, then
-        subscriptions.
-        """
+        """Dead letters first, then what may name them, then subscriptions, which name a topic."""
         return {"deadletter": 0, "subscription": 2}.get(self.spec.type, 1)
 
     @property
     def max_consumers(self) -> int:
-        """Maximum consumers of a subscription."""
+        """Consumers of a subscription at a time."""
         return (
             self.spec.subscription and self.spec.subscription.max_consumers
         ) or CONSUMERS_DEFAULT
 
     def faults(self) -> list[Fault]:
-        """Return errors of combinations of valid fields."""
+        """Return what is wrong with fields that are each right by themselves."""
         return address_rules.faults(self)
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return errors of changing `before` into this."""
+        """Return the faults of changing `before` into this."""
         return [*super().refused_changes(before), *address_rules.refused_changes(self, before)]

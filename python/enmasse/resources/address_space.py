@@ -1,4 +1,4 @@
-"""AddressSpace: a tenant's isolated set of addresses and users."""
+"""AddressSpace: a tenant's own set of addresses and users, which no other space can see."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, Status, label
 
 TYPES = ("standard", "brokered")
-"""All types."""
+"""Every type there is."""
 
 ADDRESS_TYPES = {
     "standard": ("anycast", "multicast", "queue", "topic", "subscription", "deadletter"),
     "brokered": ("queue", "topic", "subscription", "deadletter"),
 }
-"""Address types of each space type."""
+"""The types of address that a type of space can have."""
 
 Authentication = Literal["none", "standard", "external", "keycloak"]
 
@@ -31,14 +31,14 @@ BUILT_IN: dict[str, Authentication] = {
     "standard": "standard",
     "standard-authservice": "standard",
 }
-"""Built-in authentication services, and their types."""
+"""Authentication services that are there without being declared, and what type each is."""
 
 
 def known_type(value: str) -> str:
-    """Validate the name of an address space type."""
+    """Check the name of a type of address space."""
     if value not in TYPES:
         there = " and ".join(TYPES)
-        raise ValueError(f"{value!r} is not an address space type; types: {there}")
+        raise ValueError(f"{value!r} is not a type of address space; there are {there}")
     return value
 
 
@@ -50,43 +50,40 @@ class AddressSpaceMetadata(Metadata):
 
 
 class SecretReference(Model):
-    """A Secret in the namespace of the space."""
+    """A secret in the namespace of the space."""
 
     name: str | None = None
 
 
 class Overrides(Model):
-    """Overrides of an external service for one space, if the service allows them."""
+    """What of an external service is another for one space, if the service allows that."""
 
     host: str | None = None
     port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = None
     realm: str | None = None
-    """Host name that the service receives for the space in SASL."""
+    """What the service is told of the space, as the host name of SASL."""
 
     ca_cert_secret: SecretReference | None = None
     client_cert_secret: SecretReference | None = None
 
 
 class AuthenticationServiceChoice(Model):
-    """The authentication service of a space."""
+    """Who checks the users of a space."""
 
     name: str | None = None
-    """Name of an AuthenticationService; `none` and `standard` are built in."""
+    """Name of an AuthenticationService; `none` and `standard` are always there."""
 
     type: Literal["none", "standard", "external"] | None = None
-    """`none` admits every client, `standard` requires a user of the space, `external` requires the
-    name of a service of that type.
-    """
+    """`none` lets everybody in, `standard` asks for a user of the space, `external` is for a named
+    service of that type."""
 
     overrides: Overrides | None = None
-    """Overrides of an external service for this space."""
+    """What of an external service is another for this space."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
-            raise ValueError(
-                f"service {self.name!r} is not of type {self.type!r}; remove one of them"
-            )
+            raise ValueError(f"service {self.name!r} is not of type {self.type!r}; leave one out")
         if self.type == "external" and not self.name:
             raise ValueError(
                 "type external needs the name of an AuthenticationService of that type"
@@ -95,79 +92,77 @@ class AuthenticationServiceChoice(Model):
 
 
 class AddressSpaceSpec(Model):
-    """Specification of an address space. `type` cannot change."""
+    """What an address space is. `type` cannot change later."""
 
     type: Annotated[str, AfterValidator(known_type)]
-    """Type of space: standard, or brokered (queue, topic, subscription and deadletter only)."""
+    """Kind of space: standard, or brokered (queue, topic, subscription and deadletter only)."""
 
     plan: str | None = None
-    """Name of a plan of that type. Default: the first one."""
+    """Name of a plan of that type. Left out: the first of those."""
 
     authentication_service: AuthenticationServiceChoice | None = None
-    """The authentication service. Default: `standard` if other machines can reach the platform;
-    otherwise, or with `--insecure`, none until the space has a user, then `standard`.
-    """
+    """Who checks users. Left out: `standard` where other machines reach the platform; where they do
+    not, or with `--insecure`, nobody while the space has no user, else `standard`."""
 
     endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """How clients reach the space. `messaging` and `messaging-wss` are built in."""
+    """How clients reach it. `messaging` and `messaging-wss` are there without being declared."""
 
     network_policy: NetworkPolicy | None = None
-    """Network policy that overrides the infra config's. Stored but not implemented."""
+    """Who may reach the pods, in the place of the infra config's. There are no pods here."""
 
     connectors: Annotated[tuple[Connector, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """Remote servers whose addresses the space shows. Stored but not implemented."""
+    """Servers elsewhere whose addresses it is to show."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The distinct host names of its endpoints."""
+        """The host names that its endpoints have, each once."""
         return tuple(dict.fromkeys(host for one in self.endpoints for host in one.hosts))
 
 
 PERIODS_KEPT = 13
-"""Maximum recorded periods: the current one and those before it."""
+"""Periods of which a space keeps a record: the present one and those before it."""
 
 
 class Usage(Model):
-    """Usage of an address space in one period."""
+    """What an address space has come to in one period."""
 
     period: str
-    """A month, such as `2026-11`, or a day, such as `2026-11-30`, in UTC."""
+    """A month, such as `2026-11`, or a day, such as `2026-11-30`, of UTC."""
 
     messages_in: int = 0
-    """Messages from clients."""
+    """Messages that clients sent."""
 
     bytes_in: int = 0
-    """Their bytes."""
+    """Bytes of those."""
 
     messages_out: int = 0
     """Deliveries to clients."""
 
     bytes_out: int = 0
-    """Their bytes."""
+    """Bytes of those."""
 
     connections: int = 0
-    """Maximum concurrent connections, sampled every second."""
+    """Most connections that were seen at one time; it is looked every second."""
 
     stored_bytes: int = 0
-    """Maximum stored bytes, sampled every minute."""
+    """Most bytes that were seen at rest; it is looked every minute."""
 
 
 class AddressSpaceStatus(Status):
-    """Observed state of an address space."""
+    """What the control plane has found out about an address space."""
 
     ca_cert: str | None = None
-    """CAs to trust for the space, base64 of PEM; the signing one first."""
+    """Authorities to trust for the space, base64 of PEM; the present one first."""
 
     endpoint_statuses: tuple[EndpointStatus, ...] | None = None
-    """Hosts and ports of its endpoints."""
+    """Where its endpoints are."""
 
     connectors: tuple[ConnectorStatus, ...] | None = None
-    """Observed state of its connectors."""
+    """Whether its connectors work."""
 
     usage: tuple[Usage, ...] | None = None
-    """Usage in the current period and the last 12 periods with traffic, newest first. Updated every
-    minute.
-    """
+    """What it has come to in the present period and the 12 before it in which it was used, the
+    present one first. Written every minute."""
 
 
 class AddressSpace(Declared):
@@ -203,36 +198,37 @@ class AddressSpace(Declared):
 
     @property
     def service_name(self) -> str | None:
-        """Name of its authentication service."""
+        """Name of the authentication service it asks for."""
         service = self.spec.authentication_service
         return service.name if service else None
 
     @property
     def service_type(self) -> str | None:
-        """Type of its authentication service."""
+        """Type of authentication service it asks for."""
         service = self.spec.authentication_service
         return service.type if service else None
 
     @property
     def own_realm(self) -> str:
-        """Unique name of its user set in an external service, as in the original."""
+        """Name of its set of users in a service elsewhere, as the original had it; no other space
+        has that name."""
         return f"{self.metadata.namespace}-{self.metadata.name}"
 
     @property
     def overrides(self) -> Overrides | None:
-        """Its overrides of the authentication service."""
+        """What of its authentication service is another for it."""
         service = self.spec.authentication_service
         return service.overrides if service else None
 
     def faults(self) -> list[Fault]:
-        """Return errors of combinations of endpoints and connectors."""
+        """Return what is wrong with endpoints and connectors together."""
         return [
             *endpoints.faults_of(self.spec.endpoints),
             *connectors.faults_of(self.spec.connectors, self.spec.type),
         ]
 
     def document(self) -> dict[str, Any]:
-        """Return plain data without empty lists of endpoints and connectors."""
+        """Return plain data; lists of endpoints and connectors that are empty are left out."""
         data = super().document()
         for name in ("endpoints", "connectors"):
             if not data["spec"][name]:
@@ -258,11 +254,11 @@ class AddressSpace(Declared):
         services: Mapping[str, Authentication] = BUILT_IN,
         exposed: bool = False,
     ) -> Authentication:
-        """Return who is admitted: `none` means everyone, `standard` the users of the space,
-        otherwise users of an external service.
+        """Return who may come in: `none` is everybody, `standard` the users of the space, else
+        whom a service elsewhere lets in.
 
-        `services` are the authentication services by name. If the service is missing, only users
-        are admitted. `exposed`: other machines can reach a listener unintentionally.
+        `services` are the authentication services by name. A service that is not there lets in
+        nobody but users. `exposed`: other machines can reach a listener and that is not meant.
         """
         service = self.spec.authentication_service or AuthenticationServiceChoice()
         if service.name:
@@ -278,7 +274,7 @@ def _without_key(endpoint: Endpoint) -> Endpoint:
 
 
 def _without_values(connector: Connector) -> Connector:
-    """Return a connector without its key and password."""
+    """Return a connector without the key and the password that stand in it."""
     update: dict[str, object] = {}
     for part, name in (("tls", "client_key"), ("credentials", "password")):
         own = getattr(connector, part)
@@ -290,7 +286,8 @@ def _without_values(connector: Connector) -> Connector:
 
 
 def _without_secrets(annotations: dict[str, str]) -> dict[str, str]:
-    """Return annotations with a secret-free copy of kubectl's; a malformed copy is removed."""
+    """Return annotations with keys and passwords taken out of kubectl's copy; a copy that cannot be
+    read is left out."""
     if LAST_APPLIED not in annotations:
         return annotations
     kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}

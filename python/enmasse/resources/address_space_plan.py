@@ -1,4 +1,4 @@
-"""AddressSpacePlan: the quota and limits of an address space."""
+"""AddressSpacePlan: what a tenant may have in one address space."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,14 +18,14 @@ from enmasse.resources.model import Administered, Column, Model
 from enmasse.resources.quantities import Count, Credit, LinkCount, MessageSize, Size
 
 DEFINED_BY = "enmasse.io/defined-by"
-"""Annotation with the name of the infra config, in the older form."""
+"""Annotation that names the infra config in the older form."""
 
 NEEDED = {"standard": ("router", "broker", "aggregate"), "brokered": ("broker",)}
-"""Required quota fields of each type."""
+"""What the quota of each type has to say."""
 
 
 class ResourceLimits(Model):
-    """Quota: routers and brokers for all addresses of a space."""
+    """Quota: how many routers and brokers the addresses of a space may come to."""
 
     router: Credit | None = None
     """Routers."""
@@ -38,10 +38,11 @@ class ResourceLimits(Model):
 
 
 class Allowance(Model):
-    """Allowance of a period. Once it is used up, senders get no credit until the next period."""
+    """What may be sent into an address space in a period. Once one of it is used up, senders get no
+    credit until the next period."""
 
     period: Literal["day", "month"] = "month"
-    """The period; days and months are in UTC."""
+    """How long it is for; days and months are those of UTC."""
 
     messages: Count | None = None
     """Messages."""
@@ -51,50 +52,51 @@ class Allowance(Model):
 
 
 class SpaceLimits(Model):
-    """Limits of an address space; those of connections, links and rates apply per node."""
+    """Bounds of an address space; those of connections, links and rates on each node."""
 
     addresses: Count | None = None
-    """Maximum addresses, independent of their credit."""
+    """Addresses, whatever their credit; one more is refused."""
 
     connections: LinkCount | None = None
-    """Maximum connections."""
+    """Connections at a time; one more is refused."""
 
     links: LinkCount | None = None
-    """Maximum senders and receivers of all connections."""
+    """Senders and receivers of all connections together; one more is refused."""
 
     links_per_connection: LinkCount | None = None
-    """Maximum senders and receivers of one connection."""
+    """Senders and receivers of one connection; one more is refused."""
 
     message_size: MessageSize | None = None
-    """Maximum message size in bytes."""
+    """Bytes of one message."""
 
     messages_per_second: Count | None = None
-    """Messages per second from all senders; beyond it senders get no credit."""
+    """Messages sent a second, all senders together; beyond it they wait for credit."""
 
     bytes_per_second: Size | None = None
-    """Bytes per second from all senders; beyond it senders get no credit."""
+    """Bytes of messages sent a second, all senders together; beyond it they wait for credit."""
 
     allowance: Allowance | None = None
-    """Allowance of a day or a month."""
+    """What may be sent in a day or a month."""
 
 
 class AddressSpacePlanSpec(Display):
-    """Specification of a plan."""
+    """What a plan is."""
 
     address_space_type: Annotated[str, AfterValidator(known_type)]
-    """The address space type of the plan: standard or brokered."""
+    """The type of address space it is for: standard or brokered."""
 
     infra_config_ref: str
-    """Name of its StandardInfraConfig or BrokeredInfraConfig."""
+    """Name of the StandardInfraConfig or BrokeredInfraConfig it goes by."""
 
     address_plans: tuple[str, ...]
-    """Names of the plans for addresses. The first one of a type is the default."""
+    """Names of the plans that addresses may have. Of a type the first is taken where an address
+    names none."""
 
     resource_limits: ResourceLimits
-    """Quota of all addresses."""
+    """Quota: what all addresses may come to."""
 
     limits: SpaceLimits | None = None
-    """Limits of the space."""
+    """Bounds of the space."""
 
 
 class AddressSpacePlan(Administered):
@@ -110,7 +112,7 @@ class AddressSpacePlan(Administered):
 
     @classmethod
     def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Move the fields of a document without `spec` below `spec`."""
+        """Return a document whose fields are not below `spec` with them there."""
         plain = (*DISPLAYED, "addressSpaceType", "addressPlans")
         moved = below_spec(data, plain, ("resources", "max", "resourceLimits"))
         if moved is data:
@@ -122,12 +124,12 @@ class AddressSpacePlan(Administered):
 
     @property
     def order(self) -> tuple[float, str]:
-        """Position among plans; those without one come last."""
+        """Its place among plans; those that name none come last."""
         shown = self.spec.display_order
         return math.inf if shown is None else shown, self.metadata.name
 
     def faults(self) -> list[Fault]:
-        """Return missing quota fields."""
+        """Return what the quota does not say."""
         type_ = self.spec.address_space_type
         return [
             Fault(f"spec.resourceLimits.{name}", f"is required for address spaces of type {type_}")

@@ -1,6 +1,6 @@
-"""AddressSpaceSchema: the choices of a tenant, one object per address space type.
+"""AddressSpaceSchema: what a tenant can choose from, one object for each type of address space.
 
-It is generated from the present plans and services, and read-only.
+Nobody declares one: it is made from the plans and services that are there.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -14,7 +14,7 @@ from enmasse.resources.model import AGE, Column, Metadata, Model, Resource, dott
 
 
 class AddressSpaceSchemaMetadata(Metadata):
-    """Metadata of a cluster-scoped resource."""
+    """Metadata of what lives in no namespace."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
     """The type of address space."""
@@ -24,7 +24,7 @@ class AddressSpaceSchemaMetadata(Metadata):
 
 
 class AddressPlanChoice(Model):
-    """A plan for addresses."""
+    """A plan that addresses may have."""
 
     name: str
     display_name: str | None = None
@@ -33,7 +33,7 @@ class AddressPlanChoice(Model):
 
 
 class AddressTypeChoice(Model):
-    """An address type and its plans."""
+    """A type of address, and its plans."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class AddressTypeChoice(Model):
 
 
 class SpacePlanChoice(Model):
-    """A plan for spaces."""
+    """A plan that spaces may have."""
 
     name: str
     display_name: str | None = None
@@ -50,7 +50,7 @@ class SpacePlanChoice(Model):
 
 
 class Described(Model):
-    """A name with a description."""
+    """Something that has a name and a few words about it."""
 
     name: str
     display_name: str | None = None
@@ -58,21 +58,21 @@ class Described(Model):
 
 
 class RouteServicePort(Described):
-    """A port that other machines can reach."""
+    """A port that can be reached from outside."""
 
     route_tls_terminations: tuple[str, ...] = ()
 
 
 class AddressSpaceSchemaSpec(Model):
-    """The available choices."""
+    """What can be chosen."""
 
     description: str
     address_types: tuple[AddressTypeChoice, ...] = ()
     plans: tuple[SpacePlanChoice, ...] = ()
-    """Plans for spaces; the first one is the default."""
+    """Plans of spaces, the first of which is taken where a space names none."""
 
     authentication_services: tuple[str, ...] = ()
-    """Names of authentication services."""
+    """Names of services."""
 
     certificate_provider_types: tuple[Described, ...] = ()
     endpoint_expose_types: tuple[Described, ...] = ()
@@ -80,7 +80,7 @@ class AddressSpaceSchemaSpec(Model):
 
 
 class AddressSpaceSchema(Resource):
-    """The choices for address spaces of one type."""
+    """What can be chosen for address spaces of one type."""
 
     read_only: ClassVar[bool] = True
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)

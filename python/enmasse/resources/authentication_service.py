@@ -1,8 +1,8 @@
-"""AuthenticationService: a source of users for address spaces.
+"""AuthenticationService: who can check the users of address spaces.
 
-`none` admits everyone; `standard` checks MessagingUsers in this process, and tokens of an issuer if
-it names one; `keycloak` uses a Keycloak, `external` any server of the documented handshake.
-Settings of pods and their database are stored without effect on a single node.
+`none` lets everybody in; `standard` checks MessagingUsers, in this process, and tokens of an issuer
+if it names one; `keycloak` asks a Keycloak, `external` any server of the documented handshake. What
+is about pods and their database is kept as it is and counts on a cluster only.
 """
 
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -27,35 +27,35 @@ Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 
 class SecretReference(Model):
-    """A reference to a Secret."""
+    """A secret."""
 
     name: str | None = None
     namespace: str | None = None
 
 
 class Image(Model):
-    """Settings of a container."""
+    """What a container runs."""
 
     name: str | None = None
     pull_policy: str | None = None
 
 
 class Amounts(Model):
-    """CPU and memory."""
+    """Of processors and of memory."""
 
     cpu: str | None = None
     memory: str | None = None
 
 
 class ResourceRequirements(Model):
-    """Resource requests and limits of a container."""
+    """What a container asks for, and what it never gets more of."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class NoneService(Model):
-    """Settings of a service that admits everyone."""
+    """Settings of a service that lets everybody in."""
 
     certificate_secret: SecretReference | None = None
     image: Image | None = None
@@ -64,7 +64,7 @@ class NoneService(Model):
 
 
 class Storage(Model):
-    """Storage of the users of a service."""
+    """Where the users of a service are."""
 
     type: Literal["ephemeral", "persistent-claim"]
     size: str | None = None
@@ -86,10 +86,10 @@ class Datasource(Model):
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
 ]
-"""Signature algorithms, all asymmetric: only the public key is known here."""
+"""How tokens may be signed: by a private key, of which only the public half is known here."""
 
 TRUSTED_ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
-"""Default algorithms."""
+"""Those taken where nothing is said."""
 
 
 def _address(value: str) -> str:
@@ -97,71 +97,69 @@ def _address(value: str) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.fragment:
         raise ValueError(f"{value!r} is not the URL of a server: write https://HOST[:PORT]/PATH")
     if parts.username or parts.password:
-        raise ValueError("must not contain a user name or password; remove them")
+        raise ValueError("holds a user name or password, which have no place in it: leave them out")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"{value!r} is not encrypted; use https")
+        raise ValueError(f"{value!r} can be read and changed on its way: use https")
     return value
 
 
 Address = Annotated[str, AfterValidator(_address)]
-"""URL of an HTTP server: `https`, or `http` on this machine."""
+"""Where a server is asked over HTTP: `https`, or `http` on this machine."""
 
 
 class Oidc(Model):
-    """An issuer of signed JWTs (OpenID Connect, RFC 9068)."""
+    """An issuer of tokens, JWTs that it signs (OpenID Connect, RFC 9068)."""
 
     issuer: Address
-    """Required claim `iss` of a token."""
+    """What a token has to name as `iss`."""
 
     audience: str | None = None
-    """Required claim `aud` of a token. Default: the full name of the space, NAME.NAMESPACE."""
+    """What a token has to name in `aud`. Left out: the full name of the space, NAME.NAMESPACE."""
 
     jwks_uri: Address | None = None
-    """URL of its keys. Default: from `.well-known/openid-configuration` of the issuer."""
+    """Where its keys are. Left out: where `.well-known/openid-configuration` of the issuer says."""
 
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
 
     user_claim: str = "sub"
-    """Claim with the user name."""
+    """Claim that is the name of the user."""
 
     groups_claim: str = "groups"
-    """Claim with groups, such as `send_orders`; dots address nested objects."""
+    """Claim that lists groups, such as `send_orders`; dots lead into objects."""
 
     algorithms: tuple[Algorithm, ...] = Field(default=TRUSTED_ALGORITHMS, min_length=1)
-    """Accepted signature algorithms."""
+    """How tokens may be signed."""
 
 
 class KeycloakService(Model):
-    """Settings of a Keycloak: one realm per space, unless the service names one for all."""
+    """Settings of a Keycloak: a realm for each space, unless the service names one for all."""
 
     url: Address
-    """Base URL as its clients know it: the issuer of a realm is URL/realms/REALM."""
+    """Where it is, as its clients know it: the issuer of a realm is URL/realms/REALM."""
 
     client_id: str = "enmasse"
-    """Client for checking passwords; it needs direct access grants."""
+    """Client that asks about user names and passwords, which needs direct access grants."""
 
     client_secret: SecretReference | None = None
-    """Secret with the `client-secret` of that client. Default: a public client."""
+    """Secret whose `client-secret` that client is known by. Left out: the client is public."""
 
     audience: str | None = None
-    """Required claim `aud` of a token. Default: any; the realm determines the space."""
+    """What a token has to name in `aud`. Left out: any; the realm is that of the space."""
 
     credentials_secret: SecretReference | None = None
-    """Secret with `admin.username` and `admin.password` of an administrator of the realm `master`;
-    EnMasse then creates the realm of each space and removes it with the space. Default: realms are
-    managed elsewhere.
-    """
+    """Secret with `admin.username` and `admin.password` of an administrator in its realm `master`,
+    who makes the realm of each space and removes it with the space. Left out: realms are yours."""
 
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
 
 
 class StandardService(Model):
-    """Settings of a service with MessagingUsers."""
+    """Settings of a service that has users."""
 
     oidc: Oidc | None = None
-    """Issuer whose tokens are accepted in addition."""
+    """Whose tokens let in, too."""
 
     credentials_secret: SecretReference | None = None
     certificate_secret: SecretReference | None = None
@@ -179,35 +177,32 @@ class StandardService(Model):
 
 
 class ExternalService(Model):
-    """A remote server that speaks SASL over AMQP and returns the rights of a user."""
+    """A server elsewhere that speaks SASL over AMQP and answers with what a user may do."""
 
     host: str
     port: Port
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
+    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
 
     client_cert_secret: SecretReference | None = None
-    """Secret with `tls.crt` and `tls.key` of our client certificate."""
+    """Secret whose `tls.crt` and `tls.key` are shown to it."""
 
     allow_override: bool | None = None
-    """Whether a space may override server, realm or Secrets."""
+    """Whether a space may name another server, realm or secrets."""
 
     recheck_seconds: Annotated[int, Field(strict=True, ge=5, le=86_400)] = 300
-    """Validity of an answer in seconds. Before it expires, EnMasse repeats the login of each
-    connection with the same credentials and applies changed rights or a refusal.
-    """
+    """For how long an answer is good: before that the service is asked again about each connection,
+    with what was shown at the login, and who is refused or has other rights by then loses them."""
 
 
 class AuthenticationServiceSpec(Model):
-    """Specification of a service."""
+    """What a service is."""
 
     type: Literal["none", "standard", "external", "keycloak"]
-    """`none` admits everyone, `standard` has MessagingUsers, `keycloak` and `external` use other
-    servers.
-    """
+    """`none` lets everybody in, `standard` has users, `keycloak` and `external` ask others."""
 
     realm: str | None = None
-    """One set of users for all spaces, for services that use other servers."""
+    """One set of users for all spaces, of a service that asks others."""
 
     none: NoneService | None = None
     """Settings of a service of type none."""
@@ -223,7 +218,7 @@ class AuthenticationServiceSpec(Model):
 
 
 class AuthenticationServiceStatus(ToldStatus):
-    """Observed state of a service."""
+    """Whether a service can be used."""
 
     host: str | None = None
     port: int | None = None
@@ -232,7 +227,7 @@ class AuthenticationServiceStatus(ToldStatus):
 
 
 class AuthenticationService(Administered):
-    """A source of users for address spaces."""
+    """A service that checks users."""
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
@@ -249,7 +244,7 @@ class AuthenticationService(Administered):
     status: AuthenticationServiceStatus = AuthenticationServiceStatus()
 
     def with_status(self, status: Status) -> Self:
-        """Return the resource with another status, with the location of an external service."""
+        """Return the resource with another status, which says where an external service is."""
         told = super().with_status(status)
         external = self.spec.external
         if external is None:
@@ -264,22 +259,22 @@ class AuthenticationService(Administered):
 
     @property
     def asks_others(self) -> bool:
-        """Whether another server decides logins or provides keys."""
+        """Whether a server elsewhere is asked about logins or keys."""
         standard = self.spec.standard
         has_issuer = standard is not None and standard.oidc is not None
         return self.spec.type in ("keycloak", "external") or has_issuer
 
     @property
     def keeps_realms(self) -> bool:
-        """Whether EnMasse creates and removes the realms of spaces."""
+        """Whether the realm of each space is made and removed with the space."""
         keycloak = self.spec.keycloak
         return keycloak is not None and bool(keycloak.credentials_secret) and not self.spec.realm
 
     def faults(self) -> list[Fault]:
-        """Return settings that are missing or belong to another type."""
+        """Return settings that are for another type, or are missing."""
         spec = self.spec
         found = [
-            Fault(f"spec.{name}", f"is supported by services of type {name} only, not {spec.type}")
+            Fault(f"spec.{name}", f"is for services of type {name}, not {spec.type}")
             for name in ("none", "standard", "external", "keycloak")
             if name != spec.type and getattr(spec, name) is not None
         ]
@@ -289,6 +284,8 @@ class AuthenticationService(Administered):
             found.append(Fault("spec.keycloak", "is required: url"))
         name = self.metadata.name
         if (meant := BUILT_IN.get(name, spec.type)) != spec.type:
-            message = f"{name!r} is reserved for a service of type {meant}; choose another name"
+            message = (
+                f"spaces that name {name!r} mean a service of type {meant}; choose another name"
+            )
             found.append(Fault("metadata.name", message))
         return found

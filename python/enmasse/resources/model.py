@@ -1,7 +1,7 @@
-"""Parts shared by all kinds: metadata, status, and rules for names.
+"""What all kinds share: metadata, status, and the rules for names.
 
 Fields are camelCase in documents and snake_case in Python. Models are frozen: a changed resource is
-a new one, made with `model_copy`. Unknown fields are refused.
+a new one, made with `model_copy`. An unknown field is refused.
 """
 
 import re
@@ -18,19 +18,18 @@ DEFAULT_NAMESPACE = "default"
 INFRA_NAMESPACE = "enmasse-infra"
 
 DEFAULT_SPACE_ANNOTATION = "enmasse.io/default-space"
-"""Annotation of the namespace INFRA_NAMESPACE: full name of the default address space, for
-connections that name none. Empty: no default.
-"""
-"""Default namespace of service administrators' kinds."""
+"""Annotation of the namespace INFRA_NAMESPACE: the full name of the address space that connections
+enter which name none. Empty: there is none."""
+"""Where kinds of the service administrator are, if their documents do not say."""
 
 NAME_LENGTH_MAX = 253
-"""Maximum length of a resource name, as in Kubernetes."""
+"""Characters in a resource name, as in Kubernetes."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Key(NamedTuple):
-    """Identifies a resource at one time; a uid identifies it for ever."""
+    """What names one resource at one time; a uid names it for ever."""
 
     kind: str
     namespace: str
@@ -41,31 +40,29 @@ class Key(NamedTuple):
 
 
 _NOT_KEPT: set[str] = set()
-"""Shared empty set in place of `model_fields_set`."""
+"""What every piece has in the place of the names of the fields it was given."""
 
 
 class Model(BaseModel):
-    """A frozen part of a document."""
+    """A frozen piece of a document."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         validate_by_name=True,
         extra="forbid",
         frozen=True,
-        # Types that are never parsed are not compiled; their docstrings are read on demand.
+        # What is never parsed is never compiled, and its docstrings are read where they are shown.
         defer_build=True,
     )
 
     def model_post_init(self, _context: object) -> None:
-        """Discard the set of given fields: it is unused, and one set per part would be a third of
-        the memory of ten thousand resources.
-        """
+        """Forget which fields were given: nobody asks, and to keep a set of names for each piece
+        would be a third of the memory of ten thousand resources."""
         object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return the part with some fields replaced, without validation. Unchanged fields are
-        shared; `deep` copies them.
-        """
+        """Return the piece with some fields replaced, which are not validated. What stays is
+        shared, being frozen; `deep` copies that too."""
         if deep:
             return super().model_copy(update=update, deep=True)
         copied = type(self).__new__(type(self))
@@ -76,7 +73,7 @@ class Model(BaseModel):
         return copied
 
     def document(self) -> dict[str, Any]:
-        """Return the part as plain data with camelCase names, without unset fields."""
+        """Return the piece as plain data with its camelCase names; unset fields are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -84,24 +81,24 @@ _Piece = TypeVar("_Piece", bound=Model)
 
 
 def filled(piece: _Piece, default: _Piece) -> _Piece:
-    """Return a part with missing values filled in from another one."""
+    """Return a piece with the values of another one where it has none."""
     names = type(piece).model_fields
     missing = {name: getattr(default, name) for name in names if getattr(piece, name) is None}
     return piece.model_copy(update=missing)
 
 
 def label(value: str) -> str:
-    """Validate a name of one part: a namespace, an address space, one part of a dotted name."""
+    """Check a name of one part: a namespace, an address space, one part of a dotted name."""
     if not _LABEL.fullmatch(value):
         raise ValueError(
-            f"{value!r} is invalid: use 1 to 63 lower-case letters, digits and"
-            " hyphens, beginning and ending with a letter or digit"
+            f"{value!r} is not allowed: use 1 to 63 lower-case letters, digits and hyphens,"
+            " beginning and ending with a letter or digit"
         )
     return value
 
 
 def dotted_name(value: str) -> str:
-    """Validate a name of dotted parts."""
+    """Check a name of parts divided by dots, each a name of one part."""
     if len(value) > NAME_LENGTH_MAX:
         raise ValueError(f"has {len(value)} characters; at most {NAME_LENGTH_MAX} are allowed")
     for part in value.split("."):
@@ -110,11 +107,11 @@ def dotted_name(value: str) -> str:
 
 
 def name_in_space(value: str) -> str:
-    """Validate `<space>.<rest>`, the name of a resource in an address space."""
+    """Check `<space>.<rest>`, the name of whatever belongs to an address space."""
     if "." not in value:
         raise ValueError(
-            f"{value!r} contains no address space: write <space>.<name>, for"
-            f" example default.{value or 'orders'}"
+            f"{value!r} names no address space: write <space>.<name>,"
+            f" for example default.{value or 'orders'}"
         )
     return dotted_name(value)
 
@@ -124,10 +121,10 @@ Label = Annotated[str, AfterValidator(label)]
 
 _LABEL_NAME = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 ANNOTATIONS_BYTES_MAX = 256 * 1024
-"""Maximum total bytes of annotations of a resource, as in Kubernetes."""
+"""Bytes of all annotations of a resource together, as in Kubernetes."""
 
 FINALIZERS_MAX = 32
-"""Maximum finalizers of a resource."""
+"""Finalizers of one resource."""
 
 
 def _qualified(value: str) -> str:
@@ -159,12 +156,12 @@ def _annotations(value: dict[str, str]) -> dict[str, str]:
     if sum(len(key.encode()) + len(text.encode()) for key, text in value.items()) > (
         ANNOTATIONS_BYTES_MAX
     ):
-        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes in total")
+        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes together")
     return value
 
 
 class OwnerReference(Model):
-    """A resource that this one belongs to, for information: nothing is deleted by it."""
+    """A resource that this one belongs to, for the owner's own use: nothing is deleted by it."""
 
     api_version: str
     kind: str
@@ -175,70 +172,70 @@ class OwnerReference(Model):
 
 
 class Metadata(Model):
-    """Identity of a resource. The server sets uid, generation, resourceVersion and timestamps."""
+    """Who a resource is. The server sets uid, generation, resourceVersion and all timestamps."""
 
     name: str
-    """Name, unique per kind and namespace."""
+    """Name of the resource, unique among its kind in its namespace."""
 
     generate_name: str | None = None
-    """Prefix of a generated name; five letters are appended."""
+    """What a new resource without a name is named after; five letters are added."""
 
     namespace: Label = DEFAULT_NAMESPACE
-    """Namespace of the resource."""
+    """Namespace the resource lives in."""
 
     uid: str | None = None
-    """Permanent identity: a resource created again has another one."""
+    """Identity for ever: one deleted and made again has another."""
 
     generation: int | None = None
-    """Counts changes of the spec."""
+    """Counts the changes of spec."""
 
     resource_version: str | None = None
-    """Changes with every write. In a request it is a precondition."""
+    """Changes with every write. In a request it says which state the request is based on."""
 
     creation_timestamp: str | None = None
-    """Creation time."""
+    """When the resource was made."""
 
     deletion_timestamp: str | None = None
-    """Time of the deletion request. The resource is removed once it has no finalizers."""
+    """When it was asked to go. It goes once it has no finalizers."""
 
     deletion_grace_period_seconds: int | None = None
-    """Always 0: there is no grace period."""
+    """Always 0: nothing waits for a time."""
 
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
-    """Labels for selectors."""
+    """Marks that selectors can ask for."""
 
     annotations: Annotated[dict[str, str], AfterValidator(_annotations)] = Field(
         default_factory=dict
     )
-    """Annotations for clients."""
+    """Remarks for the owner's own use."""
 
     finalizers: Annotated[
         tuple[Annotated[str, AfterValidator(_qualified)], ...], Field(max_length=FINALIZERS_MAX)
     ] = ()
-    """Parties that must act before the resource is removed; each then removes its entry."""
+    """Who has something to do before it goes, and takes itself off the list then."""
 
     owner_references: tuple[OwnerReference, ...] = ()
-    """Owners, for information."""
+    """What it belongs to, for the owner's own use."""
 
     managed_fields: tuple[dict[str, Any], ...] = Field(default=(), repr=False)
-    """Field managers and the fields they own. Set by the server."""
+    """Who has set which fields. Written by the server."""
 
 
 class AdminMetadata(Metadata):
-    """Metadata of a service administrator's resource."""
+    """Metadata of what the service administrator declares."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
-    """Name, unique across all namespaces."""
+    """Name, one through all namespaces."""
 
     namespace: Label = INFRA_NAMESPACE
-    """Namespace of the resource. It applies everywhere."""
+    """Namespace it lives in. It counts wherever it is."""
 
 
 Phase = Literal["Pending", "Configuring", "Active", "Terminating", "Failed"]
 
 
 class Condition(Model):
-    """One aspect of the observed state, with reason and time of the last transition."""
+    """One thing that is or is not so, why, and since when."""
 
     type: str
     status: Literal["True", "False", "Unknown"]
@@ -249,71 +246,71 @@ class Condition(Model):
 
 
 class Status(Model):
-    """Observed state. Clients read it; only the platform writes it."""
+    """What the control plane has found out. Clients read it and never write it."""
 
     is_ready: bool = False
     phase: Phase = "Pending"
     messages: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     observed_generation: int | None = None
-    """The generation of the spec that this status describes."""
+    """The generation of spec that all this is about."""
 
 
 class Column(NamedTuple):
-    """A column of the table that clients show."""
+    """One column of the table in which clients show resources of a kind."""
 
     name: str
     path: str
-    """Path of the value: names separated by dots."""
+    """Where its value is: names from the top, with dots between."""
 
     type: str = "string"
-    """string, integer, boolean or date; a date is shown as elapsed time."""
+    """string, integer, boolean or date; a date is shown as the time that has passed since."""
 
     priority: int = 0
-    """Above 0 it is shown by `kubectl get -o wide` only."""
+    """Above 0 it is shown only where there is room: `kubectl get -o wide`."""
 
 
 AGE = Column("Age", "metadata.creationTimestamp", "date")
 
 
 class Resource(Model):
-    """A kind of the API."""
+    """One thing that the API knows."""
 
     plural: ClassVar[str]
-    """The plural in HTTP paths."""
+    """The kind as it stands in HTTP paths."""
 
     short_names: ClassVar[tuple[str, ...]]
-    """Short names."""
+    """What people may type for it."""
 
     categories: ClassVar[tuple[str, ...]] = ()
-    """Categories: short names shared with other kinds."""
+    """What people may type for it and for other kinds together."""
 
     namespaced: ClassVar[bool]
-    """Whether it is namespaced."""
+    """Whether it lives in a namespace."""
 
     columns: ClassVar[tuple[Column, ...]] = (AGE,)
-    """Table columns after the name."""
+    """How it is shown in a table, after its name."""
 
     live_columns: ClassVar[tuple[Column, ...]] = ()
-    """Table columns for statistics, before the last one; paths begin in the statistics."""
+    """Columns of a table for live figures, before its last one; paths begin in the figures."""
 
     selectable: ClassVar[tuple[str, ...]] = ()
-    """Paths of field selectors, besides name and namespace."""
+    """Paths that a field selector may name, beside the name and the namespace."""
 
     read_only: ClassVar[bool] = False
-    """Whether only the platform creates it."""
+    """Whether the platform alone makes them."""
 
     unique: ClassVar[bool]
-    """Whether a name is unique across all namespaces."""
+    """Whether a name is one thing through all namespaces."""
 
     write_only: ClassVar[tuple[str, ...]] = ()
-    """Write-only paths: accepted in requests, never stored or shown."""
+    """Paths that a request may have and that are never stored or shown."""
 
     api_versions: ClassVar[tuple[str, ...]]
-    """The API versions that serve it; the first one is stored."""
+    """What a document may say; it is served under each, and the first one is stored."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Take the names of the kind from the class of a kind."""
+        """Take the names of the kind, where the class is that of one."""
         super().__init_subclass__(**arguments)
         if (kind := KINDS.get(cls.__name__)) is not None:
             cls.plural, cls.short_names, cls.api_versions = (
@@ -329,74 +326,72 @@ class Resource(Model):
 
     @property
     def key(self) -> Key:
-        """Its key in a store."""
+        """The resource's key in a store."""
         return Key(self.kind, self.metadata.namespace, self.metadata.name)
 
     @property
     def space(self) -> str:
-        """Name of its address space, or of the space itself."""
+        """Name of the address space it belongs to, or is."""
         return self.metadata.name.partition(".")[0]
 
     @property
     def needs_others(self) -> int:
-        """Order among resources of its kind: after those it references."""
+        """How late it comes among resources of its kind: after those it refers to."""
         return 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is complete: it has everything that admission adds and nothing that admission
-        removes.
-        """
+        """Whether it has all that admission fills in, and nothing that admission takes out."""
         return True
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion was requested and only finalizers keep it."""
+        """Whether it was asked to go and only its finalizers keep it."""
         return self.metadata.deletion_timestamp is not None
 
     @classmethod
     def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Convert a document of an older form."""
+        """Return a document that is written in an older form of the kind in the present one."""
         return data
 
     def with_metadata(self, **changes: Any) -> Self:
-        """Return the resource with changed metadata."""
+        """Return the resource with some metadata replaced."""
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=changes)})
 
     def with_status_of(self, _other: "Resource | None") -> Self:
-        """Return the resource with the status of another one; None: that of a new one."""
+        """Return the resource with the status another one has; with None, that of a new one."""
         return self
 
     def content(self) -> tuple[object, ...]:
-        """The fields whose change increments the generation: all but metadata and status."""
+        """What counts as a new generation when it changes: all but metadata and status."""
         fields = [name for name in type(self).model_fields if name not in ("metadata", "status")]
         return tuple(getattr(self, name) for name in fields)
 
     def public(self) -> Self:
-        """Return the resource for clients, without secrets."""
+        """Return the resource as clients may see it: without secrets."""
         return self
 
     def document(self) -> dict[str, Any]:
-        """Return the resource as plain data, without empty metadata."""
+        """Return the resource as plain data; of metadata, what says nothing is left out."""
         data = super().document()
         metadata = data["metadata"]
         data["metadata"] = {name: one for name, one in metadata.items() if one not in ({}, [], "")}
         return data
 
     def faults(self) -> list[Fault]:
-        """Return errors of combinations of valid fields."""
+        """Return what is wrong with fields that are each right by themselves."""
         return []
 
     def refused_changes(self, _before: Self) -> list[Fault]:
-        """Return errors of changing `before` into this."""
+        """Return the faults of changing `before` into this."""
         return []
 
 
 class Declared(Resource):
-    """A declared resource: desired state (`spec`) and observed state (`status`)."""
+    """One declared thing: what is wanted (`spec`) and what is so (`status`)."""
 
     immutable: ClassVar[tuple[str, ...]] = ()
-    """Immutable fields of the spec; their names are equal in Python and documents."""
+    """Fields of spec, as named in Python and in documents alike, that cannot change."""
 
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)
 
@@ -408,13 +403,13 @@ class Declared(Resource):
         return self.model_copy(update={"status": status})
 
     def with_status_of(self, other: Resource | None) -> Self:
-        """Return the resource with the status of another one; None: that of a new one."""
+        """Return the resource with the status another one has; with None, that of a new one."""
         if isinstance(other, Declared):
             return self.with_status(other.status)
         return self.with_status(type(self).model_fields["status"].default)
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return errors of changing `before` into this."""
+        """Return the faults of changing `before` into this."""
         return [
             cannot_change(f"spec.{name}", getattr(before.spec, name))
             for name in self.immutable
@@ -423,24 +418,24 @@ class Declared(Resource):
 
 
 class ToldStatus(Status):
-    """Status of a service administrator's resource."""
+    """Status of what the service administrator declares."""
 
     message: str | None = None
-    """The pending reason: `messages` as one text, where clients of the original read it."""
+    """What it waits for: `messages` as one text, where the original's clients look for it."""
 
 
 class Administered(Declared):
-    """A resource of a service administrator."""
+    """One thing that the service administrator declares."""
 
     metadata: AdminMetadata
     status: ToldStatus = ToldStatus()
 
     def with_status(self, status: Status) -> Self:
-        """Return the resource with another status, with its messages as one text too."""
+        """Return the resource with another status, its messages as one text too."""
         message = "; ".join(status.messages) or None
         return super().with_status(status.model_copy(update={"message": message}))
 
 
 def cannot_change(field: str, value: object) -> Fault:
-    """Return the error of changing an immutable field that has a value."""
-    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it again")
+    """Return the fault of changing a field that had a value for good."""
+    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it anew")

@@ -274,11 +274,15 @@ class Live(Model):
     password_file: str | None = None
     """A file that holds the password of the user that `url` names."""
 
+    connections: Annotated[int, Field(strict=True, ge=1, le=1000)] = 16
+    """With PostgreSQL: the most connections by which executors write at a time."""
+
     offline_after: Duration = 300_000
     """A device is offline, and its session over, when nothing has come from it for so long."""
 
     keep: Duration = 90 * DAY_MS
-    """How long sessions that ended and days of usage stay; not shorter than `offlineAfter`."""
+    """How long devices that are silent, last values, sessions and incidents that ended with their
+    alerts, and days of usage stay; not shorter than `offlineAfter`."""
 
 
 class Threshold(Model):

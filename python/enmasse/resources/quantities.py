@@ -1,7 +1,6 @@
-"""Durations and sizes: a number of milliseconds or bytes, or a text with a unit, stored as a
-number.
+"""Durations and sizes: a number of milliseconds or bytes, or a text with a unit, kept as a number.
 
-`60000`, `"60s"` and `"1m"` are equal and are returned as 60000.
+`60000`, `"60s"` and `"1m"` are one value, and come back as 60000.
 """
 
 import re
@@ -11,10 +10,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 DURATION_MS_MAX = 100 * 365 * 24 * 3600 * 1000
-"""Maximum duration: one hundred years."""
+"""Longest duration: a hundred years."""
 
 EXACT_MAX = 2**53 - 1
-"""Largest integer that every JSON reader represents exactly."""
+"""Largest number that every JSON reader keeps exactly."""
 
 MILLISECONDS: Mapping[str, int] = {
     "ms": 1,
@@ -38,13 +37,13 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
     known = ", ".join(units)
 
     def read(value: object) -> object:
-        """Convert a text to a number; integer validation handles everything else."""
+        """Turn a text into a number; anything else is left to the check of whole numbers."""
         if not isinstance(value, str):
             return value
         found = _QUANTITY.fullmatch(value)
         if not found or (found[2] and found[2] not in units):
             raise ValueError(
-                f"{value!r} is not an integer of {plain} or a number with a unit ({known})"
+                f"{value!r} is not a whole number of {plain}, nor one with a unit ({known})"
             )
         return int(found[1]) * (units[found[2]] if found[2] else 1)
 
@@ -52,7 +51,7 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
 
 
 def _shown(least: int, most: int, units: Mapping[str, int]) -> WithJsonSchema:
-    """Return the OpenAPI schema of a quantity: an integer or a string."""
+    """Return what OpenAPI says of a quantity: a number or a text."""
     pattern = rf"^[0-9]{{1,15}}({'|'.join(units)})?$"
     number = {"type": "integer", "minimum": least, "maximum": most}
     return WithJsonSchema(
@@ -72,7 +71,7 @@ Duration = Annotated[
     _duration,
     _shown(1, DURATION_MS_MAX, MILLISECONDS),
 ]
-"""A duration above 0, in milliseconds."""
+"""Some time, in milliseconds."""
 
 Delay = Annotated[
     int,
@@ -80,22 +79,22 @@ Delay = Annotated[
     _duration,
     _shown(0, DURATION_MS_MAX, MILLISECONDS),
 ]
-"""A duration from 0, in milliseconds."""
+"""Some time or none, in milliseconds."""
 
 Size = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX), _size, _shown(1, EXACT_MAX, BYTES)]
-"""A size in bytes."""
+"""Some bytes."""
 
 MessageSize = Annotated[
     int, Field(strict=True, ge=1, le=2**32 - 1), _size, _shown(1, 2**32 - 1, BYTES)
 ]
-"""A message size in bytes."""
+"""Bytes of one message."""
 
 Count = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX)]
-"""A count of at least 1."""
+"""How many, at least one."""
 
 LinkCount = Annotated[int, Field(strict=True, ge=1, le=2**32 - 1)]
-"""A number of links, at least 1."""
+"""How many links, at least one."""
 
 CREDIT_MAX = 1_000_000
 Credit = Annotated[float, Field(strict=True, ge=0, le=CREDIT_MAX, allow_inf_nan=False)]
-"""A number of routers or brokers, or a fraction of one."""
+"""How many routers or brokers, or which part of one."""

@@ -1,6 +1,7 @@
-"""Reference pages of the kinds, generated from their models. Pure.
+"""The kinds as pages of reference, made from the models that validate. Pure.
 
-`scripts/reference.py` writes them into `docs/reference`; a test checks that they are up to date.
+`scripts/reference.py` writes them into `docs/reference`; a test sees that they are what it would
+write.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +19,11 @@ Schema = Mapping[str, Any]
 INDEX = "index.md"
 _HEAD = "<!-- Made by scripts/reference.py from the models: change those, and run it again. -->"
 _PARTS = ("spec", "type", "data", "binaryData", "stringData", "immutable", "status")
-"""Sections of a page, in order."""
+"""What a page tells of a document, in this order."""
 
 
 def pages() -> dict[str, str]:
-    """Return the pages by file name."""
+    """Return the pages by the name of their file."""
     models: list[type[Resource]] = [*KINDS.values(), AddressSpaceSchema]
     models.sort(key=lambda model: model.__name__)
     found = {file_of(model): _page(model) for model in models}
@@ -30,7 +31,7 @@ def pages() -> dict[str, str]:
 
 
 def file_of(model: type[Resource]) -> str:
-    """Return the file name of a kind's page."""
+    """Return the name of a kind's page."""
     return f"{model.__name__.lower()}.md"
 
 
@@ -40,8 +41,8 @@ def _index(models: list[type[Resource]]) -> str:
         for model in models
     ]
     intro = (
-        "Every kind, field by field. `kubectl explain` shows the same, and"
-        " `enmasse crds` prints custom resource definitions."
+        "What can be declared, field by field. `kubectl explain` says the same, and"
+        " `enmasse crds` prints it as custom resource definitions."
     )
     return "\n".join(
         [_HEAD, "", "# Kinds", "", intro, "", *_table(("kind", "API version", "what it is"), rows)]
@@ -83,7 +84,7 @@ def _part(model: type[Resource], part: str, own: Schema) -> Iterator[str]:
 
 
 def _rows(path: str, own: Schema, *, is_required: bool) -> Iterator[tuple[str, str, str, str]]:
-    """Yield a field and its subfields: path, type, default, description."""
+    """Yield a field and those in it: path, type, default, what it is."""
     inner = own.get("items", {}) if own.get("type") == "array" else own
     inner = next((one for one in inner.get("anyOf", ()) if "properties" in one), inner)
     if "." in path or "properties" not in inner:
@@ -97,7 +98,7 @@ def _rows(path: str, own: Schema, *, is_required: bool) -> Iterator[tuple[str, s
 
 
 def _type(own: Schema) -> str:
-    """Return the type or allowed values of a field."""
+    """Return what values a field has."""
     if "enum" in own:
         return ", ".join(f"`{one}`" for one in own["enum"])
     if own.get("x-kubernetes-int-or-string"):
@@ -125,11 +126,10 @@ def _bounds(own: Schema) -> str:
 
 
 def _types(path: str) -> str:
-    """Return the address types that support a field."""
+    """Return the types of address that may have a field."""
     name = path.removeprefix("spec.")
     found = ALLOWED.get(name) or ALLOWED.get(name.partition(".")[0])
-    # A field without a row of its own, such as `limits`, is supported by types that support one of
-    # its subfields.
+    # What has no row of its own, as `limits`, is for whoever may have anything in it.
     return ", ".join(found) if found else "all"
 
 

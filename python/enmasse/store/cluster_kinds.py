@@ -1,4 +1,4 @@
-"""The Kubernetes form of resources: paths and documents."""
+"""Resources as a Kubernetes API server has them: where they are, and what their documents say."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from enmasse.resources.model import Metadata
 from enmasse.store.cluster_api import MANAGER
 
 MARK, MARKED = "app", "enmasse"
-"""Label of our Secrets, ConfigMaps and Services; others are ignored."""
+"""Label of the Secrets, ConfigMaps and Services that are ours; no others are looked at."""
 
 REFUSED = "Refused"
-"""Condition reason of a resource that bypassed admission and is not allowed."""
+"""Reason of a resource that was written past admission and is not allowed."""
 
 _METADATA = {field.alias for field in Metadata.model_fields.values()}
 _SERVERS = ("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -24,13 +24,13 @@ Document = dict[str, Any]
 
 
 class ClusterKind:
-    """One kind: its paths and the progress of its watch."""
+    """One kind: its paths, and how far its changes are known."""
 
     def __init__(self, model: type[Resource]) -> None:
         self.model = model
         self.name = model.__name__
         self.progress = 0
-        """Version up to which all changes of the kind have been received."""
+        """Version up to which all changes of the kind are known."""
 
         self.is_marked = issubclass(model, Secret | ConfigMap | Service)
         self.selection = {"labelSelector": f"{MARK}={MARKED}"} if self.is_marked else {}
@@ -38,21 +38,21 @@ class ClusterKind:
         self._base = ("/apis/" if "/" in self._version else "/api/") + self._version
 
     def several(self, namespace: str | None = None) -> str:
-        """Return the collection path, for all namespaces or one."""
+        """Return the path of all, or of those in a namespace."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         return f"{self._base}{within}/{self.model.plural}"
 
     def one(self, key: Key) -> str:
-        """Return the path of one resource."""
+        """Return the path of one."""
         return f"{self.several(key.namespace)}/{quote(key.name, safe='')}"
 
     def key(self, document: Document) -> Key:
-        """Return the key of a server document."""
+        """Return the key of a document of the server."""
         metadata = document["metadata"]
         return Key(self.name, metadata.get("namespace", ""), metadata["name"])
 
     def document(self, resource: Resource, *, version: str | None, uid: str | None) -> Document:
-        """Return the document to write, with a version as precondition if there is one."""
+        """Return what is sent to write a resource, at a version if there is one."""
         document = resource.document() | {"apiVersion": self._version}
         document.pop("status", None)
         metadata = document["metadata"]
@@ -66,21 +66,21 @@ class ClusterKind:
         return document
 
     def resource(self, document: Document) -> Resource:
-        """Return the resource of a server document.
+        """Return the resource of a document of the server.
 
-        Raises: Invalid if it is malformed.
+        Raises: Invalid if it cannot be read.
         """
         known = {field.alias for field in self.model.model_fields.values()}
         found = {name: one for name, one in document.items() if name in known}
         found |= {"apiVersion": self.model.api_versions[0], "kind": self.name}
         if issubclass(self.model, Namespace):
-            # The phase Terminating is derived from the deletion time; do not store it.
+            # One that goes has a phase of its own; its time of deletion says the same.
             found.pop("status", None)
         metadata = {name: one for name, one in document["metadata"].items() if name in _METADATA}
         metadata["managedFields"] = [
             one | {"apiVersion": self.model.api_versions[0]}
             for one in metadata.get("managedFields", ())
-            # The requester already has a managedFields entry if the write came through our API.
+            # Who asked for it has an entry of their own, if it came through our API.
             if one.get("manager") != MANAGER
         ]
         if self.is_marked:
@@ -89,10 +89,9 @@ class ClusterKind:
         return parse(found | {"metadata": metadata}, stored=True)
 
     def admitted(self, document: Document, before: Resource | None) -> Resource:
-        """Return the resource of a document if admission would accept it on its own.
+        """Return the resource of a document, if admission would let it in by itself.
 
-        A resource that is served unchanged has been accepted before and stays accepted.
-
+        What has been served as it is was let in, and stays so.
         Raises: Invalid if it is not allowed.
         """
         resource = self.resource(document)
@@ -104,7 +103,7 @@ class ClusterKind:
         if found:
             raise invalid(self.name, resource.metadata.name, found)
         if is_refused(document):
-            # Relative to its former state, which is no longer known.
+            # By what it was before, which nobody knows any more.
             raise Invalid(
                 Code.FIELD_INVALID, str((document["status"].get("messages") or [REFUSED])[0])
             )
@@ -112,17 +111,17 @@ class ClusterKind:
 
 
 def kinds() -> dict[str, ClusterKind]:
-    """Return all stored kinds by name."""
+    """Return all kinds that are kept, by name."""
     return {name: ClusterKind(model) for name, model in KINDS.items()}
 
 
 def version_of(document: Mapping[str, Any]) -> int:
-    """Return the version of a server document."""
+    """Return the version of a document of the server."""
     return int(document["metadata"]["resourceVersion"])
 
 
 def is_refused(document: Document) -> bool:
-    """Whether the status of a document already reports it as refused in its present form."""
+    """Whether the status of a document says that it is not allowed as it is now."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     reasons = {one.get("type"): one.get("reason") for one in conditions}
     return reasons.get(READY) == REFUSED and _is_of_now(document)

@@ -1,7 +1,7 @@
-"""Resources that bypassed admission: kubectl writes to the cluster directly.
+"""What is in a cluster without having come through admission: kubectl writes to the cluster itself.
 
-The leader completes what admission would fill in, replaces passwords by verifiers, and marks
-resources that are not allowed as refused. Stand-bys write none of that.
+What lacks something that admission fills in gets it, a password is replaced by its verifiers, and
+what is not allowed is told so by its status. Only the process that leads writes any of that.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from enmasse.store.protocol import Completing
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 16
-"""Resources completed per batch."""
+"""Resources that are completed at a time."""
 
 Document = dict[str, Any]
 
@@ -38,7 +38,7 @@ class _Refused(NamedTuple):
 
 
 class _Incomplete(NamedTuple):
-    """An incomplete resource, and its last complete form."""
+    """A resource that lacks something, and what it was while it lacked nothing."""
 
     document: Document
     resource: Resource
@@ -46,7 +46,7 @@ class _Incomplete(NamedTuple):
 
 
 class Unadmitted:
-    """Refused and incomplete resources, as last seen."""
+    """Resources that are refused, and those that lack something, as they were seen last."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Unadmitted:
         kinds: Mapping[str, ClusterKind],
         take: Callable[[ClusterKind, Document], object],
     ) -> None:
-        """Write through `api` while `leading`; pass each result to `take`."""
+        """Write by `api` while `leading`; what becomes of it is given to `take`."""
         self._api = api
         self._leading = leading
         self._clock = clock
@@ -65,30 +65,29 @@ class Unadmitted:
         self._refused: dict[Key, _Refused] = {}
         self._incomplete: dict[Key, _Incomplete] = {}
         self._telling: set[Key] = set()
-        """Resources whose refusal is being written."""
+        """What is just being told that it is refused."""
 
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def keys(self) -> Iterable[Key]:
-        """Return the keys of all of them."""
+        """Return the keys of all."""
         return (*self._refused, *self._incomplete)
 
     def version(self, key: Key) -> int:
-        """Return the last version seen of a resource; 0 if it is neither refused nor incomplete."""
+        """Return the version of what was seen of a resource last; 0: it is none of these."""
         found = self._refused.get(key) or self._incomplete.get(key)
         return version_of(found.document) if found else 0
 
     def forget(self, key: Key) -> None:
-        """Record that a resource was deleted."""
+        """Note that a resource is gone."""
         self._refused.pop(key, None)
         self._incomplete.pop(key, None)
 
     def seen(
         self, kind: ClusterKind, document: Document, before: Resource | None
     ) -> Resource | None:
-        """Return the resource to serve for the server's present document; None to keep serving
-        `before`.
-        """
+        """Return what is served of a resource as the server has it now; None: what was served
+        `before` goes on."""
         key = kind.key(document)
         earlier = self._incomplete.get(key)
         self.forget(key)
@@ -96,18 +95,18 @@ class Unadmitted:
             resource = kind.admitted(document, before)
         except EnMasseError as error:
             self._refused[key] = _Refused(document, error.message)
-            log.warning("refused and skipped", resource=str(key), reason=error.message)
+            log.warning("not allowed, and passed over", resource=str(key), reason=error.message)
             return None
         if resource.is_complete:
             return resource
         if earlier is not None and earlier.resource.metadata.uid == resource.metadata.uid:
             before = earlier.before
         self._incomplete[key] = _Incomplete(document, resource, before)
-        # Passwords are never readable, not even in a backup.
+        # A password is nothing that anybody is shown, a backup included.
         return None if isinstance(resource, MessagingUser) else resource
 
     def may_hold_messages(self) -> Iterable[tuple[Key, str]]:
-        """Return refused resources that have been served, with the reason."""
+        """Return what is refused and has been served, and why it is."""
         return [
             (key, one.message)
             for key, one in self._refused.items()
@@ -115,9 +114,9 @@ class Unadmitted:
         ]
 
     async def tell(self, moved: Callable[[], asyncio.Event]) -> None:
-        """Write refusals into the status while this process leads; runs until cancelled.
+        """Let the status of what is not allowed say so, while this process leads; until cancelled.
 
-        `moved` returns the event that the next change sets.
+        `moved` gives what is set with the next change.
         """
         while True:
             change = moved()
@@ -133,7 +132,7 @@ class Unadmitted:
             await change.wait()
 
     async def complete(self, moved: Callable[[], asyncio.Event], completed: Completing) -> None:
-        """Complete incomplete resources as they arrive; runs until cancelled."""
+        """Write what `completed` makes of what lacks something, as it comes; until cancelled."""
         backoff, failures = Backoff(), 0
         while True:
             change = moved()
@@ -144,7 +143,7 @@ class Unadmitted:
                     await change.wait()
 
     async def _try(self, key: Key, completed: Completing) -> bool:
-        """Complete one resource if possible; return whether to retry."""
+        """Complete one resource, if it can be; whether that is to be tried again."""
         async with self._slots:
             one = self._incomplete.get(key)
             if one is None or key in self._telling:
@@ -155,7 +154,7 @@ class Unadmitted:
                 log.warning("cannot be completed", resource=str(key), reason=error.message)
                 return True
             except (Conflict, Missing):
-                pass  # it changed, and the watch delivers the change
+                pass  # it has changed, which the watch tells
             except Invalid as error:
                 if self._incomplete.get(key) is one:
                     del self._incomplete[key]
@@ -168,7 +167,7 @@ class Unadmitted:
     async def _complete(self, key: Key, one: _Incomplete, completed: Completing) -> None:
         done = await completed(one.resource, one.before)
         if not done.is_complete:
-            return  # what it needs does not exist yet
+            return  # what it needs for that is not there yet
         await self._leading.check()
         kind, metadata = self._kinds[key.kind], one.document["metadata"]
         body = kind.document(done, version=metadata["resourceVersion"], uid=metadata["uid"])
@@ -177,12 +176,12 @@ class Unadmitted:
 
     async def _tell(self, key: Key, refused: _Refused) -> None:
         if not issubclass(self._kinds[key.kind].model, Declared):
-            return  # the quota has no room for it
+            return  # it has no place for that
         self._telling.add(key)
         try:
             await self._write_refusal(key, refused)
         except (Conflict, Missing):
-            pass  # it changed, and the watch delivers the change
+            pass  # it has changed, which the watch tells
         finally:
             self._telling.discard(key)
 
@@ -197,7 +196,7 @@ class Unadmitted:
                 if _is_allowed(kind, document):
                     self._take(kind, document)
                     return
-                message += "; its password was removed: set it again"
+                message += "; its password was removed: give it again"
         model = kind.model.model_fields["status"].annotation
         status = ready_status(
             model.model_validate(document.get("status") or {}, by_alias=True),  # type: ignore[union-attr]
@@ -212,7 +211,7 @@ class Unadmitted:
 
 
 def _is_allowed(kind: ClusterKind, document: Document) -> bool:
-    """Whether a resource on its own is valid and complete."""
+    """Whether nothing of a resource is wrong or missing by itself."""
     try:
         return kind.admitted(document, None).is_complete
     except EnMasseError:

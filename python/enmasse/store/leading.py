@@ -1,4 +1,4 @@
-"""Leadership among the processes of a store: taken once, renewed, lost at most once."""
+"""Leading among the processes of a store: taken once, renewed, lost at most once."""
 
 import asyncio
 import os
@@ -14,37 +14,34 @@ from enmasse.base.errors import Code, EnMasseError, Unavailable
 log = structlog.get_logger(__name__)
 
 LEASE_S = 10
-"""Duration of a lease without renewal."""
+"""How long a process that does not renew its lease goes on leading."""
 
 MARGIN_S = 4.0
-"""How much earlier the leader itself considers its lease expired: time to close connections before
-another process takes over.
-"""
+"""By how much sooner the leader itself counts its lease as over: time to close what is open before
+another one takes it."""
 
 RENEW_S = 3.0
-"""Renewal interval of the leader."""
+"""How often the leader renews."""
 
 RETRY_S = 1.0
-"""Retry interval of stand-bys, and of a leader whose renewal failed."""
+"""How often the others try, and a leader whose renewal has failed."""
 
 
 GIVE_BACK_S = 5.0
-"""Maximum wait for releasing the lease; it expires by itself."""
+"""Longest wait for the lease to be given back; it runs out by itself."""
 
 
 class Leading(ABC):
-    """One process's view of leadership, by a lease that `take` takes and renews."""
+    """One process's part in who leads, by a lease that `take` takes and renews."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._holder = new_holder()
         self._term: int | None = None
-        """Counts changes of leader; unchanged means no other process has led since we took the
-        lease.
-        """
+        """Counts who has led; while it stays, nobody else has since we took the lease."""
 
         self._renewed_s = clock.monotonic()
-        """Start time of the last successful renewal."""
+        """When the renewal began that was the last one to succeed."""
 
     @property
     def leads(self) -> bool:
@@ -52,13 +49,12 @@ class Leading(ABC):
         return self._term is not None
 
     async def take(self) -> bool:
-        """Take or renew the lease; return whether this process leads.
+        """Take the lease, or renew it, and say whether this process leads.
 
-        A process that was replaced leads no more, even if the lease is free again.
-
-        Raises: Unavailable if that is unknown within the duration of the lease.
+        Who has been replaced in between leads no more, even if the lease is free again.
+        Raises: Unavailable if it cannot be known, within the time that the lease lasts.
         """
-        # Measured before the store measures, so our lease expires first.
+        # From before the store counts: so ours is over first.
         asked_s = self._clock.monotonic()
         try:
             async with asyncio.timeout(LEASE_S):
@@ -72,7 +68,7 @@ class Leading(ABC):
 
     @abstractmethod
     async def _take(self) -> bool:
-        """Request the lease from the store, as in `take`."""
+        """Ask the store for the lease, as `take` says."""
 
     async def gain(self) -> None:
         """Return once this process leads."""
@@ -88,19 +84,17 @@ class Leading(ABC):
     async def keep(self, grace_s: float | None) -> None:
         """Renew the lease until cancelled.
 
-        A leader that cannot reach the store does not learn of another one. It leads for `grace_s`
-        after its own lease expired; None: until it reaches the store.
-
+        A leader that is cut off from the store does not hear of another one. It leads for
+        `grace_s` after its own lease is over; None: for as long as it hears nothing.
         Raises: Unavailable (STANDING_BY) once another process has taken the lease, or may have.
         """
-        # The former leader may have renewed unsuccessfully.
+        # Who kept it until now may have asked in vain.
         pause_s = max(self._renewed_s + RENEW_S - self._clock.monotonic(), 0.0)
         while True:
             await self._clock.sleep(pause_s)
             left_s = None if grace_s is None else self._left_s(grace_s)
             try:
-                # Try even when it is late: after a suspended machine resumes, its lease may still
-                # be ours.
+                # Asked even when it is too late: a machine that was asleep may lead on.
                 async with asyncio.timeout(None if left_s is None else max(left_s, RETRY_S)):
                     if not await self.take():
                         raise replaced()
@@ -110,14 +104,14 @@ class Leading(ABC):
                     raise
                 reason = str(error) or "no answer"
                 if grace_s is not None and self._left_s(grace_s) <= 0:
-                    # Not ours any more: nothing to release.
+                    # Not ours any more: there is nothing to give back.
                     self._term = None
                     raise unheard(grace_s, reason) from error
                 log.warning("the lease cannot be renewed", reason=reason)
                 pause_s = RETRY_S
 
     async def close(self) -> None:
-        """Release leadership, if this process has it."""
+        """Let another process lead at once, if this one does."""
         if self._term is None:
             return
         try:
@@ -125,11 +119,11 @@ class Leading(ABC):
                 await self._give_back()
         except (EnMasseError, TimeoutError) as error:
             reason = str(error) or "no answer"
-            log.warning("the lease was not released", reason=reason, lease_s=LEASE_S)
+            log.warning("the lease is not given back", reason=reason, lease_s=LEASE_S)
 
     @abstractmethod
     async def _give_back(self) -> None:
-        """Mark the lease as free in the store, if it is still ours."""
+        """Tell the store that the lease is free, if it is still ours."""
 
     def _left_s(self, grace_s: float) -> float:
         over_s = self._renewed_s + LEASE_S - MARGIN_S + grace_s
@@ -145,7 +139,7 @@ def replaced() -> Unavailable:
     """Return the error of a process that does not lead."""
     return Unavailable(
         Code.STANDING_BY,
-        "another process of the same database leads; restart this one as a stand-by",
+        "another process of the same database leads; start this one again, to stand by",
     )
 
 
@@ -153,7 +147,6 @@ def unheard(grace_s: float, reason: str) -> Unavailable:
     """Return the error of a process that does not know whether it leads."""
     return Unavailable(
         Code.STANDING_BY,
-        f"the lease expired and the store has been unreachable for {grace_s:g} s"
-        f" since (leader-grace-s); another process may lead: {reason}; restart"
-        " this process",
+        f"the lease is over, nothing has been heard from the store for {grace_s:g} s more"
+        f" (leader-grace-s), and another process may lead: {reason}; start this one again",
     )

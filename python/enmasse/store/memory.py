@@ -1,6 +1,6 @@
 """A store in memory, which other stores make durable.
 
-There is one writer at a time. Readers never wait: they see the result of the last completed write.
+There is one writer at a time. Readers never wait: they see what the last finished write left.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from enmasse.store.rules import Change
 
 
 class MemoryStore:
-    """A `Store` that is lost at a restart."""
+    """A `Store` that keeps nothing over a restart."""
 
     def __init__(self, clock: Clock, version: int = 0, resources: Sequence[Resource] = ()) -> None:
         self._clock = clock
@@ -29,36 +29,36 @@ class MemoryStore:
 
     @property
     def identity(self) -> str:
-        """Identity of the store."""
+        """What tells this store from every other."""
         return self._identity
 
     @property
     def version(self) -> int:
-        """The version of the last change."""
+        """The number of the last change."""
         return self._version
 
     @property
     def is_guarded(self) -> bool:
-        """There are no other writers."""
+        """Nobody else writes."""
         return True
 
     @property
     def leadership(self) -> Leadership | None:
-        """There are no other candidates."""
+        """Nobody else could lead."""
         return None
 
     @property
     def writes_together(self) -> bool:
-        """A write of several resources is one operation."""
+        """Several resources are one write."""
         return True
 
     def get(self, key: Key) -> Resource | None:
-        """Return the resource with that key, or None."""
+        """Return the resource of that key, if there is one."""
         return self._resources.get(key)
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
-        """Return all resources, or those of a kind or namespace, ordered by key."""
-        # Frequent calls ask for few of many.
+        """Return all resources, or those of a kind or a namespace, in order of their keys."""
+        # few of many are asked for again and again
         chosen = (
             key
             for key in self._resources
@@ -68,45 +68,45 @@ class MemoryStore:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Turn]:
-        """Exclude other writers; the block may write once."""
+        """Keep other writers out until the end; what is inside may write once."""
         async with self._alone():
             yield self._new_turn()
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
-        """Create or replace resources and return their new state."""
+        """Create or replace resources and return them as they are now."""
         async with self.turn() as turn:
             return await turn.put(resources, dry_run=dry_run)
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
-        """Write the status of resources; skip those deleted or created again."""
+        """Write the status of resources; one that has gone or been made again is passed over."""
         async with self._alone():
             change = self._begin()
             change.put_status(resources)
             await self._finish(change.events)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
-        """Delete resources, or mark those with finalizers, and return their last state."""
+        """Delete resources, or mark those with finalizers, and return them as they were last."""
         async with self.turn() as turn:
             return await turn.delete(keys, dry_run=dry_run)
 
     def changes(self, since: int) -> Sequence[Event]:
-        """Return the present changes after version `since`, in order."""
+        """Return the changes after version `since` that there are now, in order."""
         return self._history.after(since)
 
     def watch(self, since: int) -> AsyncIterator[Event]:
-        """Yield every change after version `since`, in order, without end."""
+        """Yield every change after version `since`, in order, for ever."""
         return self._history.follow(since)
 
     async def refresh(self) -> None:
-        """There are no other writers to wait for."""
+        """Nobody else writes: what is here is all there is."""
 
     async def follow(self) -> None:
-        """There are no other writers to follow."""
+        """Nobody else writes: there is nothing to follow."""
 
     async def complete(self, completed: Completing) -> None:
-        """Nothing can bypass admission."""
+        """Nobody writes past admission: there is nothing to bring in order."""
 
     async def close(self) -> None:
         """Wait for the writer."""
@@ -118,12 +118,12 @@ class MemoryStore:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Exclude other writers."""
+        """Keep other writers out."""
         async with self._writing:
             yield
 
     async def _persist(self, events: Sequence[Event]) -> None:
-        """Make changes durable, all or none, before they become visible."""
+        """Make changes durable, all or none; nobody has seen them yet."""
 
     def _begin(self) -> Change:
         return Change(self._version, self._resources, rfc3339(self._clock.now()))
@@ -131,14 +131,15 @@ class MemoryStore:
     async def _finish(
         self, events: Sequence[Event], *, dry_run: bool = False
     ) -> Mapping[Key, Resource]:
-        """Write changes, or only validate them; return the results that differ from the changes."""
+        """Write changes, or only try them; return what became of them where that is not what
+        they say."""
         if events and not dry_run:
             await self._persist(events)
             self._apply(events)
         return {}
 
     def _apply(self, events: Sequence[Event]) -> None:
-        """Publish changes to readers and watchers."""
+        """Show changes to readers and watchers."""
         for event in events:
             if event.type is EventType.DELETED:
                 del self._resources[event.resource.key]
@@ -149,7 +150,7 @@ class MemoryStore:
 
 
 class MemoryTurn:
-    """The turn of one writer; it ends with its write."""
+    """The turn of one writer, which ends with its write."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -158,17 +159,17 @@ class MemoryTurn:
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
-        """Create or replace resources and return their new state."""
+        """Create or replace resources and return them as they are now."""
         change = self._store._begin()
         return await self._write(change, change.put(resources), dry_run)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
-        """Delete resources, or mark those with finalizers, and return their last state."""
+        """Delete resources, or mark those with finalizers, and return them as they were last."""
         change = self._store._begin()
         return await self._write(change, change.delete(keys), dry_run)
 
     async def replace_all(self, resources: Sequence[Resource]) -> None:
-        """Replace the whole content, keeping uids, times and statuses."""
+        """Put these in the place of all that there is, each as it was."""
         change = self._store._begin()
         change.replace_all(resources)
         await self._write(change, [], dry_run=False)

@@ -225,7 +225,7 @@ def test_a_batch_that_was_cut_off_has_to_be_finished_first(
         def failing(*_: Any) -> bool:
             raise KeyboardInterrupt
 
-        cut.setattr(Batches, "_committed", failing)
+        cut.setattr(Batches, "_followed", failing)
         with pytest.raises(KeyboardInterrupt):
             batch_engine.run(file, None)
     with pytest.raises(Conflict, match="batch 0 was cut off; .*: enmasse pipeline run --once"):

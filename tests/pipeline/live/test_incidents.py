@@ -17,10 +17,10 @@ from enmasse.client import connect
 from enmasse.messaging import Data, Message
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.live import database, incidents
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.incidents import AT_ONCE, PAUSES_S, Teller
 from enmasse.resources.pipeline import PipelineSpec
-from measured import measured, us
+from measured import Batch, measured, put_in, us
 from running import Platform, running
 from stream_documents import SPACE, address, stream
 
@@ -69,7 +69,7 @@ def find(db: Live, query: object, batch: int, *devices: str) -> None:
         for device in devices
         for second, value in enumerate((40.0, 20.0))
     ]
-    assert db.commit(Batch("s", str(query), batch, measured(*rows), [], us(batch * 10)))
+    assert put_in(db, Batch("s", str(query), batch, measured(*rows), [], us(batch * 10)))
 
 
 def teller(db: Live, platform: Platform, clock: Clock | None = None) -> Teller:

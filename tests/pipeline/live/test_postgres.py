@@ -10,10 +10,10 @@ import pytest
 
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live import database
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live import database, following, publishing, schema
+from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import measured, us
+from measured import Batch, measured, put_in, us
 from postgres_server import PostgresServer, postgres_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -85,14 +85,14 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     known = opened(f"sqlite:///{tmp_path / 'live.db'}")
     db = opened(server.url())
     for batch in batches(1):
-        assert known.commit(batch)
+        assert put_in(known, batch)
         if batch.batch_id in (2, 4):
             server.stop()
             with pytest.raises(Unavailable, match="live state postgresql"):
-                db.commit(batch)
+                put_in(db, batch)
             server.start()
-        assert db.commit(batch)
-        assert not db.commit(batch)
+        assert put_in(db, batch)
+        assert not put_in(db, batch)
     assert contents(db) == contents(known)
     assert len(db.rows(database.LATEST)) == DEVICES
     assert db.status() == known.status()
@@ -110,7 +110,7 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     later = Batch("s", "q", 100, measured({"seconds": 10**8}, first=10**6), [], us(10**8))
     before = len(db.rows(database.SESSIONS))
     for one in (db, known):
-        assert one.commit(later)
+        assert put_in(one, later)
         one.prune()
         one.troubled("source", {"s": trouble})
         one.keep_documents({"windows": "[1]"})
@@ -126,18 +126,18 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
 def test_what_it_cannot_keep_is_told_at_once(server: PostgresServer) -> None:
     db = opened(server.url())
     text = {"value": None, "text": "a\0b"}
-    with pytest.raises(Invalid, match="NUL"):
-        db.commit(Batch("s", "q", 0, measured(text), [], us(0)))
-    assert db.commit(Batch("s", "q", 0, measured({}), [], us(0)))
+    with pytest.raises(Invalid, match="0x00"):
+        put_in(db, Batch("s", "q", 0, measured(text), [], us(0)))
+    assert put_in(db, Batch("s", "q", 0, measured({}), [], us(0)))
     db.close()
 
 
 def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServer) -> None:
     db = opened(server.url())
     first, second, *_ = batches(2)
-    db.commit(first)
+    put_in(db, first)
     before = contents(db)
-    real = database.put
+    real = publishing.put_from
 
     def killed(connection: Any, table: Any, *rest: Any, **named: Any) -> None:
         real(connection, table, *rest, **named)
@@ -145,11 +145,59 @@ def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServ
             server.stop()
 
     with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(database, "put", killed)
+        cut.setattr(publishing, "put_from", killed)
         with pytest.raises(Unavailable):
-            db.commit(second)
+            put_in(db, second)
     server.start()
     assert contents(db) == before
-    assert db.commit(second)
+    assert put_in(db, second)
     assert db.rows(database.USAGE)[0]["messages"] == 2 * DEVICES
+    db.close()
+
+
+def staged(server: PostgresServer) -> dict[str, int]:
+    counts = {}
+    for name in schema.STAGED:
+        ((count,),) = server.execute(f"select count(*) from staged_{name}")
+        assert isinstance(count, int)
+        counts[name] = count
+    return counts
+
+
+def test_only_attempts_that_are_reported_count_and_none_stays(server: PostgresServer) -> None:
+    db = opened(server.url())
+    first, second, *_ = batches(3)
+    context = first.context()
+    # an attempt that failed after it had written, and a task of a driver that was killed
+    following.parts(db.work(context), first.readings)
+    following.parts(db.work(context), first.readings)
+    assert staged(server)["devices"] == 2 * DEVICES and min(staged(server).values()) > 0
+    assert put_in(db, first)
+    assert set(staged(server).values()) == {0}
+    assert {row["readings"] for row in db.rows(database.DEVICES)} == {1}
+    # one that ends late goes with the next batch
+    following.parts(db.work(context), first.readings)
+    assert put_in(db, second)
+    assert set(staged(server).values()) == {0}
+    assert {row["readings"] for row in db.rows(database.DEVICES)} == {2}
+    db.prune()
+    db.close()
+
+
+def test_rows_that_are_missing_in_staging_publish_nothing(server: PostgresServer) -> None:
+    db = opened(server.url())
+    (first, *_) = batches(4)
+    context = first.context()
+    parts = following.parts(db.work(context), first.readings)
+    server.execute("delete from staged_devices where device like 'd1%'")
+    with pytest.raises(Unavailable, match="staged_devices has .* executors wrote 200; a database"):
+        db.commit(context, parts)
+    assert db.rows(database.LATEST) == []
+    # the server empties the tables when it is killed
+    parts = following.parts(db.work(context), first.readings)
+    server.kill_and_start()
+    with pytest.raises(Unavailable):
+        db.commit(context, parts)
+    assert put_in(db, first)
+    assert len(db.rows(database.LATEST)) == DEVICES
     db.close()

@@ -19,7 +19,7 @@ from enmasse.cli.options import (
 )
 
 AddressName = Annotated[
-    str, typer.Argument(help=("Address name for clients, such as orders or news/europe."))
+    str, typer.Argument(help="The address that clients use, for example orders or news/europe.")
 ]
 AddressType = Annotated[
     str,
@@ -27,36 +27,32 @@ AddressType = Annotated[
         "--type",
         "-t",
         metavar="TYPE",
-        help="anycast, multicast, queue, topic, subscription or deadletter.",
+        help="anycast, multicast, queue, topic, subscription or deadletter, as far as the node"
+        " serves it.",
     ),
 ]
 OtherAddress = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help=("Address name for clients, if NAME is the resource name.")
+        metavar="ADDRESS", help="The address that clients use, where NAME is the resource's."
     ),
 ]
 Password = Annotated[
     str | None,
     typer.Option(
         envvar="ENMASSE_PASSWORD",
-        help="Password; prompted for if absent.",
+        help="The password; asked for on the terminal if it is not given.",
     ),
 ]
 MaySend = Annotated[
     list[str] | None,
-    typer.Option(metavar="ADDRESS", help=("Right to send to this address or pattern; repeatable.")),
+    typer.Option(metavar="ADDRESS", help="May send to this address or pattern; repeatable."),
 ]
 MayReceive = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ADDRESS", help=("Right to receive from this address or pattern; repeatable.")
-    ),
+    list[str] | None, typer.Option(metavar="ADDRESS", help="May receive from it; repeatable.")
 ]
 
-app = typer.Typer(
-    cls=Aliases, no_args_is_help=True, help="Create resources from files, or one resource."
-)
+app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare what files say, or one thing.")
 app.callback(invoke_without_command=True)(create_core.files)
 app.command()(create_core.namespace)
 app.command()(create_core.configmap)
@@ -142,11 +138,8 @@ def addressspace(
         str | None,
         typer.Option(
             metavar="TYPE",
-            help=(
-                "none admits everyone, standard admits users only. Default:"
-                " standard if other machines can reach the platform, else"
-                " everyone until the first user exists."
-            ),
+            help="none lets everybody in; standard only users. By default standard where other"
+            " machines reach the platform, else everybody until there is a first user.",
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
@@ -174,13 +167,13 @@ def addressspace(
 
 @app.command()
 def user(
-    name: Annotated[str, typer.Argument(help="User name for login.")],
+    name: Annotated[str, typer.Argument(help="The name the user logs in with.")],
     password: Password = None,
     password_secret: Annotated[
         str | None,
         typer.Option(
             metavar="NAME[/KEY]",
-            help="Secret and key that hold the password, instead of --password.",
+            help="Secret that has the password, and which of its values; instead of --password.",
         ),
     ] = None,
     send: MaySend = None,
@@ -246,7 +239,7 @@ def _asked_password() -> str:
 
     if not can_ask():
         raise typer.BadParameter(
-            "no terminal to prompt on; pass it, or set ENMASSE_PASSWORD",
+            "there is no terminal to ask for it; give it, or set ENMASSE_PASSWORD",
             param_hint="--password",
         )
     asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)

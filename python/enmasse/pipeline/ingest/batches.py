@@ -23,7 +23,9 @@ from enmasse.pipeline.gold import merging
 from enmasse.pipeline.ingest import bronze, decoding, silver
 from enmasse.pipeline.ingest.forward import Forward
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live.database import Batch, Live
+from enmasse.pipeline.live import database, following
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.following import Context, LiveOutcome
 from enmasse.pipeline.places import Places
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Sink, Source
@@ -98,9 +100,22 @@ class Batches:
                 written[f"sinks/{forward.name}"] = forward(spark, of_tables, name, batch_id)
         usage = _usage(dated, readings, refused)
         known_to_us = _known_to(messages)
-        batch = Batch(source.name, query_id, batch_id, readings, usage, known_to_us, written)
+        batch = Context(
+            pipeline=self._pipeline.metadata.name,
+            source=source.name,
+            query_id=query_id,
+            batch_id=batch_id,
+            usage=usage,
+            known_to_us=known_to_us,
+            written=written,
+            messages=len(messages),
+            readings=len(readings),
+            quarantined=len(refused),
+            late=database.late(readings, self._pipeline.spec.windows),
+            clamped=pc.sum(readings["clamped"]).as_py() or 0,
+        )
         # before gold, whose windows take as long as all else: what is live is to be seen soon
-        is_new = self._committed(batch)
+        outcome = self._followed(spark, readings, batch)
         store.gold.merge(parts, name, batch_id)
         self._told(
             {
@@ -109,12 +124,20 @@ class Batches:
                 "messages": len(messages),
                 "readings": len(readings),
                 "quarantined": len(refused),
-                "again": not is_new,
+                "again": not outcome.is_new,
             }
         )
 
-    def _committed(self, batch: Batch) -> bool:
-        return self._patiently(lambda: self._live.commit(batch))
+    def _followed(
+        self, spark: SparkSession | None, readings: pyarrow.Table, batch: Context
+    ) -> LiveOutcome:
+        live = self._live
+        if not isinstance(spark, SparkSession):
+            # without Spark one task follows all devices
+            work = live.work(batch)
+            return self._patiently(lambda: live.commit(batch, following.parts(work, readings)))
+        frame = spark.createDataFrame(readings)
+        return self._patiently(lambda: live.follow(frame, batch))
 
     @staticmethod
     def _patiently(change: Callable[[], Result]) -> Result:

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from enmasse.pipeline.gold import recompute
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live import database
+from enmasse.pipeline.live import database, following
 from enmasse.pipeline.live.database import Day, Figures
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
@@ -30,7 +30,7 @@ def figures(store: Store, pipeline: Pipeline, source: str) -> Figures:
         late += database.late(rows, pipeline.spec.windows)
         clamped += pc.sum(rows["clamped"]).as_py() or 0
         both = rows if latest is None else pyarrow.concat_tables([latest, rows])
-        latest = both.take(database.last_of_each(both))
+        latest = following.newest(both)
     quarantined = Counter[Day]()
     for rows in _portions(store.quarantine, source, ("space", "address", "enqueued_time")):
         quarantined += _by_day(rows)

@@ -6,26 +6,29 @@ that a repeated one neither counts twice nor alarms twice. Times are microsecond
 """
 
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pyarrow
 import pyarrow.compute as pc
 import sqlalchemy as sa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable
+from enmasse.pipeline import endings
 from enmasse.pipeline.detect import detectors
-from enmasse.pipeline.detect.detectors import Change, State
 from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.gold.grouping import array, groups, in_order
-from enmasse.pipeline.live import incidents
+from enmasse.pipeline.live import following, incidents, publishing, retention
+from enmasse.pipeline.live.access import Access, LocalAccess, ServerAccess
+from enmasse.pipeline.live.following import Context, LiveOutcome, Part, Work
+from enmasse.pipeline.live.publishing import USED
 from enmasse.pipeline.live.schema import (
     ALERTS,
     ANOMALIES,
@@ -38,44 +41,14 @@ from enmasse.pipeline.live.schema import (
     TROUBLES,
     USAGE,
     WRITTEN,
-    insert,
     lay_out,
     put,
 )
 from enmasse.resources.pipeline import Detector, PipelineSpec
 
 US_A_MS, US_A_S = 1000, 1_000_000
-KEYS_A_QUERY = 500
-"""Devices that one query names."""
 ALERTS_A_TIME = 1000
 """Alerts that are handed out at once."""
-USED = ("messages", "bytes", "readings", "quarantined")
-"""What is counted of a tenant's day."""
-
-Row = sa.RowMapping
-_STATE_FIELDS = [column.name for column in STATES.c][3:]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a batch of one source is to live state."""
-
-    source: str
-    query_id: str
-    batch_id: int
-    readings: pyarrow.Table
-    """Columns as `silver.READING` names them."""
-
-    usage: Sequence[Mapping[str, Any]] = ()
-    """Rows of `USAGE`, to be added."""
-
-    known_to_us: int = detectors.NEVER_US
-    """All that the server took before this has been read."""
-
-    written: Mapping[str, int] = field(default_factory=dict)
-    """Rows that went into tables and sinks, by their names."""
-
-
 Day = tuple[str, str, str]
 """Space, address and day of arrival: the key of usage."""
 
@@ -118,6 +91,8 @@ class Live:
         self._has_retired = False
         # what is read in a transaction stays so until its end
         self._one = threading.RLock()
+        # what tasks have read of a source stays so until their batch is in
+        self._following: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         if url.startswith("postgresql://"):
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
         try:
@@ -186,44 +161,70 @@ class Live:
         connection.execute(sa.delete(STATES).where(STATES.c.detector.not_in(detectors)))
         self._has_retired = True
 
-    def commit(self, batch: Batch) -> bool:
-        """Put a batch in, unless it is in already; return whether it was put in."""
-        with self._begin() as connection:
-            of = (PROGRESS.c.source == batch.source) & (PROGRESS.c.query_id == batch.query_id)
-            row = connection.execute(sa.select(PROGRESS).where(of)).one()
-            if row.batch_id >= batch.batch_id:
-                return False
-            # detectors ask what the last reading before the batch was
-            self._detect(connection, batch)
-            rows = self._add_readings(connection, batch) + len(batch.usage)
-            put(connection, USAGE, batch.usage, added=USED)
-            self._count(connection, batch, rows)
-            readings = batch.readings
-            known_to_us = max(row.known_to_us, batch.known_to_us)
-            quarantined = sum(usage["quarantined"] for usage in batch.usage)
-            messages = sum(usage["messages"] for usage in batch.usage)
-            changes: dict[str, Any] = {
-                "batch_id": batch.batch_id,
-                "messages": row.messages + messages,
-                "readings": row.readings + len(readings),
-                "quarantined": row.quarantined + quarantined,
-                "late": row.late + late(readings, self._spec.windows),
-                "clamped": row.clamped + (pc.sum(readings["clamped"]).as_py() or 0),
-                "known_to_us": known_to_us,
-            }
-            connection.execute(sa.update(PROGRESS).where(of).values(changes))
-            self._silences(connection, batch.source, batch.known_to_us)
-        return True
+    def follow(self, readings: DataFrame, batch: Context) -> LiveOutcome:
+        """Put a batch in, unless it is in already: tasks follow the readings of their devices.
 
-    @staticmethod
-    def _count(connection: sa.Connection, batch: Batch, live_rows: int) -> None:
-        """Add what a batch has written to what all of them have."""
-        rows = [
-            {"source": batch.source, "target": target, "rows": count}
-            for target, count in [*batch.written.items(), ("live", live_rows)]
-            if count
-        ]
-        put(connection, WRITTEN, rows, added=("rows",))
+        Raises Unavailable if the database is away, Invalid for rows that it never takes.
+        """
+        with self._following[batch.source]:
+            with self._begin() as connection:
+                if publishing.is_in(connection, batch):
+                    return LiveOutcome(False)
+            try:
+                parts = following.follow(readings, self.work(batch), self._tasks(readings))
+            except PySparkException as error:
+                raise endings.ours(batch.source, error) or error from error
+            return self.commit(batch, parts)
+
+    def commit(self, batch: Context, parts: Sequence[Part]) -> LiveOutcome:
+        """Put in what tasks found of a batch, unless it is in already, in one transaction."""
+        with self._begin() as connection:
+            if publishing.is_in(connection, batch):
+                return LiveOutcome(False)
+            watching = {one.name: one for one in self._detectors(batch.source)}
+            outcome = publishing.publish(connection, batch, parts, watching)
+            self._silences(connection, batch.source, batch.known_to_us)
+            return outcome
+
+    def work(self, batch: Context) -> Work:
+        """Return what the tasks of a batch have to know."""
+        watching = self._detectors(batch.source)
+        return Work(
+            source=batch.source,
+            query_id=batch.query_id,
+            batch_id=batch.batch_id,
+            rules=detectors.rules(watching, self._spec.live.offline_after),
+            metrics=tuple({one.metric for one in watching if one.metric is not None}),
+            detectors=tuple(one.name for one in watching),
+            access=self._access(),
+        )
+
+    def _tasks(self, readings: DataFrame) -> int:
+        """How many tasks follow readings, each with a connection to the database of its own."""
+        bound = self._spec.live.connections // len(self._spec.sources)
+        return max(1, min(bound, readings.sparkSession.sparkContext.defaultParallelism))
+
+    def _access(self) -> Access:
+        url = self._engine.url
+        if url.get_backend_name() == "sqlite":
+            return LocalAccess(Path(url.database or "").resolve())
+        _, parameters = self._engine.dialect.create_connect_args(url)
+        password = parameters.pop("password", None)
+        parameters.pop("context", None)
+        named = self._spec.live.password_file
+        if named is not None and Path(named).is_absolute():
+            return ServerAccess(parameters, self._place(), password_file=named)
+        return ServerAccess(parameters, self._place(), password)
+
+    def check_reached(self, master: str) -> None:
+        """Raise Invalid if executors of a master cannot read the database."""
+        is_local = master == "local" or master.startswith("local[")
+        if self._engine.dialect.name == "sqlite" and not is_local:
+            raise Invalid(
+                Code.FIELD_INVALID,
+                f"spec.live.url: executors of {master} cannot read {self._place()} of this machine;"
+                " name a database: postgresql://USER@HOST/DATABASE",
+            )
 
     def troubled(self, kind: str, troubles: Mapping[str, Trouble]) -> None:
         """Let these be all troubles of a kind, `source` or `address`, by name."""
@@ -268,30 +269,28 @@ class Live:
             put(connection, USAGE, counted, added=USED)
             connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
             if len(found.latest):
-                put(connection, LATEST, _latest(found.latest, source))
+                put(connection, LATEST, following.latest_rows(source, found.latest).to_pylist())
 
     def prune(self) -> None:
-        """Delete sessions that ended, and days of usage, longer ago than `live.keep`.
-
-        Ago is before the time up to which all is known: of the source, or of usage of any.
-        """
-        keep_us = self._spec.live.keep * US_A_MS
-        known_us = sa.select(sa.func.max(PROGRESS.c.known_to_us))
-        of_source = known_us.where(PROGRESS.c.source == SESSIONS.c.source).scalar_subquery()
+        """Delete what was of use longer ago than `live.keep` (`retention`)."""
         with self._begin() as connection:
-            over = SESSIONS.c.last_us < of_source - keep_us
-            connection.execute(sa.delete(SESSIONS).where(over))
-            oldest_us = (connection.execute(known_us).scalar_one() or 0) - keep_us
-            if oldest_us > 0:
-                day = datetime.fromtimestamp(oldest_us / US_A_S, UTC).date().isoformat()
-                # of messages without a time nobody knows the day
-                gone = (USAGE.c.date < day) & (USAGE.c.date != "")
-                connection.execute(sa.delete(USAGE).where(gone))
+            retention.prune(connection, self._spec.live.keep)
+        if self._engine.dialect.name == "postgresql":
+            with self._failures():
+                retention.vacuum_staging(self._engine)
 
     def tick(self, source: str, now_us: int) -> None:
-        """Say that nothing more has come from a source up to a time: who is silent?"""
-        with self._begin() as connection:
-            self._silences(connection, source, now_us)
+        """Say that nothing more has come from a source up to a time: who is silent?
+
+        While a batch is followed nothing is found: the batch is about to say who is not.
+        """
+        if not self._following[source].acquire(blocking=False):
+            return
+        try:
+            with self._begin() as connection:
+                self._silences(connection, source, now_us)
+        finally:
+            self._following[source].release()
 
     def measured(
         self, source: str, query_id: str, lag_messages: int | None, batch_ms: int | None
@@ -387,103 +386,8 @@ class Live:
             found = connection.execute(sa.select(table).order_by(*table.primary_key.columns))
             return [dict(row) for row in found.mappings()]
 
-    def _add_readings(self, connection: sa.Connection, batch: Batch) -> int:
-        """Put readings in; return how many rows of live state that changes."""
-        rows = batch.readings
-        if not len(rows):
-            return 0
-        newest = _latest(rows.take(last_of_each(rows)), batch.source)
-        put(connection, LATEST, newest, newer=("event_time_us", "partition", "offset", "index"))
-        return len(newest) + self._add_sessions(connection, batch)
-
-    def _add_sessions(self, connection: sa.Connection, batch: Batch) -> int:
-        gap_us = self._spec.live.offline_after * US_A_MS
-        devices, sessions = [], []
-        heard = arrivals(batch.readings, gap_us)
-        known = _by_device(connection, DEVICES, DEVICES.c.source == batch.source, heard)
-        for device, spans in heard.items():
-            before = known.get(device)
-            first, last = spans[0][0], spans[-1][1]
-            key = {"source": batch.source, "device": device}
-            if before is not None and first - before["last_seen_us"] <= gap_us:
-                # the first of them goes on with the session that was
-                _, end, count = spans[0]
-                end = max(end, before["last_seen_us"])
-                spans = [(before["session_began_us"], end, count), *spans[1:]]
-            began_us = spans[-1][0]
-            sessions += [
-                key | {"began_us": begin, "last_us": end, "readings": count}
-                for begin, end, count in spans
-            ]
-            devices.append(
-                key
-                | {
-                    "first_seen_us": min(first, before["first_seen_us"]) if before else first,
-                    "last_seen_us": max(last, before["last_seen_us"]) if before else last,
-                    "session_began_us": began_us,
-                    "is_online": True,
-                    "readings": sum(count for _, _, count in spans)
-                    + (before["readings"] if before else 0),
-                }
-            )
-        put(connection, DEVICES, devices)
-        put(connection, SESSIONS, sessions, added=("readings",))
-        return len(devices) + len(sessions)
-
-    def _detect(self, connection: sa.Connection, batch: Batch) -> None:
-        for detector in self._detectors(batch.source):
-            if detector.heartbeat is not None:
-                self._hear(connection, detector, batch)
-            else:
-                self._watch(connection, detector, batch)
-
     def _detectors(self, source: str) -> list[Detector]:
         return [one for one in self._spec.detectors if one.source in (None, source)]
-
-    def _watch(self, connection: sa.Connection, detector: Detector, batch: Batch) -> None:
-        """Follow a metric of all devices of a batch."""
-        chosen = pc.and_(
-            pc.equal(batch.readings["metric"], detector.metric),
-            pc.is_valid(batch.readings["value"]),
-        )
-        rows = batch.readings.filter(chosen)
-        if not len(rows):
-            return
-        group, first = groups(rows, ("device",))
-        order, bounds = in_order(rows, group, ("event_time", "partition", "offset", "index"))
-        devices = rows["device"].take(first).to_pylist()
-        times = _times(rows["event_time"].take(order))
-        values = rows["value"].take(order).to_pylist()
-        states = self._states(connection, detector, batch.source, devices)
-        loud = {}
-        for number, device in enumerate(devices):
-            begin, end = int(bounds[number]), int(bounds[number + 1])
-            series, state = values[begin:end], states.get(device)
-            if not detectors.is_quiet(detector, state, min(series), max(series)):
-                loud[device] = [*zip(times[begin:end], series, strict=True)]
-        # what was passed over as quiet is older than what follows all the same
-        mine = (LATEST.c.source == batch.source) & (LATEST.c.metric == detector.metric)
-        last = _by_device(connection, LATEST, mine, loud)
-        changed = {}
-        for device, pairs in loud.items():
-            state = states.get(device) or State()
-            if device in last:
-                newest_us = max(state.time_us, last[device]["event_time_us"])
-                state = replace(state, time_us=newest_us)
-            changed[device] = detectors.follow(detector, state, pairs)
-        self._keep(connection, detector, batch.source, changed)
-
-    def _hear(self, connection: sa.Connection, detector: Detector, batch: Batch) -> None:
-        """Take note of signs of life."""
-        assert detector.heartbeat is not None
-        heard = arrivals(batch.readings, detector.heartbeat.timeout * US_A_MS)
-        states = self._states(connection, detector, batch.source, heard)
-        changed = {}
-        for device, spans in heard.items():
-            ends = [time_us for begin, end, _ in spans for time_us in (begin, end)]
-            state = states.get(device) or State()
-            changed[device] = detectors.follow_silence(detector, state, ends, detectors.NEVER_US)
-        self._keep(connection, detector, batch.source, changed)
 
     def _silences(self, connection: sa.Connection, source: str, now_us: int) -> None:
         """Find who has been silent for too long at a time."""
@@ -493,77 +397,8 @@ class Live:
             sa.update(DEVICES).where(lost & DEVICES.c.is_online).values(is_online=False)
         )
         for detector in self._detectors(source):
-            if detector.heartbeat is None:
-                continue
-            due_us = now_us - detector.heartbeat.timeout * US_A_MS
-            silent = (STATES.c.detector == detector.name) & (STATES.c.source == source)
-            silent &= (STATES.c.time_us < due_us) & ~STATES.c.is_open
-            silent &= STATES.c.began_us < now_us - detector.cooldown * US_A_MS
-            found = connection.execute(sa.select(STATES).where(silent)).mappings().all()
-            changed = {
-                row["device"]: detectors.follow_silence(detector, _state(row), [], now_us)
-                for row in found
-            }
-            self._keep(connection, detector, source, changed)
-
-    def _states(
-        self, connection: sa.Connection, detector: Detector, source: str, devices: Iterable[str]
-    ) -> dict[str, State]:
-        mine = (STATES.c.detector == detector.name) & (STATES.c.source == source)
-        found = _by_device(connection, STATES, mine, devices)
-        return {device: _state(row) for device, row in found.items()}
-
-    def _keep(
-        self,
-        connection: sa.Connection,
-        detector: Detector,
-        source: str,
-        changed: Mapping[str, tuple[State, list[Change]]],
-    ) -> None:
-        """Keep what detectors remember, and the incidents that they found."""
-        states = [
-            {"detector": detector.name, "source": source, "device": device} | asdict(state)
-            for device, (state, _) in changed.items()
-        ]
-        put(connection, STATES, states)
-        for device, (_, changes) in changed.items():
-            for change in changes:
-                self._record(connection, detector, source, device, change)
-
-    def _record(
-        self,
-        connection: sa.Connection,
-        detector: Detector,
-        source: str,
-        device: str,
-        change: Change,
-    ) -> None:
-        metric = detector.metric if detector.heartbeat is None else None
-        name = detectors.incident_id(detector.name, source, device, metric, change.began_us)
-        if change.what == "ended":
-            of = ANOMALIES.c.id == name
-            connection.execute(sa.update(ANOMALIES).where(of).values(ended_us=change.time_us))
-            return
-        row = {
-            "id": name,
-            "detector": detector.name,
-            "source": source,
-            "device": device,
-            "metric": metric,
-            "began_us": change.began_us,
-            "value": change.value,
-            "reason": change.reason,
-        }
-        # an incident that is known is not told again
-        known = insert(connection, ANOMALIES).on_conflict_do_nothing()
-        if connection.execute(known, row).rowcount:
-            for address, subject, body in incidents.messages(detector, row):
-                of = (ALERTS.c.source == source) & (ALERTS.c.address == address)
-                last = connection.execute(sa.select(sa.func.max(ALERTS.c.number)).where(of))
-                number = int(last.scalar_one() or 0) + 1
-                alert: dict[str, Any] = {"source": source, "address": address, "number": number}
-                alert |= {"incident": name, "device": device, "subject": subject, "body": body}
-                connection.execute(sa.insert(ALERTS), alert)
+            if detector.heartbeat is not None:
+                publishing.silences(connection, source, detector, now_us)
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
@@ -596,77 +431,11 @@ def with_password(url: str, password: str) -> str:
     return sa.make_url(url).set(password=password).render_as_string(hide_password=False)
 
 
-def arrivals(readings: pyarrow.Table, gap_us: int) -> dict[str, list[tuple[int, int, int]]]:
-    """Return for each device the spans in which its readings came: begin, end, how many.
-
-    A span ends where nothing came for longer than the gap.
-    """
-    if not len(readings):
-        return {}
-    group, first = groups(readings, ("device",))
-    order, bounds = in_order(readings, group, ("enqueued_time",))
-    times = array(readings["enqueued_time"].cast(pyarrow.int64()))[order]
-    devices = readings["device"].take(first).to_pylist()
-    # a span begins with each device, and after each gap
-    after_gap = numpy.flatnonzero(numpy.diff(times) > gap_us) + 1
-    begins = numpy.union1d(bounds[:-1], after_gap)
-    ends = numpy.append(begins[1:], len(times))
-    whose = numpy.searchsorted(bounds, begins, side="right") - 1
-    spans = (whose, times[begins], times[ends - 1], ends - begins)
-    found: dict[str, list[tuple[int, int, int]]] = {device: [] for device in devices}
-    for number, begin, end, count in zip(*(part.tolist() for part in spans), strict=True):
-        found[devices[number]].append((begin, end, count))
-    return found
-
-
 def late(readings: pyarrow.Table, windows_ms: Sequence[int]) -> int:
     """Return how many readings came later than the shortest window after their time."""
     delay = pc.subtract(readings["enqueued_time"], readings["event_time"])
     shortest = pyarrow.scalar(min(windows_ms) * US_A_MS, pyarrow.duration("us"))
     return int(pc.sum(pc.greater(delay, shortest)).as_py() or 0)
-
-
-def last_of_each(rows: pyarrow.Table) -> Any:
-    """Return the places of the newest readings of each device and metric."""
-    group, _ = groups(rows, ("device", "metric"))
-    order, bounds = in_order(rows, group, ("event_time", "partition", "offset", "index"))
-    return order[bounds[1:] - 1]
-
-
-def _latest(readings: pyarrow.Table, source: str) -> list[dict[str, Any]]:
-    """Rows of `LATEST`."""
-    names = [name for name in LATEST.c.keys() if name != "source" and not name.endswith("_us")]
-    return [
-        {name: row[name] for name in names}
-        | {"source": source, "event_time_us": event_us, "enqueued_time_us": enqueued_us}
-        for row, event_us, enqueued_us in zip(
-            readings.select(names).to_pylist(),
-            _times(readings["event_time"]),
-            _times(readings["enqueued_time"]),
-            strict=True,
-        )
-    ]
-
-
-def _times(column: Any) -> list[int]:
-    times: list[int] = column.cast(pyarrow.int64()).to_pylist()
-    return times
-
-
-def _state(row: Row) -> State:
-    return State(**{name: row[name] for name in _STATE_FIELDS})
-
-
-def _by_device(
-    connection: sa.Connection, table: sa.Table, where: Any, devices: Iterable[str]
-) -> dict[str, Row]:
-    found: dict[str, Row] = {}
-    wanted = list(devices)
-    for first in range(0, len(wanted), KEYS_A_QUERY):
-        chosen = table.c.device.in_(wanted[first : first + KEYS_A_QUERY])
-        for row in connection.execute(sa.select(table).where(where & chosen)).mappings():
-            found[str(row["device"])] = row
-    return found
 
 
 def _configure(connection: Any, _record: object) -> None:

@@ -2,9 +2,9 @@
 alike."""
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
+import pyarrow
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -87,8 +87,10 @@ STATES = sa.Table(
     *(_key("detector"), _key("source"), _key("device")),
     *(_kept("time_us"), _kept("value", sa.Double), _kept("is_open", sa.Boolean)),
     *(_kept("began_us"), _kept("count"), _kept("mean", sa.Double), _kept("variance", sa.Double)),
+    _kept("recent", sa.String, empty=True),
 )
-"""What detectors remember."""
+"""What detectors remember. `recent`: of a rate the extremes of the time that it looks back on, in
+JSON; null where it was not kept yet."""
 
 PROGRESS = sa.Table(
     "progress",
@@ -96,6 +98,7 @@ PROGRESS = sa.Table(
     *(_key("source"), _key("query_id")),
     *(_kept("batch_id"), _kept("messages"), _kept("readings"), _kept("quarantined")),
     *(_kept("late"), _kept("clamped"), _kept("known_to_us")),
+    sa.Column("skipped", sa.BigInteger, nullable=False, server_default="0"),
     *(_kept("lag_messages", empty=True), _kept("batch_ms", empty=True)),
 )
 """The last batch of each query that is in here, and what all of them had."""
@@ -113,9 +116,20 @@ TROUBLES = sa.Table(
 DOCUMENTS = sa.Table("documents", METADATA, _key("part"), _kept("said", sa.String))
 """What of the document the tables were made by (`changes`)."""
 
-LAYOUT_NUMBER = 1
+LAYOUT_NUMBER = 2
 """Of live state, of the other tables, and of what checkpoints remember of streams: one higher with
 each change after which an older pipeline cannot go on."""
+
+_UPGRADES: dict[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE detector_states ADD COLUMN recent VARCHAR",
+        "ALTER TABLE progress ADD COLUMN skipped BIGINT DEFAULT 0 NOT NULL",
+    )
+}
+"""What makes of a layout the next one."""
+
+STAGED = {table.name: table for table in (LATEST, DEVICES, SESSIONS, STATES)}
+"""Tables that executors fill in PostgreSQL, each by way of a staging table."""
 
 LAYOUT = sa.Table(
     "layout",
@@ -143,8 +157,11 @@ def lay_out(
         row = connection.execute(sa.select(LAYOUT)).mappings().first()
         if row is not None:
             _compare(row, table_format, place)
+            _upgrade(connection, row["number"])
     _compare_columns(connection, there, place)
     METADATA.create_all(connection)
+    if connection.dialect.name == "postgresql":
+        _lay_out_staging(connection)
     new = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": table_format}
     connection.execute(insert(connection, LAYOUT).on_conflict_do_nothing(), new)
     if pipeline is not None:
@@ -166,7 +183,7 @@ def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
             Code.DATA_TOO_NEW,
             f"{made_by}, newer than this one ({enmasse.__version__}); run the pipeline with that",
         )
-    if row["number"] < LAYOUT_NUMBER:
+    if row["number"] < min(_UPGRADES):
         raise Conflict(Code.STATE_CONFLICT, f"{made_by} and of another layout; {_MEND}")
     if row["format"] != table_format:
         raise Conflict(
@@ -174,6 +191,29 @@ def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
             f"spec.tables.format is {table_format}, the tables of live state {place} are"
             f" {row['format']}; set it back, or name another tables.path (and live.url)",
         )
+
+
+def _upgrade(connection: sa.Connection, number: int) -> None:
+    """Make of an older layout the one of now, in the transaction of the connection."""
+    for older in range(number, LAYOUT_NUMBER):
+        for statement in _UPGRADES[older]:
+            connection.execute(sa.text(statement))
+        newer = {"number": older + 1, "made_by": enmasse.__version__}
+        connection.execute(sa.update(LAYOUT).values(newer))
+
+
+def _lay_out_staging(connection: sa.Connection) -> None:
+    """Make the staging tables. A crash of the server empties them: their batch is repeated."""
+    quote = connection.dialect.identifier_preparer.quote
+    key = "query VARCHAR NOT NULL, batch BIGINT NOT NULL, part BIGINT NOT NULL"
+    for name in STAGED:
+        staged = quote(f"staged_{name}")
+        columns = f"({key}, attempt BIGINT NOT NULL, LIKE {quote(name)})"
+        for statement in (
+            f"CREATE UNLOGGED TABLE IF NOT EXISTS {staged} {columns}",
+            f"CREATE INDEX IF NOT EXISTS {staged}_key ON {staged} (query, batch)",
+        ):
+            connection.execute(sa.text(statement))
 
 
 _MEND = (
@@ -215,11 +255,43 @@ def put(
     """
     if not rows:
         return
-    statement = insert(connection, table)
-    is_copied = connection.dialect.name == "postgresql" and len(rows) >= COPIED_MIN
-    if is_copied:
-        staged = _staged(connection, table, rows)
-        statement = statement.from_select(table.c.keys(), sa.select(staged))
+    if connection.dialect.name == "postgresql" and len(rows) >= COPIED_MIN:
+        copied = _copied(connection, table, rows)
+        put_from(connection, table, sa.select(copied), newer, added)
+        return
+    connection.execute(_upsert(table, insert(connection, table), newer, added), list(rows))
+
+
+def put_arrow(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: pyarrow.Table,
+    newer: Sequence[str] = (),
+    added: Sequence[str] = (),
+) -> None:
+    """Do as `put` with columns, in SQLite.
+
+    By its driver itself: to look at each value of each row costs more than to store it.
+    """
+    upsert = _upsert(table, insert(connection, table), newer, added)
+    compiled: Any = upsert.compile(dialect=connection.dialect, column_keys=table.c.keys())
+    columns = [rows[name].to_pylist() for name in compiled.positiontup]
+    connection.exec_driver_sql(str(compiled), list(zip(*columns, strict=True)))
+
+
+def put_from(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: sa.Select[Any],
+    newer: Sequence[str] = (),
+    added: Sequence[str] = (),
+) -> None:
+    """Do as `put` with rows of the database itself."""
+    statement = insert(connection, table).from_select(table.c.keys(), rows)
+    connection.execute(_upsert(table, statement, newer, added))
+
+
+def _upsert(table: sa.Table, statement: Any, newer: Sequence[str], added: Sequence[str]) -> Any:
     keys = [column.name for column in table.primary_key]
     excluded = statement.excluded
     changed = {
@@ -230,23 +302,14 @@ def put(
     here = sa.tuple_(*(table.c[name] for name in newer))
     there = sa.tuple_(*(excluded[name] for name in newer))
     where = there > here if newer else None
-    upsert = statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
-    if is_copied:
-        connection.execute(upsert)
-    elif connection.dialect.name == "sqlite":
-        # by the driver itself: to look at each value of each row costs more than to store it
-        compiled: Any = upsert.compile(dialect=connection.dialect, column_keys=table.c.keys())
-        values = itemgetter(*compiled.positiontup)
-        connection.exec_driver_sql(str(compiled), [values(row) for row in rows])
-    else:
-        connection.execute(upsert, list(rows))
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
 
 
-def _staged(
+def _copied(
     connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
 ) -> sa.TableClause:
     """Copy rows into a table of this transaction: PostgreSQL takes many by COPY only."""
-    name = f"staged_{table.name}"
+    name = f"copied_{table.name}"
     quote = connection.dialect.identifier_preparer.quote
     made = f"CREATE TEMP TABLE IF NOT EXISTS {name} (LIKE {quote(table.name)}) ON COMMIT DROP"
     connection.execute(sa.text(made))

@@ -1,7 +1,7 @@
-"""Default plans, infra configs and authentication services of a new platform.
+"""The plans, infra configs and authentication services that a new platform has.
 
-Names and credit are those of the original, so that its manifests work. The `free` plans are new:
-few connections, small messages, little storage.
+Names and credit are those of the original, so that manifests that name them work. `free` plans are
+ours: few connections, small messages, little room.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ _SIZES = ("small", "medium", "large")
 _ROUTER = {"small": 0.001, "medium": 0.01, "large": 0.1, "xlarge": 0.2}
 _BROKER = {"small": 0.01, "medium": 0.1, "large": 1.0, "xlarge": 2.0}
 PARTITIONS = 3
-"""Partitions of the `partitioned` plans."""
+"""Shares of the `partitioned` plans."""
 
 _KIB, _MIB, _DAY_MS = 1 << 10, 1 << 20, 24 * 3600 * 1000
 FREE_CREDIT = 0.1
-"""Router share of an address with the plan `standard-free`: ten addresses in total."""
+"""Of a router, for each address of the plan `standard-free`: it has ten addresses."""
 
 ADDRESSES_MAX = {
     "standard-unlimited": 200_000,
@@ -45,7 +45,7 @@ ADDRESSES_MAX = {
     "standard-free": 10,
     "brokered-single-broker": 1_000,
 }
-"""Maximum addresses of a space: some types use no credit and would be unlimited."""
+"""Addresses of a space: some count for no credit, and would have no bound."""
 
 FREE_CONNECTIONS, FREE_LINKS = 10, 50
 FREE_MESSAGES_A_SECOND, FREE_BYTES_A_SECOND = 50, 256 * _KIB
@@ -55,8 +55,8 @@ FREE_STORED_BYTES = 16 * _MIB
 FREE_TTL_MS = 7 * _DAY_MS
 
 
-def platform_resources() -> list[Resource]:
-    """Return all of them."""
+def shipped() -> list[Resource]:
+    """Return them all."""
     address_plans = [*_standard_plans(), *_brokered_plans(), *_free_plans()]
     by_space: dict[str, list[str]] = {"standard": [], "brokered": [], "free": []}
     for plan in address_plans:

@@ -1,4 +1,4 @@
-"""Processes large bodies in threads, so that the event loop stays responsive."""
+"""Work on large bodies, beside the event loop: everybody else is answered meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,22 +7,22 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 THREADS = 2
-"""Maximum bodies in progress. Others wait; the request limit bounds their number."""
+"""Large bodies that are worked on at one time. The others wait, as many as requests are let in."""
 
 _Result = TypeVar("_Result")
 
 
-class BodyTurns:
-    """Runs work in threads: one item per caller at a time, in order of arrival."""
+class Turns:
+    """Runs work in threads: of each caller one piece at a time, in the order in which it came."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="large-body")
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, caller: str, work: Callable[[], _Result]) -> _Result:
-        """Return the result of `work` when it is the caller's turn.
+        """Return what `work` returns, when it is the caller's turn.
 
-        A turn lasts until the work ends, even if the caller has gone.
+        A turn lasts until the work ends, even if nobody waits for it any more.
         """
         turn = self._of.setdefault(caller, asyncio.Lock())
         await turn.acquire()

@@ -1,0 +1,223 @@
+"""How a task of an executor reaches live state: a file of SQLite, or a server of PostgreSQL.
+
+A task reads what is known of its devices. What changes it hands to the driver (SQLite, which one
+process writes), or copies into the staging tables that the driver publishes from (`staging`).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow
+
+from enmasse.base.errors import Code, Invalid, Unavailable
+from enmasse.pipeline.live import rows as live_rows
+
+STAGED = "staged_"
+"""How names of staging tables begin."""
+STAGING_KEY = ("query", "batch", "part", "attempt")
+"""Columns that staging tables have beside those of their targets."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whose state a task asks for."""
+
+    source: str
+    devices: Sequence[str]
+    metrics: Sequence[str]
+    """That detectors watch."""
+    detectors: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What live state has of the devices of a task."""
+
+    devices: pyarrow.Table
+    latest: pyarrow.Table
+    states: pyarrow.Table
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Under what key a task stages its rows."""
+
+    query: str
+    batch: int
+    part: int
+    attempt: int
+    """Random: a task of a driver that was killed may end beside those of the next one."""
+
+
+class Session(Protocol):
+    """Live state, as one task has it open."""
+
+    def known(self, asked: Asked) -> Known:
+        """Return what is known of devices."""
+
+    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+        """Take rows of a table; return what the driver gets of them."""
+
+
+_WANTED = {
+    "devices": ("device",),
+    "device_latest": ("device", "metric"),
+    "detector_states": ("device", "detector"),
+}
+"""By which columns the rows of a table are chosen, beside their source."""
+
+
+def _known(read: Any, asked: Asked) -> Known:
+    """Read what detectors need only if there are any."""
+    chosen = {"device": asked.devices, "metric": asked.metrics, "detector": asked.detectors}
+
+    def found(table: str) -> pyarrow.Table:
+        lists = [chosen[name] for name in _WANTED[table]]
+        if not all(lists):
+            return live_rows.TABLES[table].empty_table()
+        return read(table, lists)
+
+    return Known(found("devices"), found("device_latest"), found("detector_states"))
+
+
+@dataclass(frozen=True)
+class LocalAccess:
+    """A file of SQLite, on this machine."""
+
+    file: Path
+
+    @contextmanager
+    def opened(self) -> Iterator[Session]:
+        """Open it; raises Unavailable for what goes wrong with it."""
+        try:
+            with closing(sqlite3.connect(f"{self.file.as_uri()}?mode=ro", uri=True)) as connection:
+                yield _LocalSession(connection)
+        except sqlite3.Error as error:
+            what = f"live state {self.file}: {error}"
+            raise Unavailable(Code.DATA_UNUSABLE, what) from error
+
+
+class _LocalSession:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def known(self, asked: Asked) -> Known:
+        def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
+            schema = live_rows.TABLES[table]
+            names = ", ".join(f'"{name}"' for name in schema.names)
+            chosen = " AND ".join(
+                f"{name} IN (SELECT value FROM json_each(?))" for name in _WANTED[table]
+            )
+            found = self._connection.execute(
+                f"SELECT {names} FROM {table} WHERE source = ? AND {chosen}",
+                [asked.source, *(json.dumps(list(values)) for values in lists)],
+            ).fetchall()
+            columns = zip(*found, strict=True) if found else ([] for _ in schema)
+            arrays = [
+                pyarrow.array([bool(value) for value in column], field.type)
+                if pyarrow.types.is_boolean(field.type)
+                else pyarrow.array(column, field.type)
+                for column, field in zip(columns, schema, strict=True)
+            ]
+            return pyarrow.table(arrays, schema=schema)
+
+        return _known(read, asked)
+
+    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+        del table, attempt
+        return live_rows.packed(rows)
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """A server of PostgreSQL."""
+
+    parameters: Mapping[str, Any]
+    """Of the connection, without the password."""
+
+    place: str
+    """What messages call it."""
+
+    password: str | None = None
+    """Travels in the closure of the task, never in options."""
+
+    password_file: str | None = None
+    """A file of the executor that has the password."""
+
+    def __repr__(self) -> str:
+        return f"ServerAccess({self.place})"
+
+    @contextmanager
+    def opened(self) -> Iterator[Session]:
+        """Connect; what was kept is there when the block ends. Raises Unavailable for a server that
+        is away, Invalid for rows that it never takes."""
+        import psycopg
+
+        try:
+            with psycopg.connect(**self.parameters, password=self._secret()) as connection:
+                yield _ServerSession(connection)
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            what = f"live state {self.place}: {error}"
+            raise Invalid(Code.FIELD_INVALID, what) from error
+        except psycopg.Error as error:
+            what = f"live state {self.place}: {error}"
+            raise Unavailable(Code.DATA_UNUSABLE, what) from error
+
+    def _secret(self) -> str | None:
+        if self.password_file is None:
+            return self.password
+        try:
+            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid(
+                Code.FIELD_INVALID,
+                f"spec.live.passwordFile: an executor cannot read {self.password_file}: {error};"
+                " put the file there on each executor, or name one beside the document",
+            ) from None
+
+
+class _ServerSession:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def known(self, asked: Asked) -> Known:
+        from psycopg import sql
+
+        def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
+            schema = live_rows.TABLES[table]
+            statement = sql.SQL(
+                "COPY (SELECT {} FROM {} WHERE source = %s AND {}) TO STDOUT (FORMAT csv)"
+            ).format(
+                sql.SQL(", ").join(map(sql.Identifier, schema.names)),
+                sql.Identifier(table),
+                sql.SQL(" AND ").join(
+                    sql.SQL("{} = ANY(%s)").format(sql.Identifier(name)) for name in _WANTED[table]
+                ),
+            )
+            values = [asked.source, *(list(one) for one in lists)]
+            with self._connection.cursor() as cursor, cursor.copy(statement, values) as copy:
+                return live_rows.from_csv(b"".join(copy), schema)
+
+        return _known(read, asked)
+
+    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+        from psycopg import sql
+
+        for name in reversed(STAGING_KEY):
+            value = pyarrow.repeat(getattr(attempt, name), rows.num_rows)
+            rows = rows.add_column(0, name, value)
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
+            sql.Identifier(STAGED + table),
+            sql.SQL(", ").join(map(sql.Identifier, rows.column_names)),
+        )
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.write(live_rows.as_csv(rows))
+        return b""
+
+
+Access = LocalAccess | ServerAccess

@@ -1,0 +1,87 @@
+"""What live state forgets: rows that were last of use longer ago than `live.keep`."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from enmasse.pipeline.live.schema import (
+    ALERTS,
+    ANOMALIES,
+    DEVICES,
+    LATEST,
+    PROGRESS,
+    SESSIONS,
+    STAGED,
+    STATES,
+    USAGE,
+)
+
+US_A_MS, US_A_S = 1000, 1_000_000
+
+
+def prune(connection: sa.Connection, keep_ms: int) -> None:
+    """Delete what is older than so long before the time up to which its source is known.
+
+    Usage is of no source, so the newest of those times counts. Devices go with what detectors
+    remember of them, and their open incidents end.
+    """
+    keep_us = keep_ms * US_A_MS
+    _devices(connection, keep_us)
+    for table, time in (
+        (SESSIONS, SESSIONS.c.last_us),
+        (LATEST, LATEST.c.enqueued_time_us),
+    ):
+        connection.execute(sa.delete(table).where(time < _known_us(table) - keep_us))
+    _incidents(connection, keep_us)
+    newest = sa.select(sa.func.max(PROGRESS.c.known_to_us))
+    oldest_us = (connection.execute(newest).scalar_one() or 0) - keep_us
+    if oldest_us > 0:
+        day = datetime.fromtimestamp(oldest_us / US_A_S, UTC).date().isoformat()
+        # of messages without a time nobody knows the day
+        gone = (USAGE.c.date < day) & (USAGE.c.date != "")
+        connection.execute(sa.delete(USAGE).where(gone))
+
+
+def _known_us(table: sa.Table) -> Any:
+    """Up to when all is known of the source of a row."""
+    known_us = sa.select(sa.func.max(PROGRESS.c.known_to_us))
+    return known_us.where(PROGRESS.c.source == table.c.source).scalar_subquery()
+
+
+def _devices(connection: sa.Connection, keep_us: int) -> None:
+    gone = DEVICES.c.last_seen_us < _known_us(DEVICES) - keep_us
+
+    def is_gone(table: sa.Table) -> Any:
+        mine = (DEVICES.c.source == table.c.source) & (DEVICES.c.device == table.c.device)
+        return sa.exists().where(mine & gone)
+
+    lasting = ANOMALIES.c.ended_us.is_(None) & is_gone(ANOMALIES)
+    known_us = _known_us(ANOMALIES)
+    connection.execute(sa.update(ANOMALIES).where(lasting).values(ended_us=known_us))
+    connection.execute(sa.delete(STATES).where(is_gone(STATES)))
+    connection.execute(sa.delete(DEVICES).where(gone))
+
+
+def _incidents(connection: sa.Connection, keep_us: int) -> None:
+    """Incidents that ended, and their alerts, unless one of them waits.
+
+    The last alert of an address stays: the next one has the number after it.
+    """
+    mine = ALERTS.alias()
+    waits = sa.exists().where((mine.c.incident == ANOMALIES.c.id) & mine.c.outcome.is_(None))
+    over = ANOMALIES.c.ended_us < _known_us(ANOMALIES) - keep_us
+    connection.execute(sa.delete(ANOMALIES).where(over & ~waits))
+    later = mine.c.number > ALERTS.c.number
+    later &= (mine.c.source == ALERTS.c.source) & (mine.c.address == ALERTS.c.address)
+    known = sa.exists().where(ANOMALIES.c.id == ALERTS.c.incident)
+    settled = ALERTS.c.outcome.is_not(None) & ~known & sa.exists().where(later)
+    connection.execute(sa.delete(ALERTS).where(settled))
+
+
+def vacuum_staging(engine: sa.Engine) -> None:
+    """Give back what published rows took in the staging tables of PostgreSQL."""
+    with engine.connect() as connection:
+        free = connection.execution_options(isolation_level="AUTOCOMMIT")
+        for name in STAGED:
+            free.execute(sa.text(f"VACUUM staged_{name}"))

@@ -1,0 +1,150 @@
+"""Live state followed by tasks of Spark: as one task would find it, in SQLite and PostgreSQL."""
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import psycopg
+import pyarrow
+import pytest
+from pyspark.sql import SparkSession
+
+from enmasse.base.errors import Invalid, Unavailable
+from enmasse.pipeline.live import database, following, rows, schema
+from enmasse.pipeline.live.access import ServerAccess
+from enmasse.pipeline.live.database import Live
+from enmasse.resources.pipeline import PipelineSpec
+from measured import Batch, measured, put_in, us
+from postgres_server import PASSWORD, PostgresServer
+
+pytestmark = pytest.mark.timeout(180)
+TABLES = [database.LATEST, database.DEVICES, database.SESSIONS, database.ANOMALIES,
+          database.STATES, database.PROGRESS]  # fmt: skip
+DETECTORS: list[dict[str, Any]] = [
+    {"name": "hot", "metric": "m", "threshold": {"above": 30}, "alertAddress": "alerts"},
+    {"name": "jump", "metric": "m", "rate": {"above": 20, "per": "10s"}, "cooldown": 0},
+    {"name": "odd", "metric": "m", "ewma": {}},
+    {"name": "silent", "heartbeat": {"timeout": "60s"}, "cooldown": 0},
+]
+
+
+def opened(url: str, **live: Any) -> Live:
+    source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+    whole = {"sources": [source], "detectors": DETECTORS, "live": live}
+    found = Live(url, PipelineSpec.model_validate(whole, by_alias=True))
+    found.claim("s", "q")
+    return found
+
+
+def batches(seed: int) -> Iterator[Batch]:
+    """Batches whose readings are late, doubled, of text, and in no order."""
+    dice = random.Random(seed)
+    time, offset = 0.0, 0
+    for number in range(3):
+        found = []
+        for _ in range(300):
+            time += dice.choice([0.0, 0.5, 1.0])
+            late = dice.choice([0, 0, 0, 7, 70])
+            value = dice.choice([1.5, 29.0, 31.0, None])
+            text = None if value is not None else dice.choice(['"a,\n', "", "\\.", "é"])
+            device = f'd{dice.randrange(20)}"\t\\'
+            found.append({"device": device, "value": value, "text": text, "seconds": time - late}
+                         | {"came": time, "metric": dice.choice("mn")})  # fmt: skip
+        readings = measured(*found, first=offset)
+        shuffled = readings.take(pyarrow.array(dice.sample(range(300), 300)))
+        yield Batch("s", "q", number, shuffled, [], us(time))
+        offset += 300
+
+
+def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
+    found = {table.name: db.rows(table) for table in TABLES}
+    found["alerts"] = db.rows(database.ALERTS)
+    return found
+
+
+def test_rows_have_the_columns_of_the_tables() -> None:
+    assert set(rows.TABLES) == set(schema.STAGED)
+    for name, table in schema.STAGED.items():
+        assert rows.TABLES[name].names == table.c.keys()
+
+
+def test_tasks_of_spark_find_what_one_finds(
+    spark: SparkSession, mortal_database: PostgresServer, tmp_path: Path
+) -> None:
+    url = mortal_database.new_database()
+    with (
+        closing(opened(f"sqlite:///{tmp_path}/one.db")) as one,
+        closing(opened(f"sqlite:///{tmp_path}/many.db")) as many,
+        closing(opened(url)) as server,
+    ):
+        for batch in batches(1):
+            assert put_in(one, batch, tasks=1)
+            frame = spark.createDataFrame(batch.readings)
+            for db in (many, server):
+                outcome = db.follow(frame, batch.context())
+                assert outcome.is_new and outcome.rows > 0
+                assert not db.follow(frame, batch.context()).is_new
+        assert contents(many) == contents(one)
+        assert contents(server) == contents(one)
+        assert one.rows(database.ANOMALIES) and one.status()["sources"][0]["skipped"] > 0
+
+
+def test_a_database_that_is_away_in_a_task_is_waited_for(
+    spark: SparkSession, mortal_database: PostgresServer
+) -> None:
+    url = mortal_database.new_database()
+    (first, *_) = batches(2)
+    frame = spark.createDataFrame(first.readings)
+    with closing(opened(url)) as db:
+        schema_name = url.rpartition("=")[2]
+        mortal_database.execute(f"alter table {schema_name}.staged_devices rename to away")
+        with pytest.raises(Unavailable, match='source s: live state .*"staged_devices"'):
+            db.follow(frame, first.context())
+        assert db.rows(database.LATEST) == []
+        mortal_database.execute(f"alter table {schema_name}.away rename to staged_devices")
+        assert db.follow(frame, first.context()).is_new
+
+
+def test_nothing_is_found_silent_while_a_batch_is_followed(tmp_path: Path) -> None:
+    with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
+        (first, *_) = batches(3)
+        put_in(db, first)
+        with db._following["s"]:
+            db.tick("s", us(10**6))
+        before = len(db.rows(database.ANOMALIES))
+        db.tick("s", us(10**6))
+        assert len(db.rows(database.ANOMALIES)) > before
+
+
+def test_sqlite_is_refused_where_executors_are_elsewhere(tmp_path: Path) -> None:
+    with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
+        for master in ("local", "local[*,4]", "local[2]"):
+            db.check_reached(master)
+        for master in ("spark://10.0.0.5:7077", "local-cluster[2,1,1024]", "yarn"):
+            with pytest.raises(Invalid, match="spec.live.url: .*name a database: postgresql://"):
+                db.check_reached(master)
+
+
+def test_executors_read_the_password_from_a_file_of_theirs(
+    mortal_database: PostgresServer, tmp_path: Path
+) -> None:
+    url = mortal_database.new_database()
+    file = tmp_path / "secret"
+    file.write_text(f"{unquote(PASSWORD)}\n")
+    (first, *_) = batches(4)
+    with closing(opened(url, passwordFile=str(file))) as db:
+        access = db.work(first.context()).access
+        assert isinstance(access, ServerAccess) and access.password is None
+        assert put_in(db, first)
+        file.unlink()
+        with pytest.raises(Invalid, match="an executor cannot read .*secret.*or name one beside"):
+            following.parts(db.work(first.context()), first.readings)
+    with closing(opened(url, passwordFile="beside.txt")) as db:
+        access = db.work(first.context()).access
+        assert isinstance(access, ServerAccess) and access.password == unquote(PASSWORD)
+        assert unquote(PASSWORD) not in repr(access)
+        with psycopg.connect(**access.parameters, password=access.password) as connection:
+            connection.execute("select 1")
