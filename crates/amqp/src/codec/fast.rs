@@ -89,6 +89,17 @@ pub fn transfer(body: &[u8]) -> Result<TransferView<'_>, DecodeError> {
     read_transfer(&mut open(body, descriptor::TRANSFER, "transfer")?)
 }
 
+/// The fields of a transfer in the encoding that senders use, for [`transfer_of`].
+#[inline]
+pub(crate) fn transfer_fields(body: &[u8]) -> Option<&[u8]> {
+    body.strip_prefix(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::TRANSFER as u8])
+}
+
+/// As [`transfer`], from its fields on.
+pub(crate) fn transfer_of(fields: &[u8]) -> Result<TransferView<'_>, DecodeError> {
+    read_transfer(&mut Reader::new(fields))
+}
+
 /// A transfer after its descriptor.
 #[inline]
 pub(super) fn read_transfer<'a>(reader: &mut Reader<'a>) -> Result<TransferView<'a>, DecodeError> {
@@ -403,7 +414,11 @@ impl HeadWriter {
     fn tag(&mut self, tag: &[u8]) {
         let tag = &tag[..tag.len().min(MAX_DELIVERY_TAG)];
         self.bytes(&[code::BINARY_8, tag.len() as u8]);
-        self.bytes(tag);
+        match *tag {
+            // Those of our own: their length is known here, which spares a call.
+            [a, b, c, d] => self.bytes(&[a, b, c, d]),
+            _ => self.bytes(tag),
+        }
     }
 
     /// Fills in the sizes of the list and of the frame.

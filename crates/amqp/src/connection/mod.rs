@@ -154,8 +154,11 @@ impl Connection {
                     continue;
                 }
             };
-            if !self.attention && kind == FrameKind::Amqp && fast::is_transfer(body) {
-                match self.on_transfer(channel, body) {
+            if !self.attention
+                && kind == FrameKind::Amqp
+                && let Some(fields) = fast::transfer_fields(body)
+            {
+                match self.on_transfer(channel, &fast::transfer_of(fields)) {
                     Ok(Some(event)) => return Some(event),
                     Ok(None) => {}
                     Err(fault) => self.fail(*fault),

@@ -44,7 +44,9 @@ impl Connection {
         }
         match decode_performative(body)?.0 {
             // In an encoding of its descriptor that nobody is known to use.
-            Performative::Transfer(_) if self.state == State::Opened => self.on_transfer(channel, body),
+            Performative::Transfer(_) if self.state == State::Opened => {
+                self.on_transfer(channel, &fast::transfer(body))
+            }
             performative => self.on_performative(channel, performative, body),
         }
     }

@@ -168,7 +168,7 @@ impl Connection {
             }
         };
         let error = match link.tags.get(delivery_id) {
-            Some(tag) => error.about_delivery(tag),
+            Some(tag) => error.about_delivery(&tag),
             None => error,
         };
         self.write_detach(place, true, Some(error));

@@ -5,7 +5,7 @@ use super::fault::Fault;
 use super::state::State;
 use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError, Tag};
 use crate::codec::fast::{self, MAX_TRANSFER_HEAD, TransferHead, TransferView};
-use crate::codec::{decode_state, encode_state};
+use crate::codec::{DecodeError, decode_state, encode_state};
 use crate::link::Link;
 use crate::link::state::State as LinkState;
 use crate::session::Session;
@@ -18,21 +18,19 @@ const WIDE_LIST_BYTES: usize = 6;
 impl Connection {
     /// A transfer frame of the peer on an open connection.
     #[inline(always)]
-    pub(super) fn on_transfer<'a>(&mut self, channel: u16, body: &'a [u8]) -> Result<Option<Event<'a>>, Box<Fault>> {
-        let decoded = fast::transfer(body);
-        let view = match &decoded {
+    pub(super) fn on_transfer<'a>(
+        &mut self,
+        channel: u16,
+        decoded: &Result<TransferView<'a>, DecodeError>,
+    ) -> Result<Option<Event<'a>>, Box<Fault>> {
+        let view = match decoded {
             Ok(view) => view,
             Err(error) => return Err(error.clone().into()),
         };
         let (place, first) = match self.admit(channel, view) {
             Ok(Some(admitted)) => admitted,
-            Ok(None) => return Ok(state_of(view).and_then(posting_dropped)),
-            Err(fault) => {
-                if let Some(event) = state_of(view).and_then(|state| posting_lost(state, fault.error())) {
-                    self.tell(event);
-                }
-                return Err(fault);
-            }
+            Ok(None) => return Ok(posting_dropped(view)),
+            Err(fault) => return Err(self.posting_failed(view, fault)),
         };
         let Some(link) = self.links.get(place as usize) else { return Ok(None) };
         let delivery = &link.delivery;
@@ -53,6 +51,15 @@ impl Connection {
             resume: delivery.resumed,
             state: if view.state.is_none() { None } else { state_of(view) },
         })))
+    }
+
+    /// A transfer that led to a fault: a transaction must not be committed without it.
+    #[cold]
+    fn posting_failed(&mut self, view: &TransferView<'_>, fault: Box<Fault>) -> Box<Fault> {
+        if let Some(event) = state_of(view).and_then(|state| posting_lost(state, fault.error())) {
+            self.tell(event);
+        }
+        fault
     }
 
     /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not the driver's to see.
@@ -102,9 +109,10 @@ fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
     view.state
 }
 
-/// A transfer that was dropped without a fault, and what its state says: a transaction must not be committed without it.
+/// A transfer that was dropped without a fault: a transaction must not be committed without it.
 #[cold]
-fn posting_dropped(state: &[u8]) -> Option<Event<'static>> {
+fn posting_dropped(view: &TransferView<'_>) -> Option<Event<'static>> {
+    let state = state_of(view)?;
     let what = "a message was sent on a link or session that was over";
     posting_lost(state, &Error::new(condition::PRECONDITION_FAILED, what))
 }

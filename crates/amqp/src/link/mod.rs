@@ -157,24 +157,21 @@ impl Link {
         if first {
             self.begin_delivery(view)?;
         } else {
-            self.check_continuation(view)?;
+            self.continue_delivery(view)?;
         }
         let delivery = &mut self.delivery;
         delivery.settled |= view.settled == Some(true);
         delivery.size += view.payload.len() as u64;
         delivery.in_progress = view.more && !view.aborted;
-        if !first && (view.aborted || delivery.settled) {
-            self.tags.settle(delivery.id);
-        }
         if delivery.size > self.size_max && !view.aborted {
             return Err(self.too_large());
         }
         Ok(first)
     }
 
-    /// Fields of a later frame, which may leave out but not change what the first one said (2.7.5).
+    /// A later frame, which may leave out but not change what the first one said (2.7.5).
     #[inline(never)]
-    fn check_continuation(&self, view: &TransferView<'_>) -> Result<(), Error> {
+    fn continue_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
         if view.delivery_id.is_some_and(|id| id != self.delivery.id) {
             return Err(self.wrong_continuation(view));
         }
@@ -183,6 +180,9 @@ impl Link {
         } else if view.message_format.is_some_and(|format| format != self.delivery.message_format) {
             "message-format"
         } else {
+            if view.aborted || view.settled == Some(true) {
+                self.tags.settle(self.delivery.id);
+            }
             return Ok(());
         };
         let description = format!(
@@ -207,23 +207,30 @@ impl Link {
         self.credit = self.credit.saturating_sub(1);
         let resumed = view.resume && self.resumable.remove(tag);
         if view.more {
-            self.tag.clear();
-            self.tag.extend_from_slice(tag);
+            self.note_tag(tag);
         }
-        let stays_unsettled = view.settled != Some(true) && !view.aborted && (resumed || !view.resume);
+        let ignored = view.resume && !resumed;
+        let stays_unsettled = view.settled != Some(true) && !view.aborted && !ignored;
         if stays_unsettled && !self.tags.insert(id, tag) {
             return Err(self.duplicate_tag(id));
         }
         self.delivery = Delivery {
             in_progress: true,
             settled: false,
-            ignored: view.resume && !resumed,
+            ignored,
             resumed,
             id,
             message_format: view.message_format.unwrap_or(0),
             size: 0,
         };
         Ok(())
+    }
+
+    /// Later frames may repeat the tag.
+    #[cold]
+    fn note_tag(&mut self, tag: &[u8]) {
+        self.tag.clear();
+        self.tag.extend_from_slice(tag);
     }
 
     #[cold]

@@ -1,19 +1,25 @@
 //! Tags of the deliveries that a link has received and not settled (2.6.12): no two may be alike, and some errors name
 //! them.
+//!
+//! Most senders count: their tags are consecutive numbers, the highest byte first, as their delivery-ids are. Such
+//! deliveries share a [`Run`], so that one more of them costs a comparison and settling it a bit.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::codec::MAX_DELIVERY_TAG;
 
 /// Unsettled deliveries among which a tag is looked for. Senders that count never cause a search.
-const SEARCHED: usize = 1024;
-/// Entries of settled deliveries that may stay beyond as many as there are unsettled ones.
+const SEARCHED: u32 = 1024;
+/// Deliveries of a run, at most: one for each bit of [`Run::unsettled`].
+const RUN: u32 = u64::BITS;
+/// Runs of settled deliveries that may stay between unsettled ones.
 const SETTLED_KEPT: usize = 64;
-/// Entries for which memory is kept while nothing is unsettled.
-const KEPT: usize = 256;
+/// Runs for which memory is kept while nothing is unsettled.
+const KEPT: usize = 64;
 
-/// A tag in place. Tags are ordered by length and then by their bytes, which is the order of counters in all usual
-/// encodings.
+/// A tag in place, aligned to the right. Tags are ordered by length and then by their bytes, which is the order of
+/// counters in all usual encodings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
     length: u8,
@@ -21,105 +27,233 @@ struct Tag {
 }
 
 impl Tag {
-    #[inline]
     fn new(tag: &[u8]) -> Self {
         let mut bytes = [0; MAX_DELIVERY_TAG];
         // The codec lets no longer tag pass.
         let length = tag.len().min(MAX_DELIVERY_TAG);
-        bytes[..length].copy_from_slice(&tag[..length]);
+        bytes[MAX_DELIVERY_TAG - length..].copy_from_slice(&tag[..length]);
         Self { length: length as u8, bytes }
     }
 
     fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+        &self.bytes[MAX_DELIVERY_TAG - usize::from(self.length)..]
+    }
+
+    /// The tag that is higher by `count`, which is 0 unless it is a number.
+    fn plus(mut self, count: u32) -> Self {
+        if let Some(number) = number(self.as_slice()) {
+            let (_, low) = self.bytes.split_at_mut(MAX_DELIVERY_TAG - 8);
+            low.copy_from_slice(&(number + u64::from(count)).to_be_bytes());
+        }
+        self
     }
 }
 
-#[derive(Debug)]
-struct Entry {
+/// A tag as a number, if it is short enough for one.
+#[inline]
+fn number(tag: &[u8]) -> Option<u64> {
+    match *tag {
+        [a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d]).into()),
+        [a, b, c, d, e, f, g, h] => Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        _ => unusual_number(tag),
+    }
+}
+
+fn unusual_number(tag: &[u8]) -> Option<u64> {
+    (tag.len() < 8).then(|| tag.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// Deliveries with consecutive ids and tags.
+#[derive(Debug, Default)]
+struct Run {
     id: u32,
-    settled: bool,
+    count: u32,
+    /// a bit for each delivery, the first one's lowest
+    unsettled: u64,
+    /// the tag of the first one, as a number; 0 if it is none, and then there is one delivery
+    number: u64,
     tag: Tag,
+}
+
+impl Run {
+    /// Whether a delivery is the next one of the run.
+    #[inline]
+    fn goes_on(&self, id: u32, tag: &[u8]) -> bool {
+        let follows = id == self.id.wrapping_add(self.count) && self.count < RUN;
+        let steps = |number: u64| number.checked_sub(self.number) == Some(self.count.into());
+        follows && tag.len() == usize::from(self.tag.length) && number(tag).is_some_and(steps)
+    }
+
+    #[inline]
+    fn extend(&mut self) {
+        self.unsettled |= 1 << self.count;
+        self.count += 1;
+    }
+
+    /// The place of a delivery in the run.
+    fn offset(&self, id: u32) -> Option<u32> {
+        Some(id.wrapping_sub(self.id)).filter(|offset| *offset < self.count)
+    }
+
+    fn last(&self) -> Tag {
+        self.tag.plus(self.count.saturating_sub(1))
+    }
+
+    fn has(&self, tag: &Tag, number: Option<u64>) -> bool {
+        let same = || (self.tag.bytes == tag.bytes).then_some(0);
+        let offset = number.map_or_else(same, |number| number.checked_sub(self.number));
+        let is_unsettled = |offset| offset < u64::from(self.count) && self.unsettled >> offset & 1 == 1;
+        self.tag.length == tag.length && offset.is_some_and(is_unsettled)
+    }
+
+    /// Settles up to `count` deliveries from `offset` on, which is within the run. Returns how many there were.
+    fn settle(&mut self, offset: u32, count: u32) -> u32 {
+        let count = count.min(self.count - offset);
+        self.unsettled &= !(u64::MAX >> (RUN - count) << offset);
+        count
+    }
+
+    /// Settles those between two ids (serial numbers, 2.8.9).
+    fn settle_range(&mut self, first: u32, last: u32) {
+        for offset in 0..self.count {
+            if self.id.wrapping_add(offset).wrapping_sub(first) <= last.wrapping_sub(first) {
+                self.unsettled &= !(1 << offset);
+            }
+        }
+    }
 }
 
 /// Deliveries in the order of their ids, from the oldest unsettled one on.
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
-    entries: VecDeque<Entry>,
-    unsettled: usize,
-    /// no tag of `entries` is higher
+    last: Run,
+    older: VecDeque<Run>,
+    /// deliveries that were settled one after the other, and that the runs may not know of yet
+    settled: Range<u32>,
+    /// the last tag is the highest
+    rising: bool,
+    /// else no tag is higher than this
     highest: Tag,
+    /// older runs at which settled ones are looked for
+    sweep_at: usize,
 }
 
 impl Tags {
     /// A delivery begins. `false`: an unsettled one has the same tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, id: u32, tag: &[u8]) -> bool {
-        let tag = Tag::new(tag);
-        if !self.entries.is_empty() && tag <= self.highest {
-            if self.is_in_use(&tag) {
+        if self.rising && self.last.goes_on(id, tag) {
+            self.last.extend();
+            return true;
+        }
+        self.insert_apart(id, tag)
+    }
+
+    /// One that does not count on from the highest tag.
+    #[inline(never)]
+    fn insert_apart(&mut self, id: u32, bytes: &[u8]) -> bool {
+        self.note_settled();
+        let (tag, number) = (Tag::new(bytes), number(bytes));
+        if self.older.is_empty() && self.last.unsettled == 0 {
+            self.clear();
+            self.rising = true;
+        } else {
+            if self.rising {
+                self.highest = self.last.last();
+            }
+            self.rising = tag > self.highest;
+            if !self.rising && self.is_in_use(&tag, number) {
                 return false;
             }
-        } else {
-            self.highest = tag;
         }
-        self.entries.push_back(Entry { id, settled: false, tag });
-        self.unsettled += 1;
+        if self.last.count > 0 && self.last.goes_on(id, bytes) {
+            self.last.extend();
+        } else {
+            self.push(Run { id, count: 1, unsettled: 1, number: number.unwrap_or(0), tag });
+        }
         true
     }
 
-    fn is_in_use(&self, tag: &Tag) -> bool {
-        self.entries.iter().rev().filter(|entry| !entry.settled).take(SEARCHED).any(|entry| entry.tag == *tag)
+    fn push(&mut self, run: Run) {
+        let before = std::mem::replace(&mut self.last, run);
+        if before.unsettled == 0 {
+            return;
+        }
+        if self.older.len() >= self.sweep_at.max(SETTLED_KEPT) {
+            self.older.retain(|run| run.unsettled != 0);
+            self.sweep_at = 2 * self.older.len();
+        }
+        self.older.push_back(before);
     }
 
-    /// The tag of an unsettled delivery.
-    pub(crate) fn get(&self, id: u32) -> Option<&[u8]> {
-        self.place(id).and_then(|at| self.entries.get(at)).map(|entry| entry.tag.as_slice())
+    fn is_in_use(&self, tag: &Tag, number: Option<u64>) -> bool {
+        let mut seen = 0;
+        for run in std::iter::once(&self.last).chain(self.older.iter().rev()) {
+            if run.has(tag, number) {
+                return true;
+            }
+            seen += run.unsettled.count_ones();
+            if seen >= SEARCHED {
+                break;
+            }
+        }
+        false
     }
 
+    /// The tag of a delivery, which has not been settled.
+    pub(crate) fn get(&self, id: u32) -> Option<Vec<u8>> {
+        let run = if self.last.offset(id).is_some() { &self.last } else { self.older.get(self.place(id)?)? };
+        Some(run.tag.plus(run.offset(id)?).as_slice().to_vec())
+    }
+
+    /// The older run that has a delivery, if one has.
     fn place(&self, id: u32) -> Option<usize> {
-        let first = self.entries.front()?.id;
-        self.entries.binary_search_by_key(&id.wrapping_sub(first), |entry| entry.id.wrapping_sub(first)).ok()
+        let first = self.older.front()?.id;
+        let behind = self.older.partition_point(|run| run.id.wrapping_sub(first) <= id.wrapping_sub(first));
+        behind.checked_sub(1)
     }
 
-    /// A delivery is settled.
+    /// A delivery is settled. As a rule it is the one behind that which was settled before.
     #[inline]
     pub(crate) fn settle(&mut self, id: u32) {
-        // Nearly always the oldest one: that needs no search.
-        let at = if self.entries.front().is_some_and(|entry| entry.id == id) { Some(0) } else { self.place(id) };
-        if let Some(at) = at {
-            self.mark(at);
-            self.drop_settled();
+        if id != self.settled.end {
+            self.note_settled();
+            self.settled.start = id;
         }
+        self.settled.end = id.wrapping_add(1);
+    }
+
+    /// Marks what was settled in the runs.
+    fn note_settled(&mut self) {
+        let Range { start: mut id, end } = self.settled;
+        while id != end {
+            let at = if self.last.offset(id).is_some() { None } else { self.place(id) };
+            let run = at.map_or(&mut self.last, |at| &mut self.older[at]);
+            id = id.wrapping_add(run.offset(id).map_or(1, |offset| run.settle(offset, end.wrapping_sub(id))));
+        }
+        self.settled.start = end;
+        self.drop_settled();
     }
 
     /// Deliveries between two ids (serial numbers, 2.8.9) are settled.
     pub(crate) fn settle_range(&mut self, first: u32, last: u32) {
-        for at in 0..self.entries.len() {
-            if self.entries[at].id.wrapping_sub(first) <= last.wrapping_sub(first) {
-                self.mark(at);
-            }
-        }
+        self.last.settle_range(first, last);
+        self.older.iter_mut().for_each(|run| run.settle_range(first, last));
         self.drop_settled();
     }
 
-    fn mark(&mut self, at: usize) {
-        let entry = &mut self.entries[at];
-        self.unsettled -= usize::from(!entry.settled);
-        entry.settled = true;
+    fn drop_settled(&mut self) {
+        while self.older.front().is_some_and(|run| run.unsettled == 0) {
+            self.older.pop_front();
+        }
     }
 
-    fn drop_settled(&mut self) {
-        while self.entries.front().is_some_and(|entry| entry.settled) {
-            self.entries.pop_front();
+    fn clear(&mut self) {
+        self.last = Run::default();
+        self.sweep_at = 0;
+        if self.older.capacity() > KEPT {
+            self.older = VecDeque::new();
         }
-        if self.entries.len() > 2 * self.unsettled + SETTLED_KEPT {
-            self.entries.retain(|entry| !entry.settled);
-        }
-        if self.entries.is_empty() && self.entries.capacity() > KEPT {
-            self.entries = VecDeque::new();
-        }
-        debug_assert!(self.unsettled <= self.entries.len());
     }
 }
 
@@ -129,6 +263,13 @@ mod tests {
 
     use super::*;
 
+    impl Tags {
+        fn unsettled(&mut self) -> u32 {
+            self.note_settled();
+            self.older.iter().chain([&self.last]).map(|run| run.unsettled.count_ones()).sum()
+        }
+    }
+
     #[test]
     fn section_2_6_12_a_tag_is_free_again_once_its_delivery_is_settled() {
         let mut tags = Tags::default();
@@ -136,39 +277,101 @@ mod tests {
         assert!(!tags.insert(2, b"a") && !tags.insert(2, b"b"));
         tags.settle(1);
         assert!(tags.insert(2, b"b"));
-        assert_eq!((tags.get(0), tags.get(1), tags.get(2)), (Some(&b"a"[..]), Some(&b"b"[..]), Some(&b"b"[..])));
+        let got = [0, 1, 2].map(|id| tags.get(id).unwrap_or_default());
+        assert_eq!(got, [b"a", b"b", b"b"]);
         tags.settle_range(0, 2);
-        assert!(tags.entries.is_empty() && tags.insert(3, b"a"));
+        assert!(tags.unsettled() == 0 && tags.insert(3, b"a"));
     }
 
     #[test]
     fn a_delivery_that_stays_unsettled_does_not_keep_those_behind_it() {
-        let mut tags = Tags::default();
-        assert!(tags.insert(0, b"first"));
-        for id in 1..100_000_u32 {
-            assert!(tags.insert(id, &id.to_be_bytes()));
-            tags.settle(id);
+        let scattered = |id: u32| id.wrapping_mul(0x9E37_79B9).to_le_bytes();
+        for tag_of in [u32::to_be_bytes, u32::to_le_bytes, scattered] {
+            let mut tags = Tags::default();
+            assert!(tags.insert(0, b"first"));
+            for id in 1..100_000_u32 {
+                assert!(tags.insert(id, &tag_of(id)));
+                tags.settle(id);
+            }
+            assert!(tags.older.len() <= 2 + SETTLED_KEPT, "{} runs", tags.older.len());
+            assert!(!tags.insert(100_000, b"first"));
         }
-        assert!(tags.entries.len() <= 2 + SETTLED_KEPT, "{} entries", tags.entries.len());
-        assert!(!tags.insert(100_000, b"first"));
+    }
+
+    #[test]
+    fn a_sender_that_counts_takes_a_run_for_64_deliveries_and_memory_is_given_back() {
+        let mut tags = Tags::default();
+        let start = u32::MAX - 1000;
+        for count in 0..100_000_u32 {
+            assert!(tags.insert(start.wrapping_add(count), &u64::from(count).to_be_bytes()));
+        }
+        assert!(tags.older.len() <= 100_000 / 64 + 1, "{} runs", tags.older.len());
+        assert!(!tags.insert(start.wrapping_add(100_000), &99_999_u64.to_be_bytes()));
+        assert_eq!(tags.get(start.wrapping_add(2000)), Some(2000_u64.to_be_bytes().to_vec()));
+        tags.settle_range(start, start.wrapping_add(99_999));
+        assert!(tags.insert(start.wrapping_add(100_000), b"another"));
+        assert!(tags.older.capacity() <= KEPT);
+    }
+
+    #[test]
+    fn a_counter_that_begins_again_is_not_taken_for_one_that_goes_on() {
+        let mut tags = Tags::default();
+        assert!(tags.insert(0, &[255]) && tags.insert(1, &[1, 0]) && tags.insert(2, &[0]));
+        assert!(tags.insert(3, &u64::MAX.to_be_bytes()) && tags.insert(4, &0_u64.to_be_bytes()));
+        assert!(!tags.insert(5, &[255]) && !tags.insert(5, &[1, 0]) && !tags.insert(5, &0_u64.to_be_bytes()));
+        assert!(tags.insert(5, &[0, 255]), "the same number in another length is another tag");
+    }
+
+    /// What a sender, or its receiver, does next.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// counts on from its last tag
+        Next,
+        Begin(u8),
+        /// an unsettled delivery, by its place
+        Settle(usize),
+        Skip(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => Just(Step::Next),
+            1 => any::<u8>().prop_map(Step::Begin),
+            5 => (0..300_usize).prop_map(Step::Settle),
+            1 => (1..100_u32).prop_map(Step::Skip),
+        ]
     }
 
     proptest! {
         #[test]
-        fn agrees_with_a_list(start in any::<u32>(), steps in prop::collection::vec((any::<bool>(), 0u8..12), 0..300)) {
-            let (mut tags, mut model, mut next) = (Tags::default(), Vec::<(u32, u8)>::new(), start);
-            for (begins, number) in steps {
-                if begins {
-                    let is_free = model.iter().all(|(_, tag)| *tag != number);
-                    prop_assert_eq!(tags.insert(next, &[number]), is_free);
-                    if is_free {
-                        model.push((next, number));
-                        next = next.wrapping_add(1);
+        fn agrees_with_a_list(start in any::<u32>(), length in 1..12_usize, steps in prop::collection::vec(step(), 0..600)) {
+            let (mut tags, mut model, mut id) = (Tags::default(), Vec::<(u32, Vec<u8>)>::new(), start);
+            let mut counter = 0_u8;
+            for step in steps {
+                match step {
+                    Step::Next | Step::Begin(_) => {
+                        counter = if let Step::Begin(at) = step { at } else { counter.wrapping_add(1) };
+                        let mut tag = vec![7; length];
+                        tag[length - 1] = counter;
+                        let is_free = model.iter().all(|(_, other)| *other != tag);
+                        prop_assert_eq!(tags.insert(id, &tag), is_free);
+                        if is_free {
+                            prop_assert_eq!(tags.get(id), Some(tag.clone()));
+                            model.push((id, tag));
+                            id = id.wrapping_add(1);
+                        }
                     }
-                } else if !model.is_empty() {
-                    let (id, _) = model.remove(usize::from(number) % model.len());
-                    tags.settle(id);
+                    Step::Settle(at) if !model.is_empty() => {
+                        let (settled, _) = model.remove(at % model.len().min(1 + at / 4));
+                        tags.settle(settled);
+                    }
+                    Step::Settle(_) => {}
+                    Step::Skip(count) => id = id.wrapping_add(count),
                 }
+                prop_assert_eq!(tags.unsettled() as usize, model.len());
+            }
+            for (id, tag) in &model {
+                prop_assert_eq!(tags.get(*id), Some(tag.clone()));
             }
         }
     }
