@@ -16,18 +16,23 @@ impl Shard {
     /// A frame of a delivery has come in.
     #[inline]
     pub(super) fn incoming(&mut self, id: ConnId, incoming: &Incoming<'_>) {
-        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        let held = conn.holds > 0;
-        if held {
-            self.fabric.count_held(id.key, incoming.link.0, incoming.payload.len());
+        if self.fabric.conns.get_mut(id.key()).is_some_and(|conn| conn.holds > 0) {
+            return self.incoming_held(id, incoming);
         }
         self.pass_on(id, incoming);
-        if held && incoming.first == incoming.more {
+    }
+
+    /// The same on a connection of which a link is held back.
+    #[cold]
+    fn incoming_held(&mut self, id: ConnId, incoming: &Incoming<'_>) {
+        self.fabric.count_held(id.key, incoming.link.0, incoming.payload.len());
+        self.pass_on(id, incoming);
+        if incoming.first == incoming.more {
             self.fabric.weigh_holds(id.key);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass_on(&mut self, id: ConnId, incoming: &Incoming<'_>) {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };

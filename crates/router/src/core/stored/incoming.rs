@@ -312,7 +312,7 @@ impl Router {
         let bytes = body.len();
         let duty = Duty { producer: from, owed, address: at, bytes, from: None };
         let commit = Commit::new(at, admitted.seq, duty).with_tag(self.note_tag(from, owed, admitted.seq));
-        self.journal.store([(log, admitted, commit)], body);
+        self.journal.store_one(log, admitted, commit, body);
         self.journal.seal(None);
         self.take_window(from, bytes, links);
         self.tell_room(at, links);

@@ -143,27 +143,35 @@ pub(in crate::core) struct Journal {
 }
 
 impl Journal {
-    /// Writes a message once, for one queue or several: each by its number in the log, with what is to be done then.
-    pub(super) fn store<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
-        let queues: SmallVec<[_; 1]> = queues.into_iter().collect();
-        let moves = queues.iter().any(|(_, _, commit)| commit.duty.from.is_some() || commit.tag.is_some());
-        if moves || queues.iter().any(|(_, admitted, _)| admitted.markers.iter().any(Option::is_some)) {
+    /// Writes a message for one queue, by its number in the log, with what is to be done then.
+    pub(super) fn store_one(&mut self, log: u32, admitted: &Admitted, mut commit: Commit, body: &[u8]) {
+        if is_marked(admitted, &commit) {
+            self.growing.batch.begin();
+        }
+        let head = admitted.record.encode();
+        let growing = &mut self.growing;
+        commit.number = growing.batch.message(&[target(log, admitted, &head)], body);
+        put_markers(&mut growing.batch, log, admitted, &commit);
+        growing.commits.push(commit);
+    }
+
+    /// Writes a message once, for several queues.
+    pub(super) fn store(&mut self, queues: Queues<'_>, body: &[u8]) {
+        if queues.iter().any(|(_, admitted, commit)| is_marked(admitted, commit)) {
             self.growing.batch.begin();
         }
         self.put(queues, body);
     }
 
-    fn put<'a>(&mut self, queues: impl IntoIterator<Item = (u32, &'a Admitted, Commit)>, body: &[u8]) {
-        let queues: SmallVec<[_; 2]> = queues.into_iter().collect();
+    fn put(&mut self, queues: Queues<'_>, body: &[u8]) {
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
-        let targets: SmallVec<[Target<'_>; 1]> = queues.iter().zip(&heads).map(target).collect();
+        let targets = queues.iter().zip(&heads).map(|((log, admitted, _), head)| target(*log, admitted, head));
+        let targets: SmallVec<[Target<'_>; 1]> = targets.collect();
         let growing = &mut self.growing;
         let number = growing.batch.message(&targets, body);
         for (log, admitted, commit) in queues {
-            for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
-                put_marker(&mut growing.batch, log, marker);
-            }
+            put_markers(&mut growing.batch, log, admitted, &commit);
             growing.commits.push(Commit { number, ..commit });
         }
     }
@@ -521,8 +529,19 @@ impl Journal {
     }
 }
 
-fn target<'a>(((log, admitted, _), head): (&(u32, &Admitted, Commit), &'a [u8; RECORD_BYTES])) -> Target<'a> {
-    Target { queue: *log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
+fn target<'a>(log: u32, admitted: &Admitted, head: &'a [u8; RECORD_BYTES]) -> Target<'a> {
+    Target { queue: log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
+}
+
+/// Whether more than the message itself is written for a queue, or its removal from another: a group.
+fn is_marked(admitted: &Admitted, commit: &Commit) -> bool {
+    commit.duty.from.is_some() || commit.tag.is_some() || admitted.markers.iter().any(Option::is_some)
+}
+
+fn put_markers(batch: &mut Batch, log: u32, admitted: &Admitted, commit: &Commit) {
+    for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
+        put_marker(batch, log, marker);
+    }
 }
 
 /// Why the log has not taken something.

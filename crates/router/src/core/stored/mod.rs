@@ -457,7 +457,9 @@ impl Router {
             stored.open = open;
             self.tell_producers(key, open, links);
         }
-        self.share_room(key, links);
+        if self.addresses[key].stored.as_ref().is_some_and(|stored| stored.temporary.is_some()) {
+            self.share_room(key, links);
+        }
         self.press(key, links);
     }
 

@@ -186,7 +186,7 @@ impl Router {
         match there.shelf.log {
             Some(log) => {
                 let duty = Duty { from: Some((at, item.seq)), ..Duty::NONE };
-                self.journal.store([(log, &admitted, Commit::new(target, admitted.seq, duty))], &changed);
+                self.journal.store_one(log, &admitted, Commit::new(target, admitted.seq, duty), &changed);
                 self.journal.seal(from_log.map(|log| (log, &item)));
             }
             None => {

@@ -256,7 +256,7 @@ impl Router {
             let queues = disk.iter().map(|(at, log, admitted)| {
                 (*log, admitted, Commit::new(*at, admitted.seq, duty.take().unwrap_or(Duty::NONE)))
             });
-            self.journal.store(queues, body);
+            self.journal.store(queues.collect(), body);
             self.journal.seal(removed);
         }
         if !memory.is_empty() {
