@@ -21,7 +21,7 @@ ARGS ?=
 AGAINST ?=
 SPARK ?= 4.3.0
 
-.PHONY: help setup build wheel run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-journal docs
+.PHONY: help setup build wheel run test test-rust test-python test-spark check check-all prove bench bench-baseline bench-instructions bench-journal docs
 .PHONY: missing-native setup-dev setup-interop format fmt lint types layers tidy reference lock clean
 
 help: ## list the targets
@@ -111,6 +111,9 @@ bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ be
 bench-baseline: setup ## this checkout beside another one that is set up; AGAINST=DIR names it
 	$(CARGO) build --release --locked -p enmasse-client
 	$(BIN)/python bench/baseline.py --against $(AGAINST) $(ARGS)
+
+bench-instructions: ## instructions a message of this checkout beside another one; AGAINST=DIR names it
+	@python3 bench/instructions.py --against $(AGAINST) $(ARGS)
 
 bench-journal: ## commits of the journal beside bare writes and syncs, and how long it takes to open
 	$(CARGO) run --release --locked -p enmasse-journal-bench -- $(ARGS)
