@@ -64,7 +64,9 @@ spec:
     offlineAfter: 5m
 
   # What is looked for; incidents are rows of `anomalies` in live state. With `alertAddress`, or
-  # `command: {{address: "commands/{{device}}"}}`, each is a message to a queue or a stream, too
+  # `command: {{address: "commands/{{device}}"}}`, each is a message to a queue or a stream, too.
+  # These limits are quiet on healthy devices that send once an hour or more often: adjust them to
+  # yours, above all `timeout`, the longest pause between two messages
   detectors:
     - name: too-hot
       metric: temperature
@@ -75,9 +77,9 @@ spec:
       rate: {{above: 20, per: 1m}}
     - name: unusual
       metric: temperature
-      ewma: {{deviations: 6, warmup: 60}}
+      ewma: {{deviations: 10, warmup: 200}}
     - name: silent
-      heartbeat: {{timeout: 10m}}
+      heartbeat: {{timeout: 3h}}
 
   # What goes on to an address, a message for each row
   # sinks:
