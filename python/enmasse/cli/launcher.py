@@ -20,6 +20,7 @@ import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.audit import FILE_BYTES_MAX, FILES
+from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles
@@ -93,8 +94,8 @@ async def serve(
         engine, computed = Standby(), await open_computed(settings, clock)
         stack.push_async_callback(computed.close)
         trail, logins = open_trails(stack, data)
-        login_trail = LoginTrail(logins, clock)
-        leader = Leader(settings, data, (store, computed), certificates, login_trail, admission)
+        trails = CreationTrail(trail, clock), LoginTrail(logins, clock)
+        leader = Leader(settings, data, (store, computed), certificates, trails, admission)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
         leads = store.leadership is None or await store.leadership.take()

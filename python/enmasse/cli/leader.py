@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.logins import Logins
@@ -27,6 +28,7 @@ from enmasse.cli.network import (
     reachable_name,
 )
 from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
 from enmasse.control.shown import NodeIdentity
@@ -108,19 +110,20 @@ class Leader:
         data: DataDir,
         stores: tuple[Store, Store],
         certificates: Certificates,
-        login_trail: LoginTrail,
+        trails: tuple[CreationTrail, LoginTrail],
         admission: Admission,
     ) -> None:
         """Lead with the declared and generated resources in `stores`.
 
-        Logins go to `login_trail`; `admission` completes resources that bypassed it.
+        Created addresses and logins go to `trails`; `admission` completes resources that bypassed
+        it.
         """
         self._settings = settings
         self._data = data
         self._store, self._computed = stores
         self._certificates = certificates
         self._leadership = self._store.leadership
-        self._login_trail = login_trail
+        self._creation_trail, self._login_trail = trails
         self._admission = admission
         self._node: Node | None = None
         self._pages: list[str] = []
@@ -255,7 +258,12 @@ class Leader:
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
         self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
+        told = self._creation_trail.tell
+        wanted = AutoCreation(self._store, self._admission, told)
+        creating = partial(engine.create_wanted, wanted.create)
+        expiry = Expiry(self._store, self._admission, engine, clock, told)
         self._run += [completing, logging, watching, answering, engine.fly_canary]
+        self._run += [creating, expiry.run]
         return engine, endpoints
 
 

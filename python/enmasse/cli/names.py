@@ -1,35 +1,19 @@
 """Resource names for addresses and users."""
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enmasse.base.errors import Code, Invalid, Missing
-from enmasse.base.ids import short_hash
 from enmasse.cli import kinds
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
 
-_PART_MAX = 50
-
 
 def in_space(space: str, name: str) -> str:
     """Return a resource's full name, `<space>.<name>`; idempotent."""
     return name if name.startswith(f"{space}.") else f"{space}.{name}"
-
-
-def resource_name(space: str, text: str) -> str:
-    """Return a deterministic resource name for any address or user name.
-
-    A valid text is unchanged; from others the valid characters are kept and a hash of the whole
-    makes the name unique.
-    """
-    cleaned = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_PART_MAX].strip("-")
-    if cleaned == text:
-        return f"{space}.{text}"
-    return f"{space}.{'-'.join(filter(None, [cleaned, short_hash(text)]))}"
 
 
 def find(
