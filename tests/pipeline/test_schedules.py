@@ -167,3 +167,28 @@ def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
     assert not killed(file, None, forwarded=f"on{number}")
     judged(file, sent)
     forwarded_once(file, Log(node.url, f"on{number}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_each_step_of_live_state_is_survived(
+    node: Node, mortal_database: PostgresServer, tmp_path: Path, after: bool
+) -> None:
+    """Killed before and after rows are staged, within their publication, and before and after the
+    batch is committed: each incident is told once."""
+    number = SCHEDULES + after
+    dice, log = random.Random(number), Log(node.url, f"in{number}")
+    detectors = [one | {"alertAddress": f"out{number}"} for one in DETECTORS]
+    live_state = [mortal_database.live_state(tmp_path / name) for name in ("some", "all")]
+    file = document(tmp_path / "p", log, detectors=detectors, live=live_state[0])
+    begin = int(SystemClock().now().timestamp()) - 7200
+    sent = 0
+    for point in ("stage", "publish", "within commit", "commit"):
+        sent += log.publish(wave(dice, sent, begin))
+        assert killed(file, {"point": point, "count": 1, "after": after}), point
+    assert not killed(file, None)
+    judged(file, sent)
+    assert told_once(file, node.url, f"out{number}")
+    whole = document(tmp_path / "whole", log, detectors=DETECTORS, live=live_state[1])
+    assert not killed(whole, None)
+    assert found_by(file) == found_by(whole)

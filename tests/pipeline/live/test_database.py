@@ -162,6 +162,44 @@ def test_sessions_and_usage_stay_for_a_stated_time(opened: Open) -> None:
     assert ("b", us(91 * day_s + 5)) in spans and ("b", us(0)) not in spans
 
 
+def test_incidents_that_ended_go_with_their_alerts_when_those_are_settled(opened: Open) -> None:
+    day_s = 86_400
+    db = opened(HOT | {"alertAddress": "alerts"})
+    for number in range(3):
+        up, down = ({"value": value, "seconds": 10 * number + value} for value in (40.0, 1.0))
+        down["seconds"] = up["seconds"] + 5
+        put_in(db, batch(number, measured(up, down, first=2 * number), known_to=100))
+    db.told("s", "alerts", {1: "accepted", 3: "amqp:not-found: gone"})
+    later = measured({"value": 40.0, "seconds": 91 * day_s}, first=6)
+    put_in(db, batch(3, later, known_to=91 * day_s))
+    db.prune()
+    # the second one waits, the fourth lasts
+    assert [row["began_us"] for row in db.rows(database.ANOMALIES)] == [us(50), us(91 * day_s)]
+    assert [row["number"] for row in db.rows(database.ALERTS)] == [2, 4]
+    db.told("s", "alerts", {2: "accepted", 4: "accepted"})
+    put_in(db, batch(4, measured({"value": 1.0, "seconds": 91 * day_s + 5}, first=7)))
+    put_in(db, batch(5, measured({"seconds": 300 * day_s}, first=8), known_to=300 * day_s))
+    db.prune()
+    assert db.rows(database.ANOMALIES) == []
+    assert [row["number"] for row in db.rows(database.ALERTS)] == [4]
+    put_in(db, batch(6, measured({"value": 40.0, "seconds": 300 * day_s + 1}, first=9)))
+    assert [alert.number for alert in db.alerts("s", "alerts")] == [5]
+
+
+def test_an_open_incident_of_a_device_that_is_gone_ends(opened: Open) -> None:
+    db, day_s = opened(HOT), 86_400
+    put_in(db, batch(0, measured({"value": 40.0}), known_to=0))
+    other = measured({"device": "b", "seconds": 91 * day_s}, first=1)
+    put_in(db, batch(1, other, known_to=91 * day_s))
+    db.prune()
+    assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(91 * day_s)]
+    assert db.rows(database.STATES) == []
+    # it comes back as one that was never there
+    back = measured({"value": 41.0, "seconds": 91 * day_s + 1}, first=2)
+    put_in(db, batch(2, back, known_to=91 * day_s + 1))
+    assert db.status()["openIncidents"] == 1
+
+
 def test_nothing_is_deleted_before_anything_is_known(opened: Open) -> None:
     db = opened()
     db.prune()

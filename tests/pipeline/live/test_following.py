@@ -1,23 +1,27 @@
 """Live state followed by tasks of Spark: as one task would find it, in SQLite and PostgreSQL."""
 
 import random
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy
 import psycopg
 import pyarrow
+import pyarrow.compute
 import pytest
 from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Invalid, Unavailable
+from enmasse.pipeline.ingest import silver
 from enmasse.pipeline.live import database, following, rows, schema
 from enmasse.pipeline.live.access import ServerAccess
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
+from measured import SCHEMA, Batch, measured, put_in, us
 from postgres_server import PASSWORD, PostgresServer
 
 pytestmark = pytest.mark.timeout(180)
@@ -42,20 +46,20 @@ def opened(url: str, **live: Any) -> Live:
 def batches(seed: int) -> Iterator[Batch]:
     """Batches whose readings are late, doubled, of text, and in no order."""
     dice = random.Random(seed)
-    time, offset = 0.0, 0
+    second, offset = 0.0, 0
     for number in range(3):
         found = []
         for _ in range(300):
-            time += dice.choice([0.0, 0.5, 1.0])
+            second += dice.choice([0.0, 0.5, 1.0])
             late = dice.choice([0, 0, 0, 7, 70])
             value = dice.choice([1.5, 29.0, 31.0, None])
             text = None if value is not None else dice.choice(['"a,\n', "", "\\.", "é"])
             device = f'd{dice.randrange(20)}"\t\\'
-            found.append({"device": device, "value": value, "text": text, "seconds": time - late}
-                         | {"came": time, "metric": dice.choice("mn")})  # fmt: skip
+            found.append({"device": device, "value": value, "text": text, "seconds": second - late}
+                         | {"came": second, "metric": dice.choice("mn")})  # fmt: skip
         readings = measured(*found, first=offset)
         shuffled = readings.take(pyarrow.array(dice.sample(range(300), 300)))
-        yield Batch("s", "q", number, shuffled, [], us(time))
+        yield Batch("s", "q", number, shuffled, [], us(second))
         offset += 300
 
 
@@ -106,6 +110,57 @@ def test_a_database_that_is_away_in_a_task_is_waited_for(
         assert db.rows(database.LATEST) == []
         mortal_database.execute(f"alter table {schema_name}.away rename to staged_devices")
         assert db.follow(frame, first.context()).is_new
+
+
+def many(count: int, share: float = 0.0) -> pyarrow.Table:
+    """Readings of 500 devices, a share of all of them of one device."""
+    dice = numpy.random.default_rng(1)
+    numbers = dice.integers(0, 500, count)
+    numbers[: int(count * share)] = 7
+    dice.shuffle(numbers)
+    names = pyarrow.array([f"device-{number}" for number in range(500)])
+    times = pyarrow.array(us(0) + numpy.arange(count) * 1000, pyarrow.int64())
+    columns = {name: measured({})[name].take(pyarrow.array([0] * count)) for name in SCHEMA.names}
+    columns |= {"device": names.take(pyarrow.array(numbers)), "offset": range(count)}
+    columns |= dict.fromkeys(("event_time", "enqueued_time"), times.cast(silver.TIME))
+    columns |= {"value": dice.normal(20.0, 1.0, count)}
+    return pyarrow.table(columns, SCHEMA)
+
+
+def cpu_s(db: Live, readings: pyarrow.Table, tasks: int) -> float:
+    """Processor time of the task that takes longest."""
+    context = Batch("s", "q", 0, readings, []).context()
+    numbers = numpy.array([int(name.partition("-")[2]) for name in readings["device"].to_pylist()])
+    longest = 0.0
+    for task in range(tasks):
+        mine = readings.filter(pyarrow.array(numbers % tasks == task))
+        begun = time.process_time()
+        following.parts(db.work(context), mine, task)
+        longest = max(longest, time.process_time() - begun)
+    return longest
+
+
+@pytest.mark.slow
+def test_a_device_with_half_of_the_rows_costs_no_more_than_three_times(tmp_path: Path) -> None:
+    with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
+        even, skewed = many(1_000_000), many(1_000_000, share=0.5)
+        for tasks in (1, 2):
+            assert cpu_s(db, skewed, tasks) <= 3 * cpu_s(db, even, tasks)
+
+
+@pytest.mark.slow
+def test_what_reaches_the_driver_is_of_the_devices_not_of_the_readings(
+    mortal_database: PostgresServer,
+) -> None:
+    def bytes_of(count: int) -> int:
+        with closing(opened(mortal_database.new_database())) as db:
+            readings = many(count)
+            context = Batch("s", "q", 0, readings, []).context()
+            parts = following.parts(db.work(context), readings)
+            assert {part.name for part in parts} >= set(schema.STAGED)
+            return sum(len(part.data) for part in parts if part.name != rows.CHANGES)
+
+    assert bytes_of(1_000) == bytes_of(1_000_000) == 0
 
 
 def test_nothing_is_found_silent_while_a_batch_is_followed(tmp_path: Path) -> None:
