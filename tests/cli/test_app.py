@@ -100,11 +100,18 @@ def test_a_command_builds_no_other() -> None:
 def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> None:
     program = (
         f"import sys; import {module};"
-        "heavy = {'sqlalchemy', 'uvicorn', 'cryptography', 'starlette', 'enmasse._native'};"
+        "heavy = {'sqlalchemy', 'structlog', 'uvicorn', 'cryptography', 'starlette'};"
+        "heavy.add('enmasse._native');"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_start_imports_nothing_that_only_metrics_need() -> None:
+    program = "import sys; import enmasse.cli.launcher;print('prometheus_client' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_settings_are_shown_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:

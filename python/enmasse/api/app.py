@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,7 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from enmasse.api import audit, metrics, openapi_v2
+from enmasse.api import audit, openapi_v2
 from enmasse.api.access import AccessReviews, while_allowed
 from enmasse.api.audit import Audit
 from enmasse.api.backups import BackupPages
@@ -196,6 +195,9 @@ class _Pages:
 
     async def metrics(self, request: Request) -> Response:
         """The figures for Prometheus; `?addresses=all` for every single address."""
+        # With the client of Prometheus, which a start does without.
+        from enmasse.api import metrics
+
         text = metrics.render(
             await self._platform.engine.observe(),
             await self._platform.engine.connections(),
@@ -204,7 +206,7 @@ class _Pages:
             all_addresses=request.query_params.get("addresses") == "all",
             data=self._platform.data(),
         )
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return Response(text, media_type=metrics.CONTENT_TYPE)
 
     async def connections(self, _request: Request) -> Response:
         """The open connections."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -25,6 +25,9 @@ from enmasse.engines import (
     SpaceFigures,
     WorkerFigures,
 )
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+"""Of what `render` returns."""
 
 ADDRESSES_MAX = 1000
 """Addresses with series of their own. Each renders about thirty lines of text in Python."""

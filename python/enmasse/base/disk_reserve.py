@@ -8,10 +8,6 @@ disk full, and made again at a start or a stop that finds room.
 import os
 from pathlib import Path
 
-import structlog
-
-log = structlog.get_logger(__name__)
-
 RESERVE_BYTES = 8 << 20
 """More than a start writes."""
 
@@ -27,6 +23,10 @@ def balance(reserve: Path) -> None:
     free = free_bytes(reserve.parent)
     if free < RESERVE_BYTES and reserve.exists():
         reserve.unlink()
+        # Commands import this module and never come here: a logger costs them 0.1 s of CPU.
+        import structlog
+
+        log = structlog.get_logger(__name__)
         log.warning("the disk is full: its reserve is given up", folder=str(reserve.parent))
     elif free > 2 * RESERVE_BYTES and not reserve.exists():
         descriptor = os.open(reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
