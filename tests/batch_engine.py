@@ -27,7 +27,6 @@ from enmasse.pipeline.connector.options import Writing
 from enmasse.pipeline.connector.queues import Filler, QueueReader
 from enmasse.pipeline.connector.source import StreamReader
 from enmasse.pipeline.connector.spool import Spool
-from enmasse.pipeline.gold import gold_table
 from enmasse.pipeline.ingest import batches
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
@@ -45,8 +44,6 @@ FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string(
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
     "append": (delta, "append_arrow"),
-    "samples": (gold_table.Samples, "add"),
-    "merge": (gold_table._Delta, "merge"),
     "tidy": (Store, "tidy"),
     "stage": (following, "parts"),
     "publish": (publishing, "publish"),

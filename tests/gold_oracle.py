@@ -33,14 +33,15 @@ def _window(rows: list[dict[str, Any]]) -> dict[str, Any]:
     names = ("event_time", "partition", "offset", "index")
     last = max(rows, key=lambda row: [row[name] for name in names])
     mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
+    # the squares themselves leave the range of numbers
+    spread = math.hypot(*(value - mean for value in values))
     return {
         "count": len(values),
         "min": values[0],
         "max": values[-1],
         "sum": math.fsum(values),
         "mean": mean,
-        "stddev": math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None,
+        "stddev": spread / math.sqrt(len(values) - 1) if len(values) > 1 else None,
         "last": last["value"],
         "last_time": last["event_time"],
         "values": values,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.base.clock import SystemClock
 from enmasse.base.data_dir import DataDir
@@ -64,7 +63,7 @@ def leading(data: DataDir, store: Led, clock: SystemClock) -> Iterator[Leader]:
         data,
         (store, MemoryStore(clock)),
         Certificates(data.tls, ["localhost"], clock),
-        (CreationTrail(logins, clock), LoginTrail(logins, clock)),
+        LoginTrail(logins, clock),
         Admission(store, exposed=False),
     )
     try:

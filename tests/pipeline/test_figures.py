@@ -56,7 +56,7 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     assert not put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
     assert put_in(db, Batch("s", "q", 7, old, [], us(came_s)))
     db.measured("s", "q", 12, 250)
-    of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, clock)
+    of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, lambda: None, clock)
     with figures.served(of, 0) as url:
         assert url is not None and url.endswith("/metrics")
         found = scraped(url)
@@ -86,7 +86,7 @@ def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
     trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
     db.troubled("source", {"s": trouble, "new": trouble})
     db.troubled("address", {"alerts": trouble})
-    with figures.served(figures.registry("p", db, dict, clock), 0) as url:
+    with figures.served(figures.registry("p", db, dict, lambda: None, clock), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
@@ -100,7 +100,7 @@ def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
 
 
 def test_what_is_not_known_is_left_out(db: Live) -> None:
-    with figures.served(figures.registry("p", db, dict, TestClock()), 0) as url:
+    with figures.served(figures.registry("p", db, dict, lambda: None, TestClock()), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["messages_total", "p", "s"] == 0
@@ -108,7 +108,7 @@ def test_what_is_not_known_is_left_out(db: Live) -> None:
 
 
 def test_a_port_that_is_taken_is_named_and_none_is_off(db: Live) -> None:
-    of = figures.registry("p", db, dict, TestClock())
+    of = figures.registry("p", db, dict, lambda: None, TestClock())
     with figures.served(of, None) as url:
         assert url is None
     with socket.socket() as taken:

@@ -124,6 +124,7 @@ REFUSED = [
         ({"tables": {"path": uri}}, "spec.tables.path", "write a folder, or s3://BUCKET/FOLDER")
         for uri in ("gs://b/t", "hdfs://h/t", "s3://u:p@b/t", "s3://b/a b", "s3://b/t?region=x")
     ),
+    ({"tables": {"format": "parquet"}}, "spec.tables.format", "set it to `delta`"),
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),

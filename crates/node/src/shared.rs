@@ -11,7 +11,6 @@ use rustls::ServerConfig;
 use crate::admittance::{Admittance, HalfOpen};
 use crate::checks::{Checker, Host};
 use crate::config::Limits;
-use crate::creations::Creations;
 use crate::events::EventQueue;
 use crate::journal::Journal;
 use crate::logins::Logins;
@@ -30,7 +29,6 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) checker: Checker,
     pub(crate) logins: Logins,
-    pub(crate) creations: Creations,
     /// one a worker
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
@@ -45,7 +43,7 @@ impl Shared {
         events: Arc<EventQueue>,
         clock: Clock,
         checker: Checker,
-        (logins, creations): (Logins, Creations),
+        logins: Logins,
         mailboxes: Vec<Arc<Mailbox<Command>>>,
         journal: Option<Journal>,
     ) -> Self {
@@ -56,7 +54,6 @@ impl Shared {
             events,
             checker,
             logins,
-            creations,
             mailboxes,
             clock,
             journal,

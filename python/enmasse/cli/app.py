@@ -1,4 +1,4 @@
-"""The tree of commands, and the handling of errors."""
+"""The tree of commands, and what becomes of an error."""
 
 from typing import Annotated, Any
 
@@ -16,14 +16,14 @@ INTERRUPTED = 130
 
 
 class Root(TyperGroup):
-    """The root command: turns errors into one line and an exit code."""
+    """The root command: errors of ours become one line and an exit code."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = Commands()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the requested command."""
+        """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
         except EnMasseError as error:
@@ -83,18 +83,17 @@ def root(
 
 
 WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
-"""Commands that need no running platform: a broken context does not affect them."""
+"""Commands that are about no running platform: a bad context must not keep anybody from them."""
 
 
 def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return default options for a command and its subcommands; without any, the platform's default
-    address space applies.
-    """
+    """Return the defaults of options for a command and all below it: without any, the default
+    address space of the platform is meant."""
     below = getattr(command, "commands", {})
     own = defaults or defaults_of(command)
     return own | {name: everywhere(one, defaults) for name, one in below.items()}
 
 
 def main() -> None:
-    """Run the command line; the entry point of `enmasse`."""
+    """Run the command line; the entry point of the `enmasse` program."""
     app()

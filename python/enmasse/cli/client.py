@@ -1,4 +1,4 @@
-"""The commands' client of the HTTP API: finds the platform, sends requests, raises refusals."""
+"""The commands' client of the HTTP API: finds the platform, asks, turns refusals into errors."""
 
 import json
 import math
@@ -32,7 +32,7 @@ BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 30.0
 ATTEMPTS = 5
-"""Attempts of a change on a concurrently changing resource."""
+"""How often a change is tried on a resource that others change meanwhile."""
 
 AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -40,7 +40,7 @@ Document = dict[str, Any]
 
 
 class Api:
-    """The HTTP API of a running platform, or of a Kubernetes server with its kinds."""
+    """The HTTP API of a running platform, or of a Kubernetes server that holds its kinds."""
 
     def __init__(
         self, url: str, token: str, ca: str | None = None, timeout_s: float = TIMEOUT_S
@@ -51,7 +51,7 @@ class Api:
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_s,
             trust_env=False,
-            # Loading the system's CAs takes as long as a request: only for TLS.
+            # Loading the system's authorities takes as long as a request: only for TLS.
             verify=_trusting(ca) if ca else not url.startswith("http:"),
         )
 
@@ -63,11 +63,11 @@ class Api:
         token_file: Path | None,
         timeout_s: float = TIMEOUT_S,
     ) -> Self:
-        """Return the API at `server`, else of the local platform with data folder `data`, else of
-        the selected context, else of the default data folder.
+        """Return the API at `server`, else of the platform on this machine that uses `data`, else
+        of the context that is meant, else of the default data folder.
 
-        Raises: Unavailable if no such platform runs; Missing without a token; Denied if other users
-            can read a context's token; Invalid if the contexts are malformed.
+        Raises: Unavailable if no such platform runs; Missing if there is no token; Denied if
+            others can read the token of a context; Invalid if the contexts cannot be read.
         """
         context = None
         if data is None and server is None:
@@ -119,14 +119,14 @@ class Api:
         selector: str | None = None,
         fields: str | None = None,
     ) -> Document:
-        """Return the list of a kind, in one namespace or all."""
+        """Return the list of a kind, of one namespace or of all."""
         model = kinds.named(plural)
         parameters = _selecting(selector, fields) | ({"statistics": "true"} if statistics else {})
         listed = self._ask("GET", _path(model, namespace), parameters=parameters)
         for item in listed["items"]:
-            # managedFields are for programs; kubectl omits them too.
+            # Who has set which field is for programs; kubectl leaves it out too.
             item["metadata"].pop("managedFields", None)
-            # Kubernetes lists omit apiVersion and kind of their items.
+            # Lists of Kubernetes leave out of their items what all of them have.
             item.setdefault("kind", model.name)
             item.setdefault("apiVersion", listed["apiVersion"])
         return listed
@@ -138,7 +138,7 @@ class Api:
         selector: str | None = None,
         fields: str | None = None,
     ) -> Document:
-        """Return the server's table of a kind."""
+        """Return resources of a kind as the table that the server makes of them."""
         parameters = _selecting(selector, fields)
         path = _path(model, namespace)
         return self._ask("GET", path, parameters=parameters, headers={"Accept": AS_TABLE})
@@ -148,15 +148,15 @@ class Api:
         return self._ask("GET", _path(model, namespace, name))
 
     def create(self, plural: str, document: Document) -> Document:
-        """Create a resource and return its new state."""
+        """Create a resource and return it as it is now."""
         return self._ask("POST", _collection(plural, document), document)
 
     def apply(
         self, plural: str, document: Document, *, dry_run: bool = False
     ) -> tuple[Document, str]:
-        """Create or replace a resource; return it and the effect.
+        """Create or replace a resource; return it and what became of it.
 
-        A document without a version applies to any version.
+        A document without a version is meant for whatever version there is.
         """
         path = f"{_collection(plural, document)}/{document['metadata']['name']}"
         parameters = {"dryRun": "All"} if dry_run else None
@@ -179,7 +179,7 @@ class Api:
         raise AssertionError("the last attempt returns or raises")
 
     def patch(self, model: kinds.Named, namespace: str, name: str, patch: Document) -> Document:
-        """Apply a JSON merge patch to a resource and return its new state."""
+        """Change a resource by a JSON merge patch and return it as it is now."""
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._ask("PATCH", _path(model, namespace, name), patch, headers=headers)
 
@@ -190,7 +190,7 @@ class Api:
         return self._ask("DELETE", path, parameters=parameters)
 
     def events_of(self, document: Document) -> Sequence[Document]:
-        """Return the events of a resource, oldest first."""
+        """Return what has happened to a resource, the oldest first."""
         metadata = document["metadata"]
         fields = {"involvedObject.uid": metadata["uid"], "involvedObject.kind": document["kind"]}
         selector = ",".join(f"{name}={value}" for name, value in fields.items())
@@ -201,9 +201,9 @@ class Api:
     def operate(
         self, operation: str, namespace: str, name: str, request: Document
     ) -> Iterator[Document]:
-        """Run an operation on the messages of an address, slice by slice, and yield each response.
+        """Do an operation on the messages of an address, slice by slice, and yield each answer.
 
-        `limit` of the request covers all slices together.
+        `limit` of the request is for all slices together.
         """
         path = f"{_path(KINDS['Address'], namespace, name)}/{operation}"
         limit = request.get("limit")
@@ -218,7 +218,7 @@ class Api:
             request = request | {"continue": answer["continue"]}
 
     def download(self, what: str, parameters: Mapping[str, str], to: Path) -> None:
-        """Write a response to a file that only its owner can read."""
+        """Write what the platform answers into a file that only its owner may read."""
         path = f"{BASE}/{what}"
         with (
             open(to, "wb", opener=_privately) as file,
@@ -238,13 +238,13 @@ class Api:
         return self._ask("GET", f"{BASE}/connections")
 
     def trace(self, connection: int, *, on: bool) -> None:
-        """Start or stop the protocol trace of a connection."""
+        """Switch the protocol trace of a connection."""
         self._ask("POST" if on else "DELETE", f"{BASE}/connections/{connection}/trace")
 
     def health(self) -> str:
-        """Return the health report: `ok`, possibly with limitations.
+        """Return what the platform says of itself: `ok`, perhaps with what it cannot do any more.
 
-        Raises: Unavailable while the platform starts or stops.
+        Raises: Unavailable if it is starting or stopping.
         """
         with self._reached():
             answer = self._http.get("/readyz")
@@ -253,7 +253,7 @@ class Api:
         return answer.text.strip() if answer.is_success else "ok"
 
     def logs(self, tail: int, *, follow: bool) -> Iterator[str]:
-        """Yield log records: the last `tail`, then new ones."""
+        """Yield the platform's log, line by line: the last `tail` records, and then what comes."""
         parameters = {"tail": str(tail), "follow": "true" if follow else "false"}
         timeout = httpx2.Timeout(TIMEOUT_S, read=None)
         with (
@@ -266,7 +266,7 @@ class Api:
             yield from answer.iter_lines()
 
     def audit(self, tail: int, of: str = "requests") -> Sequence[Document]:
-        """Return the latest records of the audit trail, oldest first: of requests or logins."""
+        """Return the last records of the audit trail, the oldest first: of requests or logins."""
         with self._reached():
             answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail), "of": of})
         _check(answer)
@@ -275,7 +275,8 @@ class Api:
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
 
-        Raises: Unavailable with the reason after 30 s; Missing if it is deleted.
+        Raises: Unavailable with what it waits for, if that takes longer than 30 s; Missing if it
+            is deleted meanwhile.
         """
         return self.wait(plural, document, _is_ready, "ready", READY_TIMEOUT_S)
 
@@ -287,9 +288,10 @@ class Api:
         what: str,
         timeout_s: float,
     ) -> Document:
-        """Return a resource once it meets a condition.
+        """Return a resource once something is so with it.
 
-        Raises: Unavailable with the reason after `timeout_s`; Missing if it is deleted.
+        Raises: Unavailable with what it waits for, if that takes longer than `timeout_s`; Missing
+            if it is deleted meanwhile.
         """
         if is_so(document):
             return document
@@ -307,9 +309,9 @@ class Api:
         raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
     def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
-        """Return once a resource is deleted.
+        """Return once a resource is gone.
 
-        Raises: Unavailable after `timeout_s`.
+        Raises: Unavailable if that takes longer than `timeout_s`.
         """
         uid, name = document["metadata"]["uid"], document["metadata"]["name"]
         for event in self._watch(plural, document, timeout_s):
@@ -331,9 +333,10 @@ class Api:
         version: str,
         as_table: bool,
     ) -> Iterator[Document]:
-        """Yield the changes of a kind after a version, until the server ends the watch.
+        """Yield what happens to resources of a kind after a version, until the server ends it.
 
-        Raises: the server's error; VERSION_EXPIRED for a compacted version.
+        Raises: what the server says if it ends with an error; its code is VERSION_EXPIRED for a
+            version that is too old.
         """
         parameters = _selecting(selector, fields) | {
             "watch": "true",
@@ -344,7 +347,7 @@ class Api:
         yield from self._events(_path(model, namespace), parameters, None, headers)
 
     def _watch(self, plural: str, document: Document, timeout_s: float) -> Iterator[Document]:
-        """Yield the changes of a resource's collection from its version on, until the time-out."""
+        """Yield what happens beside a resource from its version on; end at the time-out."""
         deadline_s = self.clock.monotonic() + timeout_s
         metadata = document["metadata"]
         parameters = {
@@ -355,10 +358,10 @@ class Api:
         }
         path = _collection(plural, document)
         try:
-            # A silent server must not extend the time-out of the command.
+            # A server that falls silent must not hold the command beyond its time.
             yield from self._events(path, parameters, timeout_s + 1, {})
         except Conflict as error:
-            # A wait does not restart: changes in between would be unknown.
+            # Who waits does not begin anew: what happened in between is not known.
             raise Unavailable(Code.NOT_AVAILABLE, error.message) from None
         except Unavailable:
             if self.clock.monotonic() < deadline_s:
@@ -371,7 +374,7 @@ class Api:
         silence_s: float | None,
         headers: Mapping[str, str],
     ) -> Iterator[Document]:
-        """Yield the events of a watch; `silence_s` is its maximum idle time."""
+        """Yield the events of a watch; `silence_s` is how long it may yield none."""
         timeout = httpx2.Timeout(TIMEOUT_S, read=silence_s)
         with (
             self._reached(),
@@ -407,7 +410,7 @@ class Api:
 
 
 class _Reached:
-    """Translates connection errors into Unavailable."""
+    """Turns a server that does not answer into our error."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -459,13 +462,13 @@ _FOREIGN: dict[int, Code] = {
     503: Code.NOT_AVAILABLE,
     504: Code.NOT_AVAILABLE,
 }
-"""Error codes for HTTP statuses of a Kubernetes server."""
+"""What a Kubernetes server means that knows no codes of ours, by its HTTP status."""
 
 
 def _foreign(answer: httpx2.Response, status: Document) -> str:
-    """Return our code for an error without one.
+    """Return our code for what a server says that has none.
 
-    Raises: KeyError if the response is not a Kubernetes Status.
+    Raises: KeyError if it is not as a Kubernetes server speaks.
     """
     if status["kind"] != "Status":
         raise KeyError("kind")
@@ -480,7 +483,7 @@ def _privately(path: str, flags: int) -> int:
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Raise the error of a refusal."""
+    """Raise the error that a refusal stands for."""
     if answer.is_success:
         return
     try:
@@ -500,7 +503,7 @@ def _check(answer: httpx2.Response) -> None:
 
 
 def _ended(status: Document) -> EnMasseError:
-    """Return the error that ended a watch."""
+    """Return the error that a watch ended with."""
     if status.get("code") == 410:
         return Conflict(Code.VERSION_EXPIRED, status["message"])
     return Unavailable(Code.NOT_AVAILABLE, status["message"])
@@ -512,7 +515,7 @@ def _selecting(selector: str | None, fields: str | None) -> dict[str, str]:
 
 
 def _is_ready(document: Document) -> bool:
-    """Whether the present declaration of a resource is served, not a former one."""
+    """Whether a resource is served as it was declared last, and not as it was before."""
     status, generation = document.get("status", {}), document["metadata"].get("generation", 0)
     return bool(
         status.get("isReady") and status.get("observedGeneration", generation) >= generation
@@ -520,7 +523,7 @@ def _is_ready(document: Document) -> bool:
 
 
 def _path(model: kinds.Named, namespace: str | None, name: str | None = None) -> str:
-    """Return the path of a kind in all namespaces or one, or of one resource."""
+    """Return the path of a kind, of all namespaces or of one, or of one resource."""
     version = model.api_versions[0]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{namespace}" if model.namespaced and namespace else ""
@@ -528,7 +531,7 @@ def _path(model: kinds.Named, namespace: str | None, name: str | None = None) ->
 
 
 def _collection(plural: str, document: Document) -> str:
-    """Return the collection path of a document."""
+    """Return the path of all resources beside a document's."""
     version = document["apiVersion"]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = document["metadata"].get("namespace")

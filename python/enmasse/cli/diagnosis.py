@@ -1,8 +1,8 @@
-"""Diagnoses why an address is not ready, or why no messages pass, by a series of checks. Pure.
+"""Why an address is not ready, or no messages pass through it: one check after the other. Pure.
 
-A check reads the API's data and returns nothing, a note, or a problem with its remedy. The order
-follows the path of an address: space, name, plan, quota, references, control loop, node,
-certificate, disk, clients.
+A check looks at what the API has told and finds nothing, a note, or trouble with its mend. What is
+checked follows the way of an address: its space, its name, its plan, the quota, what it refers to,
+what the control loop says, the node that serves it, its certificate, its disk, and who is there.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ Document = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """Severity of a finding."""
+    """How it is."""
 
     OK = "ok"
     NOTE = "note"
-    """No error, but possibly not intended."""
+    """Nothing is wrong, and perhaps not what is wanted."""
 
     TROUBLE = "trouble"
 
 
 class Finding(NamedTuple):
-    """The finding of one check."""
+    """What one check has found."""
 
     check: str
     state: State
@@ -39,35 +39,35 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """The input of the checks."""
+    """What is known of an address."""
 
     document: Document
-    """The address as returned by the API, with statistics."""
+    """The address as the API shows it, with figures."""
 
     resources: Sequence[Resource]
-    """Spaces and addresses of its namespace, and all plans and services."""
+    """Spaces and addresses of its namespace, and all plans and services, as declared."""
 
     space: Document | None
-    """Its address space as returned by the API."""
+    """Its address space as the API shows it."""
 
     plans_shown: bool = True
-    """Whether `resources` includes plans and services, which tenants cannot read."""
+    """Whether `resources` has plans and services: tenants are not shown them."""
 
     health: str = "ok"
-    """The health report of the platform."""
+    """What the platform says of itself."""
 
     handshake: str | None = None
-    """Why TLS fails for clients that trust the space's CA only, or None."""
+    """Why TLS with the space fails for who trusts its authority only, if it does."""
 
     catalogue: Catalogue = field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the resources."""
+        """Sort out what there is to choose from."""
         object.__setattr__(self, "catalogue", Catalogue(self.resources))
 
     @property
     def address(self) -> Address:
-        """The declared address."""
+        """The address as it is declared."""
         name = self.document["metadata"]["name"]
         return next(
             one for one in self.resources if isinstance(one, Address) and one.metadata.name == name
@@ -75,7 +75,7 @@ class Facts:
 
     @property
     def declared_space(self) -> AddressSpace | None:
-        """Its declared address space."""
+        """Its address space as it is declared."""
         home = self.address.space
         spaces = (one for one in self.resources if isinstance(one, AddressSpace))
         return next((one for one in spaces if one.metadata.name == home), None)
@@ -88,13 +88,13 @@ class Facts:
 
     @property
     def figures(self) -> Document:
-        """Its statistics."""
+        """Its live figures."""
         found: Document = self.document.get("status", {}).get("statistics", {})
         return found
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Return the findings of all checks in order; a check without a finding is ok."""
+    """Return what every check finds, in order; a check that finds nothing is ok."""
     found = []
     for name, check in CHECKS.items():
         findings = list(check(facts))
@@ -287,7 +287,7 @@ def _access(facts: Facts) -> Iterator[Finding]:
 
 
 def _conditions(facts: Facts) -> list[Document]:
-    """Return the finding in the address space's conditions."""
+    """Return what the address space says of itself."""
     found: list[Document] = (facts.space or {}).get("status", {}).get("conditions", [])
     return found
 
@@ -321,7 +321,7 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "clients": _clients,
     "access": _access,
 }
-"""The checks, in order."""
+"""What is checked, in this order."""
 
 _FINE = {
     "address space": "it is there and ready",

@@ -1,4 +1,4 @@
-"""The tasks of the leader: the node with its listeners, and the control loop."""
+"""What one process of a store runs and no other: the node with its listeners, and its control."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.logins import Logins
@@ -28,7 +27,6 @@ from enmasse.cli.network import (
     reachable_name,
 )
 from enmasse.control import Admission, Interim, Manager, Recorder
-from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
 from enmasse.control.shown import NodeIdentity
@@ -41,12 +39,11 @@ from enmasse.store.protocol import Leadership
 log = structlog.get_logger(__name__)
 
 RENEWAL_CHECK_S = 24 * 3600.0
-"""Interval of checking the certificate for renewal."""
+"""How often a running process looks whether its certificate must be renewed."""
 
 STOP_TIMEOUT_S = 2.0
-"""Time-out for closing connections in order. The HTTP server's second runs concurrently; the rest
-of the guaranteed 5 s is a reserve for a busy machine.
-"""
+"""Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
+of the promised 5 s is for a machine that is busy with other things."""
 
 LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqp", False),
@@ -54,11 +51,11 @@ LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("ws", False),
     ("wss", True),
 )
-"""The node's listeners, and whether they use TLS."""
+"""The node's listeners, and whether TLS comes first."""
 
 
 class Endpoint(NamedTuple):
-    """The address of one listener."""
+    """Where one listener listens."""
 
     host: str
     port: int
@@ -66,30 +63,30 @@ class Endpoint(NamedTuple):
 
 @dataclass(slots=True)
 class Certificates:
-    """The certificate files of the data folder, renewed while the process runs.
+    """The certificate files of the data folder, kept valid while the process runs.
 
-    The node's certificate contains the machine name; spaces have certificates of their own.
-    Listeners re-read the files by themselves.
+    The node's own certificate names the machine; spaces have certificates of their own. Listeners
+    look at the files again by themselves.
     """
 
     folder: Path
     names: Sequence[str]
     clock: Clock
     renewed: Callable[[NodeIdentity], None] | None = None
-    """Called with the node's certificate after every check."""
+    """Is told what the node shows whenever that has been looked at."""
 
     def ensure(self) -> TlsFiles:
-        """Return valid files, creating or renewing them as needed."""
+        """Return valid files, making or renewing what must be."""
         return ensure_certificates(self.folder, self.names, self.clock)
 
     def identity(self) -> NodeIdentity:
-        """Return the node's certificate, and the CA that vouches for spaces."""
+        """Return what the node shows, and by whom its spaces are vouched for."""
         tls = self.ensure()
         key = (self.folder / "ca.key").read_text()
         return NodeIdentity(tls.certificate.read_text(), tls.ca.read_text(), key, tls.is_own)
 
     async def keep_valid(self) -> None:
-        """Renew certificates until cancelled."""
+        """Renew in time until cancelled."""
         while True:
             await self.clock.sleep(RENEWAL_CHECK_S)
             try:
@@ -102,7 +99,7 @@ class Certificates:
 
 
 class Leader:
-    """The node of this process and its controllers; idle before `start`."""
+    """The node of this process and what controls it; nothing runs before `start`."""
 
     def __init__(
         self,
@@ -110,34 +107,33 @@ class Leader:
         data: DataDir,
         stores: tuple[Store, Store],
         certificates: Certificates,
-        trails: tuple[CreationTrail, LoginTrail],
+        login_trail: LoginTrail,
         admission: Admission,
     ) -> None:
-        """Lead with the declared and generated resources in `stores`.
+        """Lead by what `stores` have: what is declared, and what the platform makes itself.
 
-        Created addresses and logins go to `trails`; `admission` completes resources that bypassed
-        it.
+        Who comes in is told to `login_trail`; what is written past `admission` is completed by it.
         """
         self._settings = settings
         self._data = data
         self._store, self._computed = stores
         self._certificates = certificates
         self._leadership = self._store.leadership
-        self._creation_trail, self._login_trail = trails
+        self._login_trail = login_trail
         self._admission = admission
         self._node: Node | None = None
         self._pages: list[str] = []
         """Origins of the API's own pages."""
 
         self._loss: Unavailable | None = None
-        """Why this process lost leadership."""
+        """Why this process leads no more."""
 
         self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
-        """Serve the declared resources; return the engine and the listeners.
+        """Serve what is declared; return what serves it, and where it listens.
 
-        Raises: EnMasseError if that fails, or if another process takes over.
+        Raises: EnMasseError if it cannot, or if another process leads meanwhile.
         """
         if self._leadership is None:
             return await self._start()
@@ -149,12 +145,12 @@ class Leader:
         except* EnMasseError as several:
             raise self._reason(several) from None
         if self._loss is not None:
-            # The links are already closing when the start completes.
+            # The links are being closed as the start comes to its end.
             raise self._loss
         return started
 
     async def run(self) -> None:
-        """Run until cancelled.
+        """Go on until cancelled.
 
         Raises: Unavailable (STANDING_BY) once another process leads, or may lead.
         """
@@ -168,7 +164,7 @@ class Leader:
             raise self._reason(several) from None
 
     def serves_pages_at(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Allow the API's own pages, at these endpoints, to use WebSockets."""
+        """Let pages of the API, which is at these of the endpoints, use the node's WebSockets."""
         ports = {kind: one.port for kind, one in endpoints.items() if kind in DEFAULT_PORTS}
         self._pages = origins_of(self._names(), ports)
         if self._node is not None:
@@ -182,13 +178,13 @@ class Leader:
         node.allow_web(origins=[*self._pages, *listed], hosts=self._names())
 
     def stop(self, timeout_s: float = 0.0) -> None:
-        """Close all links, in order if possible within `timeout_s`, and stop the node."""
+        """Close all links, in order if they can be within `timeout_s`, and end the node."""
         if self._node is not None:
             self._node.stop(timeout_s)
 
     async def close(self) -> None:
-        """Close all links, in order if possible within STOP_TIMEOUT_S, and stop the node."""
-        # In a thread of its own: the shared ones may be blocked by slow name resolution.
+        """Close all links, in order if they can be within STOP_TIMEOUT_S, and end the node."""
+        # By a thread of its own: all that are shared may wait for names that nobody resolves.
         own = ThreadPoolExecutor(1)
         try:
             await asyncio.get_running_loop().run_in_executor(own, self.stop, STOP_TIMEOUT_S)
@@ -196,14 +192,14 @@ class Leader:
             own.shutdown(wait=False)
 
     def _reason(self, several: BaseExceptionGroup[EnMasseError]) -> EnMasseError:
-        # Using closed parts after losing leadership is an error as well.
+        # To use what was closed since another one leads is an error, too.
         return self._loss or next(_leaves(several))
 
     async def _keep(self, leadership: Leadership) -> None:
         try:
             await leadership.keep(self._settings.leader_grace_s)
         except Unavailable as error:
-            # First of all: the new leader serves the same addresses, or is about to.
+            # Before all else: another one serves the same, or is about to.
             self._loss = error
             await self.close()
             raise
@@ -240,11 +236,11 @@ class Leader:
         await self._store.refresh()
         manager.recover_usage(interim.read())
         manager.note_answers({})
-        # The first client of a space already gets the space's certificate.
+        # Who connects first meets each space with its own certificate already.
         manager.shows(self._certificates.identity())
         self._certificates.renewed = manager.shows
         await manager.catch_up()
-        # The steps so far may have taken longer than the lease.
+        # What came before may have held up this process for longer than the lease lasts.
         if self._leadership is not None and not await self._leadership.take():
             raise replaced()
         endpoints = listen(self._settings, node, self._certificates.ensure())
@@ -258,12 +254,7 @@ class Leader:
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
         self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
-        told = self._creation_trail.tell
-        wanted = AutoCreation(self._store, self._admission, told)
-        creating = partial(engine.create_wanted, wanted.create)
-        expiry = Expiry(self._store, self._admission, engine, clock, told)
         self._run += [completing, logging, watching, answering, engine.fly_canary]
-        self._run += [creating, expiry.run]
         return engine, endpoints
 
 
@@ -276,7 +267,7 @@ def _leaves(several: BaseExceptionGroup[EnMasseError]) -> Iterator[EnMasseError]
 
 
 def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
-    """Open the enabled listeners of the node, and return their addresses."""
+    """Open the node's listeners that are on, and return where they listen."""
     files = {
         "certificate": str(tls.certificate),
         "key": str(tls.key),

@@ -1,4 +1,4 @@
-"""Runs the native load generator with a progress bar."""
+"""Running the load tool of the native core with a bar on the terminal."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""Options shared by several commands."""
+"""Options that several commands have, declared once."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,14 +10,14 @@ from enmasse.cli import completing
 
 
 class Form(StrEnum):
-    """Output format of a message."""
+    """How a message is printed."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Output(StrEnum):
-    """Output format of a command."""
+    """How a command prints what it has to show."""
 
     TABLE = "table"
     JSON = "json"

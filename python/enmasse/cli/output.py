@@ -12,7 +12,7 @@ Rows = Sequence[Sequence[object]]
 
 
 def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
-    """Print a document as JSON or YAML, or the text form."""
+    """Print a document as JSON or YAML, or as the text that people read."""
     if form is Output.JSON:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif form is Output.YAML:
@@ -26,7 +26,7 @@ def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
 def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None) -> str:
     """Return columns aligned under their headings; numbers to the right.
 
-    `widths` are those of earlier output, and are updated.
+    `widths` are those of what was printed before, and become those of this.
     """
     lines = [list(headings), *([text(cell) for cell in row] for row in rows)]
     places = range(len(headings))
@@ -43,14 +43,13 @@ def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None
 
 
 def can_ask() -> bool:
-    """Whether a user can answer a prompt."""
+    """Whether somebody is there to answer a question."""
     return sys.stdin.isatty()
 
 
 def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
-    """Refresh a text on the terminal until Ctrl-C; without a terminal print each version below the
-    last.
-    """
+    """Show a text on the terminal, made anew every so often, until Ctrl-C; off a terminal each is
+    printed after the one before."""
     import time
 
     while not sys.stdout.isatty():
@@ -67,10 +66,10 @@ def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
 
 @contextmanager
 def progress(label: str, expected: int | None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar while the body runs; call the yielded function per item, or with a
-    number.
+    """Show a bar on the terminal while the body runs; call what it gets for each thing done,
+    or with how many are.
 
-    Nothing is shown without a terminal, or for a single item.
+    Nothing is shown off a terminal, nor for a single thing.
     """
     if not sys.stderr.isatty() or expected == 1:
         yield lambda count=1: None
@@ -89,7 +88,7 @@ def _is_number(cell: object) -> bool:
 
 
 def text(cell: object) -> str:
-    """Format a cell: numbers with commas, yes and no, `-` for empty."""
+    """Return a cell as people read it: numbers with commas, yes and no, `-` for nothing."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):

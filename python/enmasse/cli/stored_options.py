@@ -1,6 +1,6 @@
-"""Options of `enmasse create address` for stored addresses, and their spec fields.
+"""Options of `enmasse create address` for what an address stores, and the spec they stand for.
 
-Durations and sizes are passed on as text: the platform parses them.
+Times and sizes are passed on as they are written: the platform reads them.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ Partitions = Annotated[int | None, _option("N", "Partitions of a stream; 1 if le
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given fields; dotted names become nested mappings."""
+    """Return the members that are given; those with a dot in their name are in a mapping."""
     spec: dict[str, Any] = {}
     for name, value in values.items():
         if value is None:

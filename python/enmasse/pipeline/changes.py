@@ -79,8 +79,6 @@ def _refusal(name: str, fields: Sequence[str], pipeline: Pipeline, places: Place
     is_windows = name == WINDOWS
     what = "spec.windows" if is_windows else f"{name}: {', '.join(fields)}"
     said = f"{what} changed since the tables were made"
-    if pipeline.spec.tables.format != "delta":
-        return f"{said}, and Parquet is not made anew: set it back, or name another tables.path"
     how = "--gold-only" if is_windows else f"--source {name.partition('/')[2]}"
     part = "" if is_windows else " (with --start only what came since is made anew)"
     return (

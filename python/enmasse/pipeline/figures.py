@@ -14,12 +14,15 @@ from prometheus_client.registry import Collector
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Unavailable
+from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
 
 HOST = "127.0.0.1"
 US_A_S = 1e6
 Lags = Callable[[], Mapping[str, Mapping[int, int]]]
 """Messages that wait, by source and partition."""
+Behind = Callable[[], Progress | None]
+"""How far gold is."""
 
 _OF_SOURCES = (
     (CounterMetricFamily, "messages", "Messages read.", "messages"),
@@ -70,10 +73,11 @@ def of_sources(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]]:
 
 
 class _Figures(Collector):
-    def __init__(self, pipeline: str, live: Live, lags: Lags, clock: Clock) -> None:
+    def __init__(self, pipeline: str, live: Live, lags: Lags, behind: Behind, clock: Clock) -> None:
         self._pipeline = pipeline
         self._live = live
         self._lags = lags
+        self._behind = behind
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
@@ -85,6 +89,7 @@ class _Figures(Collector):
             for part, count in parts.items():
                 lag.add_metric([self._pipeline, source, str(part)], count)
         yield lag
+        yield from self._of_gold(found)
         state = self._gauge("state_rows", "Rows of live state.", "table")
         for table, count in found["state"].items():
             state.add_metric([self._pipeline, table], count)
@@ -108,6 +113,15 @@ class _Figures(Collector):
             gauge = self._gauge(name, text)
             gauge.add_metric([self._pipeline], found[key])
             yield gauge
+
+    def _of_gold(self, found: Mapping[str, Any]) -> Iterator[Metric]:
+        behind = self._behind()
+        lag_s = 0.0 if behind is None else behind.lag_s(self._clock.now().timestamp())
+        lag = self._gauge("gold_lag_seconds", "Age of the oldest commit of silver not in gold.")
+        lag.add_metric([self._pipeline], lag_s)
+        troubled = self._gauge("gold_troubled", "1: the gold query fails.")
+        troubled.add_metric([self._pipeline], len(found["troubles"]["gold"]))
+        yield from (lag, troubled)
 
     def _of_sources(self, sources: list[dict[str, Any]]) -> Iterator[Metric]:
         for kind, name, text, key in _OF_SOURCES:
@@ -135,10 +149,12 @@ class _Figures(Collector):
         return CounterMetricFamily(f"enmasse_pipeline_{name}", text, labels=["pipeline", *labels])
 
 
-def registry(pipeline: str, live: Live, lags: Lags, clock: Clock) -> CollectorRegistry:
+def registry(
+    pipeline: str, live: Live, lags: Lags, behind: Behind, clock: Clock
+) -> CollectorRegistry:
     """Return what makes the figures when it is asked for them."""
     found = CollectorRegistry()
-    found.register(_Figures(pipeline, live, lags, clock))
+    found.register(_Figures(pipeline, live, lags, behind, clock))
     return found
 
 

@@ -16,6 +16,8 @@ from enmasse.pipeline import changes, session
 from enmasse.pipeline.connector import ranges, reading
 from enmasse.pipeline.endings import Restarts, Trouble
 from enmasse.pipeline.functions import Step
+from enmasse.pipeline.gold.loop import GoldLoop
+from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.ingest import batches, replay
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
@@ -58,8 +60,9 @@ class Run:
         self._restarts = {name: Restarts(name, clock, log_file) for name in names}
         self._lags: dict[str, dict[int, int]] = {}
         self._once = False
-        self._told: dict[str, Trouble] | None = None
+        self._told: dict[str, dict[str, Trouble]] = {}
         self._teller: Teller | None = None
+        self._gold: GoldLoop | None = None
 
     def start(self, told: Told, *, once: bool) -> None:
         """Start a query for each source; `told` hears of each batch.
@@ -82,6 +85,20 @@ class Run:
             self._begins[source.name] = self._prepared(source, steps, told, once=once)
         for source in sources:
             self._begin(source.name)
+        self._gold = self._gold_loop()
+        if not once:
+            self._gold.start()
+
+    def _gold_loop(self) -> GoldLoop:
+        spec = self._pipeline.spec
+        return GoldLoop(
+            self._store.gold_query(self._spark),
+            self._clock,
+            every_ms=spec.gold_trigger,
+            compact_every=spec.tables.compact_every,
+            keep_ms=spec.tables.keep,
+            log_file=session.log_of(self._places.state),
+        )
 
     def _prepared(
         self, source: Source, steps: Sequence[Step], told: Told, *, once: bool
@@ -146,6 +163,10 @@ class Run:
         """Return how many messages wait, by source and partition, as far as that is known."""
         return dict(self._lags)
 
+    def gold(self) -> Progress | None:
+        """Return how far gold is."""
+        return self._store.gold_progress()
+
     def watch(self, stop: threading.Event) -> None:
         """Return when all queries have ended, or `stop` is set; raises what ended the first
         source when none goes on.
@@ -170,6 +191,8 @@ class Run:
                 if restarts.is_due and not stop.is_set() and self._may_begin(restarts):
                     self._begin(source)
         self._look()
+        if self._once and self._gold is not None and not stop.is_set():
+            self._gold.finish()
         for trouble in self._troubles.values() if self._once else ():
             raise trouble.error
 
@@ -201,6 +224,11 @@ class Run:
             if before:
                 pause.wait(STOP_LOOK_S)
         try:
+            if self._gold is not None:
+                self._gold.close()
+            # a run that ended with gold's error leaves it for `status`
+            with contextlib.suppress(Unavailable):
+                self._say_troubles()
             if self._teller is not None:
                 self._teller.tell(LAST_ALERTS_S)
         finally:
@@ -210,9 +238,12 @@ class Run:
 
     def _say_troubles(self) -> None:
         """Let live state have the sources in trouble, for `status` and `/metrics`."""
-        if (troubles := self._troubles) != self._told:
-            self._live.troubled("source", troubles)
-            self._told = troubles
+        gold = None if self._gold is None else self._gold.trouble
+        found = {"source": self._troubles, "gold": {} if gold is None else {"gold": gold}}
+        for kind, troubles in found.items():
+            if troubles != self._told.get(kind):
+                self._live.troubled(kind, troubles)
+                self._told[kind] = troubles
 
     def _check(self) -> None:
         """Let queries that have ended wait for their next start; raises if none goes on."""

@@ -33,6 +33,8 @@ QUERY_SETTINGS = {
 }
 """What holds for our queries wherever they run."""
 SETTINGS = QUERY_SETTINGS | {
+    # gold's tasks wait for their turn beside those of sources, in a pool of their own
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.python.worker.faulthandler.enabled": "true",
 }

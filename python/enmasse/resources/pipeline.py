@@ -256,7 +256,7 @@ class Tables(Model):
     s3://BUCKET/FOLDER."""
 
     format: Literal["delta", "parquet"] = "delta"
-    """Delta has transactions and time travel; Parquet is files that anything reads."""
+    """Delta: Parquet files with a log. Plain Parquet is no longer written."""
 
     compact_every: Count = 64
     """Batches after which small files become large ones."""
@@ -433,6 +433,9 @@ class PipelineSpec(Model):
     trigger: Duration = 5_000
     """A batch begins so often, if there is something to read."""
 
+    gold_trigger: Duration = 30_000
+    """Gold takes the new readings of silver so often."""
+
     memory: Size = 1 << 30
     """Bytes of the heap of an embedded Spark."""
 
@@ -457,6 +460,14 @@ class Pipeline(Resource):
         sources = [source.name for source in spec.sources]
         found = _repeated("spec.sources", sources)
         found += _repeated("spec.sources.spool", [one.spool for one in spec.sources if one.spool])
+        if spec.tables.format == "parquet":
+            found.append(
+                Fault(
+                    "spec.tables.format",
+                    "plain Parquet is no longer written: set it to `delta`, whose tables are"
+                    " Parquet files with a log, and name another `path`; sources are read anew",
+                )
+            )
         found += _repeated("spec.detectors", [detector.name for detector in spec.detectors])
         for index, source in enumerate(spec.sources):
             path = f"spec.sources[{index}]"

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from backfilling import backfilled
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import functions
-from enmasse.pipeline.gold import gold_table, merging, recompute
 from enmasse.pipeline.ingest import batches, decoding, silver
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
@@ -92,7 +91,6 @@ class Filling:
             name: sorted(map(repr, self.rows(name).to_pylist()))
             for name in ("bronze", "silver", "quarantine")
         }
-        found["gold"] = sorted(map(repr, self.store.gold.read().to_pylist()))
         tables = (
             database.LATEST,
             database.DEVICES,
@@ -166,16 +164,11 @@ def last(batch: dict[str, Any]) -> None:
 CUTS: list[tuple[Any, str, int]] = [
     *((Store, "append", after) for after in range(3)),
     (batches.silver, "parse", 0),
-    (batches.merging, "partials", 0),
     (batches.Live, "commit", 0),
     (database.Live, "_silences", 0),
-    (gold_table.Samples, "_places", 0),
-    (gold_table.merging, "renewed", 0),
-    (gold_table.merging, "renewed", 1),
-    (gold_table.delta, "written", 1),
 ]
 """Functions and calls of them, in the order of a batch: before and between tables, and in the midst
-of live state, samples and gold."""
+of live state."""
 
 
 def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
@@ -248,10 +241,7 @@ def test_batches_of_any_size_give_the_same_tables(fill: Callable[..., Filling]) 
             filling.put(batch_id, *rows[first : first + size], first=first)
             first += size
         everything = filling.everything()
-        held = filling.store.gold.read()
         found.append((everything["bronze"], everything["silver"], everything["devices"]))
-        wanted = merging.partials(filling.rows("silver"), filling.pipeline.spec.windows)
-        assert merging.differences(held, wanted) == []
     assert found[0] == found[1]
 
 
@@ -428,28 +418,3 @@ def test_steps_are_found_in_their_file(tmp_path: Path) -> None:
     file.write_text("1 / 0")
     with pytest.raises(Invalid, match="ZeroDivisionError"):
         functions.load(file, [])
-
-
-def test_gold_is_compared_with_silver_and_made_anew(
-    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filling = fill()
-    windows = filling.pipeline.spec.windows
-    assert recompute.compare(filling.store, windows) == recompute.Compared(0, 0, [])
-    for batch_id in range(2):
-        filling.put(batch_id, *some(batch_id, 15), first=15 * batch_id)
-    held = merging.partials(filling.rows("silver"), windows)
-    assert recompute.compare(filling.store, windows) == recompute.Compared(len(held), 0, [])
-    filling.store.gold.replace([held.slice(1)], {})
-    (missing,) = recompute.compare(filling.store, windows).differences
-    assert missing["differs"] == ["missing"]
-    filling.store.gold.replace([], {})
-    monkeypatch.setattr(recompute, "SHOWN_MAX", 2)
-    found = recompute.compare(filling.store, windows)
-    assert (found.differing, len(found.differences)) == (len(held), 2)
-    # other windows, and the batches that are in them
-    count = recompute.rebuild(filling.store, [300_000], ["p/s/q"])
-    assert recompute.compare(filling.store, [300_000]) == recompute.Compared(count, 0, [])
-    parts = merging.partials(filling.rows("silver"), [300_000])
-    assert not filling.store.gold.merge(parts, "p/s/q", 1)
-    assert filling.store.gold.merge(parts, "p/s/q", 2)

@@ -20,7 +20,6 @@ mod overdue;
 mod parts;
 mod places;
 mod port;
-mod sealing;
 mod stats;
 mod stored;
 mod stream;

@@ -56,7 +56,6 @@ impl Shard {
         for id in stay {
             self.widen(id);
             self.reroute(id);
-            self.go_on_created(id);
         }
     }
 

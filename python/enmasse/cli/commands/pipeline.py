@@ -123,7 +123,7 @@ def run(
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             queries = Run(spark, pipeline, places, live, clock)
-            of = figures.registry(name, live, queries.lags, clock)
+            of = figures.registry(name, live, queries.lags, queries.gold, clock)
             with figures.served(of, port) as metrics:
                 signs(metrics)
                 try:
@@ -141,16 +141,20 @@ def run(
 
 @app.command()
 def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
-    """Show how far the sources are read, what came of it, and who is there.
+    """Show how far the sources are read, what came of it, and who is there. The exit code is 1
+    while the gold query fails.
 
     Example: enmasse pipeline status --output json
     """
     from enmasse.base.clock import SystemClock
+    from enmasse.cli.errors import FAILED
     from enmasse.cli.output import show
 
     pipeline, places = document_of(file)
     document = _status(pipeline, places, SystemClock().now().timestamp())
     show(document, output, lambda: _status_text(document))
+    if document["gold"]["trouble"] is not None:
+        raise typer.Exit(FAILED)
 
 
 @app.command()
@@ -235,13 +239,13 @@ def reconcile(
     ) as spark:
         check_reached(spark, places.tables)
         store = Store(pipeline, places)
+        windows = judge.gold(spark, store)
         compared = [
             judge.source(spark, one.name, batches.options(one, places), store, start, end)
             for one in chosen
         ]
-    windows = judge.gold(store, pipeline)
     found: dict[str, Any] = {"pipeline": name, "sources": compared, "gold": windows}
-    exact = all(one["exact"] for one in [*compared, windows] if one is not None)
+    exact = all(one["exact"] for one in [*compared, windows])
     show(found | {"exact": exact}, output, lambda: judge.text(found))
     if not exact:
         raise typer.Exit(FAILED)
@@ -349,18 +353,34 @@ def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, A
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
-    found |= {"written": {}, "troubles": {"source": {}, "address": {}}}
+    found |= {"written": {}, "troubles": {"source": {}, "address": {}, "gold": {}}}
     if pipeline.spec.live.url or (places.state / "live.db").exists():
         with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as live:
             found = live.status()
     runner = places.signed() or {"pid": None, "metrics": None}
     sources = of_sources(found, now_s)
+    troubles = found.pop("troubles")
     # each source has its own of these
-    refusing = found.pop("troubles")["address"]
+    refusing = troubles["address"]
     found = {name: found[name] for name in found if name not in ("sources", "written")}
     found["refusingAddresses"] = refusing
     head = {"pipeline": pipeline.metadata.name, "running": runner["pid"] is not None} | runner
-    return head | {"tables": places.tables, "sources": sources} | found
+    head |= {"tables": places.tables, "sources": sources}
+    return head | {"gold": _gold(pipeline, places, troubles["gold"], now_s)} | found
+
+
+def _gold(
+    pipeline: "Pipeline", places: "Places", troubles: dict[str, Any], now_s: float
+) -> dict[str, Any]:
+    from enmasse.pipeline.gold.progress import progress
+
+    tables = (places.table("silver"), places.table("gold"))
+    behind = progress(pipeline.metadata.name, *tables)
+    return {
+        "versionsBehind": 0 if behind is None else behind.versions_behind,
+        "lagSeconds": 0.0 if behind is None else behind.lag_s(now_s),
+        "trouble": troubles.get("gold"),
+    }
 
 
 def _status_text(document: dict[str, Any]) -> str:
@@ -386,6 +406,12 @@ def _status_text(document: dict[str, Any]) -> str:
         lines.append(f"{one['source']}: rows out: {', '.join(counts) or 'none'}")
         if (trouble := one["trouble"]) is not None:
             lines.append(f"{one['source']}: does not go on since {_told(trouble)}")
+    gold = document["gold"]
+    lines.append(
+        f"gold: {gold['versionsBehind']:,} versions of silver behind, {gold['lagSeconds']:.0f} s"
+    )
+    if (trouble := gold["trouble"]) is not None:
+        lines.append(f"gold: fails since {_told(trouble)}")
     for address, trouble in document["refusingAddresses"].items():
         lines.append(f"{address}: takes no alerts since {_told(trouble)}")
     return "\n".join(lines)

@@ -50,7 +50,6 @@ def backfill(
     from enmasse.cli.output import progress, show
 
     pipeline, places = document_of(file)
-    _needs_delta(pipeline)
     if gold_only and (source, start, end) != (None, "earliest", "latest"):
         raise Invalid(Code.REQUEST_INVALID, "--gold-only makes all of gold: leave the range out")
 
@@ -67,18 +66,18 @@ def backfill(
         asked = [] if gold_only else [Part(name, start, end) for name in sources]
         parts = work.parts(asked)
         document: dict[str, Any] = {"pipeline": pipeline.metadata.name, "sources": []}
+        spark = stack.enter_context(_spark(pipeline, places))
         if parts:
-            spark = stack.enter_context(_spark(pipeline, places)) if work.needs_spark else None
             with progress("messages", work.messages(parts)) as advance:
                 done = work.run(parts, spark, advance)
             document["sources"] = [one.document() for one in done]
-        document["windows"] = work.gold()
+        document["windows"] = work.gold(spark, whole=gold_only)
         work.finish(parts)
     show(document, output, lambda: _text(document))
 
 
 def _spark(pipeline: "Pipeline", places: "Places") -> Any:
-    """A session for the steps of the document."""
+    """A session for gold, and for the steps of the document."""
     from enmasse.cli.commands.pipeline import LOCAL, needs_java
 
     needs_java()
@@ -95,14 +94,4 @@ def _text(document: dict[str, Any]) -> str:
         f" {one['quarantined']:,} quarantined"
         for one in document["sources"]
     ]
-    return "\n".join([*lines, f"gold is made anew: {document['windows']:,} windows"])
-
-
-def _needs_delta(pipeline: "Pipeline") -> None:
-    from enmasse.base.errors import Code, Invalid
-
-    if pipeline.spec.tables.format != "delta":
-        raise Invalid(
-            Code.REQUEST_INVALID,
-            "spec.tables.format is parquet: only Delta tables can be made anew",
-        )
+    return "\n".join([*lines, f"gold is up to date: {document['windows']:,} windows"])

@@ -20,11 +20,12 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.utils import is_remote
 
-from enmasse.base.clock import SystemClock
 from enmasse.pipeline.connector import uris
 from enmasse.pipeline.gold import layout, windows
 from enmasse.pipeline.gold.layout import File, Group
+from enmasse.pipeline.gold.progress import consumer
 from enmasse.pipeline.gold.table import Change, Folder, GoldTable, read_files
 from enmasse.pipeline.tables import delta, log
 from enmasse.pipeline.tables.log import LogGoneError
@@ -81,12 +82,7 @@ class GoldQuery:
         self, spark: SparkSession, name: str, silver: str, table: str, windows_ms: Sequence[int]
     ) -> None:
         """Prepare for the pipeline of a name; nothing is read yet."""
-        self._spark = spark.newSession()
-        # live state waits for no more of the cores than these
-        tasks = max(1, spark.sparkContext.defaultParallelism // 4)
-        sized = {name: str(tasks) for name in TASKS}
-        for setting, value in (SETTINGS | sized).items():
-            self._spark.conf.set(setting, value)
+        self._spark = isolated(spark)
         self._name = name
         self._silver = silver
         self._windows = sorted(windows_ms)
@@ -113,6 +109,8 @@ class GoldQuery:
     def rebuild(self) -> None:
         """Compute all windows anew."""
         self.table.made_anew()
+        if not DeltaTable.is_deltatable(self._silver):
+            return
         opened = DeltaTable(self._silver)
         taken = self._all(opened)
         self.table.commit(self._anew(taken), {consumer(self._name, opened): taken.version})
@@ -123,6 +121,10 @@ class GoldQuery:
         while self.step():
             pass
         self.merge_long()
+
+    def cancel(self) -> None:
+        """Cut off the step under way, from another thread."""
+        self._spark.sparkContext.cancelJobGroup(POOL)
 
     def tidy(self, keep_ms: int) -> None:
         """Join small files and delete what no version of that time has."""
@@ -274,14 +276,10 @@ class GoldQuery:
         if not DeltaTable.is_deltatable(self.table.path):
             return
         opened, held = self.table.opened(), self.table.files()
-        app_id, length_us = f"{self._name}/gold/{length}", length * US_A_MS
+        app_id = long_consumer(self._name, length)
         known, now = opened.transaction_version(app_id), opened.version()
         spans, is_all = _spans(self.table.path, known, now, held, shorter)
-        starts = {
-            start
-            for first, last in spans
-            for start in range(first - first % length_us, last + 1, length_us)
-        }
+        starts = _within(spans, length)
         change = Change()
         if is_all:
             old = [(folder, file) for folder, files in held.items() for file in files]
@@ -332,27 +330,46 @@ class GoldQuery:
             context.setJobDescription("")
 
 
-def has_read(name: str, silver: str, gold: str, keep_ms: int) -> bool:
-    """Return whether silver may be cleaned of what is older than this: gold has read it all, or
-    what it has not read is younger."""
-    if not DeltaTable.is_deltatable(gold):
-        return False
-    opened = DeltaTable(silver)
-    known = DeltaTable(gold).transaction_version(consumer(name, opened))
-    if known is None or known >= opened.version():
-        return known is not None
-    try:
-        next_ms = log.time_ms(silver, known + 1)
-    except LogGoneError:
-        # it is computed anew, from what is there
-        return True
-    return next_ms >= int(SystemClock().now().timestamp() * 1000) - keep_ms
+def isolated(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark with settings of its own: those of gold."""
+    if is_remote():
+        # what is behind Connect has a session of its own anyway
+        return spark
+    found = spark.newSession()
+    # live state waits for no more of the cores than these
+    tasks = max(1, spark.sparkContext.defaultParallelism // 4)
+    for setting, value in (SETTINGS | dict.fromkeys(TASKS, str(tasks))).items():
+        found.conf.set(setting, value)
+    return found
 
 
-def consumer(name: str, silver: DeltaTable) -> str:
-    """Return the name under which gold remembers a version of silver; one that is made anew is
-    another table."""
-    return f"{name}/gold/{silver.metadata().id}"
+def waiting(table: GoldTable, name: str, windows_ms: Sequence[int]) -> dict[int, set[int]]:
+    """Return which long windows are not merged yet from what gold has, by length: their starts."""
+    opened, held = table.opened(), table.files()
+    found: dict[int, set[int]] = {}
+    for length in sorted(windows_ms):
+        if (shorter := windows.parent(length, windows_ms)) is not None:
+            known = opened.transaction_version(long_consumer(name, length))
+            spans, _ = _spans(table.path, known, opened.version(), held, shorter)
+            # what waits for the shorter ones waits, too
+            more = [(start, start) for start in found.get(shorter, ())]
+            found[length] = _within([*spans, *more], length)
+    return found
+
+
+def long_consumer(name: str, length: int) -> str:
+    """Return the name under which long windows remember the version that they are merged from."""
+    return f"{name}/gold/{length}"
+
+
+def _within(spans: Iterable[tuple[int, int]], length: int) -> set[int]:
+    """The starts of longer windows that hold these times."""
+    length_us = length * US_A_MS
+    return {
+        start
+        for first, last in spans
+        for start in range(first - first % length_us, last + 1, length_us)
+    }
 
 
 def _starts(new: DataFrame) -> dict[Folder, dict[int, int]]:

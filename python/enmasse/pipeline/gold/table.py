@@ -62,12 +62,23 @@ class GoldTable:
         self.check()
         return DeltaTable(self.path)
 
+    def has_only(self, windows_ms: Sequence[int]) -> bool:
+        """Return whether the table is of this version and has windows of these lengths."""
+        if not DeltaTable.is_deltatable(self.path):
+            return True
+        if not set(ROW.names) <= self._columns():
+            return False
+        lengths = {length for length, _ in self.files()}
+        return not lengths or lengths == set(windows_ms)
+
+    def _columns(self) -> set[str]:
+        return {field.name for field in DeltaTable(self.path).schema().fields}
+
     def check(self) -> None:
         """Raise Conflict for a table of another version of EnMasse."""
         if not DeltaTable.is_deltatable(self.path):
             return
-        found = {field.name for field in DeltaTable(self.path).schema().fields}
-        if lacking := set(ROW.names) - found:
+        if lacking := set(ROW.names) - self._columns():
             raise Conflict(
                 Code.STATE_CONFLICT,
                 f"{self.path} is of an earlier version: it lacks {', '.join(sorted(lacking))}; make"
@@ -78,8 +89,7 @@ class GoldTable:
         """Begin an empty table where one of an earlier version is."""
         if not DeltaTable.is_deltatable(self.path):
             return
-        found = {field.name for field in DeltaTable(self.path).schema().fields}
-        if found != set(ROW.names):
+        if self._columns() != set(ROW.names):
             by = list(PARTITION_BY)
             DeltaTable.create(self.path, ROW, mode="overwrite", partition_by=by)
 
@@ -104,6 +114,11 @@ class GoldTable:
         for length, day, *one in zip(lengths, days, *described, least, most, strict=True):
             found.setdefault((int(length), str(day)), []).append(File(*one))
         return found
+
+    def windows(self) -> int:
+        """Return how many windows there are."""
+        held = self.files() if DeltaTable.is_deltatable(self.path) else {}
+        return sum(file.rows for files in held.values() for file in files)
 
     def read(self, spark: SparkSession, files: Iterable[tuple[int, File]]) -> DataFrame:
         """Return the rows of files, each with the length of its windows, and nothing of others."""

@@ -5,7 +5,7 @@ its last reading stood, the root of its squared deviations (the sum itself leave
 numbers), and a KLL sketch, where a change may come or a longer window is merged from it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow
@@ -73,13 +73,17 @@ def start_of(time: Column, window_ms: int) -> Column:
     return F.timestamp_micros(us - F.pmod(us, F.lit(window_ms * US_A_MS)))
 
 
+def deviation(of: Callable[[Column], Column], value: Column) -> Column:
+    """Return a deviation of values whose squares may exceed all numbers."""
+    found = of(value)
+    scaled = of(value * F.lit(SCALE)) / F.lit(SCALE)
+    return F.when(found == float("inf"), scaled).when(F.isnan(found), scaled).otherwise(found)
+
+
 def of_readings(readings: DataFrame, window_ms: int) -> DataFrame:
     """Return the windows of readings that are numbers."""
     value = F.col("value")
-    deviation = F.stddev_pop(value)
-    scaled = F.stddev_pop(value * F.lit(SCALE)) / F.lit(SCALE)
-    is_usual = deviation.isNotNull() & (deviation < float("inf"))
-    spread = F.when(is_usual, deviation).otherwise(scaled) * F.sqrt(F.count(value))
+    spread = deviation(F.stddev_pop, value) * F.sqrt(F.count(value))
     place = [F.col(name) for name in ("event_time", "partition", "offset", "index", "value")]
     last = F.struct(*(one.alias(name) for one, name in zip(place, LAST, strict=True)))
     grouped = readings.where(value.isNotNull()).groupBy(

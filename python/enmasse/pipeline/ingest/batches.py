@@ -1,4 +1,4 @@
-"""What becomes of a batch: bronze, silver and quarantine, live state, gold, each of them once.
+"""What becomes of a batch: bronze, silver and quarantine, and live state, each of them once.
 
 Spark repeats a batch that was cut off, with the same rows. Each table and the database remember the
 last batch of a query, so what is done is passed over and the rest is done.
@@ -19,7 +19,6 @@ from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.options import Writing
 from enmasse.pipeline.detect import detectors
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.gold import merging
 from enmasse.pipeline.ingest import bronze, decoding, silver
 from enmasse.pipeline.ingest.forward import Forward
 from enmasse.pipeline.ingest.store import Store
@@ -91,9 +90,8 @@ class Batches:
         readings, refused = decoding.judged(messages, source, self._steps, spark)
         store.append(spark, readings, store.silver, name, batch_id)
         store.append(spark, refused, store.quarantine, name, batch_id)
-        parts = merging.partials(readings, self._pipeline.spec.windows)
         of_tables = {"silver": readings, "quarantine": refused}
-        written = {"bronze": len(messages), "gold": len(parts)}
+        written = {"bronze": len(messages)}
         written |= {table: len(new) for table, new in of_tables.items()}
         if spark is not None:
             for forward in self._forwards:
@@ -114,9 +112,7 @@ class Batches:
             late=database.late(readings, self._pipeline.spec.windows),
             clamped=pc.sum(readings["clamped"]).as_py() or 0,
         )
-        # before gold, whose windows take as long as all else: what is live is to be seen soon
         outcome = self._followed(spark, readings, batch)
-        store.gold.merge(parts, name, batch_id)
         self._told(
             {
                 "source": source.name,

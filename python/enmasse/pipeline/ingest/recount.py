@@ -7,7 +7,6 @@ import pyarrow
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from enmasse.pipeline.gold import recompute
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database, following
 from enmasse.pipeline.live.database import Day, Figures
@@ -15,6 +14,8 @@ from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
 from enmasse.resources import Pipeline
 
+PORTION_ROWS = 200_000
+"""Readings that are in memory at a time."""
 COLUMNS = (
     *("space", "address", "partition", "offset", "index", "device", "metric", "value", "text"),
     *("unit", "event_time", "enqueued_time", "clamped"),
@@ -43,9 +44,7 @@ def _portions(table: Table, source: str, columns: tuple[str, ...]) -> Iterator[p
         return
     dataset = delta.dataset(DeltaTable(table.path), table.path)
     mine = pc.field("source") == source
-    for batch in dataset.to_batches(
-        columns=list(columns), filter=mine, batch_size=recompute.PORTION_ROWS
-    ):
+    for batch in dataset.to_batches(columns=list(columns), filter=mine, batch_size=PORTION_ROWS):
         if len(batch):
             yield pyarrow.Table.from_batches([batch])
 

@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 from enmasse.base.errors import Code, Conflict, Invalid, Missing
 from enmasse.pipeline import changes, functions
 from enmasse.pipeline.connector import options
-from enmasse.pipeline.gold import recompute
 from enmasse.pipeline.ingest import batches, bronze, decoding, recount, silver
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.database import Live
@@ -130,11 +129,6 @@ class Backfill:
         """Return how many messages bronze has of these parts."""
         return sum(len(self._messages(part)) for part in parts)
 
-    @property
-    def needs_spark(self) -> bool:
-        """Whether the document has steps."""
-        return bool(self._steps)
-
     def run(
         self, parts: Sequence[Part], spark: SparkSession | None, told: Callable[[int], None]
     ) -> list[Replayed]:
@@ -160,11 +154,14 @@ class Backfill:
         changes.made(self._live, self._pipeline, self._places, self._steps, sources)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def gold(self) -> int:
-        """Make gold anew out of silver; return its windows."""
-        return recompute.rebuild(
-            self._store, self._pipeline.spec.windows, [*map(self._app_id, self._queries)]
-        )
+    def gold(self, spark: SparkSession, *, whole: bool) -> int:
+        """Bring gold to where silver is, or make all of it anew; return its windows."""
+        query = self._store.gold_query(spark)
+        if whole or not self._store.gold.has_only(self._pipeline.spec.windows):
+            query.rebuild()
+        else:
+            query.catch_up()
+        return self._store.gold.windows()
 
     def _note(self, parts: Sequence[Part]) -> None:
         new = self._folder / f"{NOTE}.new"

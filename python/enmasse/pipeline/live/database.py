@@ -227,7 +227,7 @@ class Live:
             )
 
     def troubled(self, kind: str, troubles: Mapping[str, Trouble]) -> None:
-        """Let these be all troubles of a kind, `source` or `address`, by name."""
+        """Let these be all troubles of a kind, `source`, `address` or `gold`, by name."""
         rows = [
             {"kind": kind, "name": name, "error": one.said, "tries": one.tries}
             | {"since_us": int(one.since.timestamp() * US_A_S)}
@@ -373,7 +373,7 @@ class Live:
 
     @staticmethod
     def _troubles(connection: sa.Connection) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {"source": {}, "address": {}}
+        found: dict[str, dict[str, Any]] = {"source": {}, "address": {}, "gold": {}}
         for row in connection.execute(sa.select(TROUBLES).order_by(*TROUBLES.primary_key)):
             since = datetime.fromtimestamp(row.since_us / US_A_S, UTC).isoformat(timespec="seconds")
             told = {"error": row.error, "since": since, "tries": row.tries}

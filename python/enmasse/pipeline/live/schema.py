@@ -111,7 +111,8 @@ TROUBLES = sa.Table(
     METADATA,
     *(_key("kind"), _key("name"), _kept("error", sa.String), _kept("since_us"), _kept("tries")),
 )
-"""Sources that do not go on, and addresses that take no alerts: `kind` is source or address."""
+"""Sources and gold that do not go on, and addresses that take no alerts: `kind` is source, gold or
+address."""
 
 DOCUMENTS = sa.Table("documents", METADATA, _key("part"), _kept("said", sa.String))
 """What of the document the tables were made by (`changes`)."""

@@ -1,0 +1,102 @@
+"""When gold takes its steps, and what becomes of one that fails. Its query is played."""
+
+from typing import Any, cast
+
+import pytest
+
+from doubles import TestClock
+from enmasse.base.errors import Conflict, Unavailable
+from enmasse.pipeline.gold.loop import LONG_S, GoldLoop
+from enmasse.pipeline.gold.query import GoldQuery
+
+pytestmark = pytest.mark.timeout(30)
+
+
+class Query:
+    """Notes what it is asked for; there are so many steps to be taken."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+
+    def step(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        self.asked.append("step")
+        self.waiting -= 1
+        return self.waiting >= 0
+
+    def merge_long(self) -> None:
+        self.asked.append("long")
+
+    def tidy(self, keep_ms: int) -> None:
+        self.asked.append(f"tidy {keep_ms}")
+
+    def catch_up(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.asked.append("all")
+
+    def take(self) -> list[str]:
+        found, self.asked = self.asked, []
+        return found
+
+
+def loop(query: Query, clock: TestClock) -> GoldLoop:
+    played = cast(GoldQuery, query)
+    return GoldLoop(played, clock, every_ms=30_000, compact_every=3, keep_ms=5)
+
+
+def test_long_windows_are_merged_every_five_minutes_and_small_files_after_some_steps() -> None:
+    query, clock = Query(), TestClock()
+    gold = loop(query, clock)
+    gold.turn()
+    assert query.take() == ["step", "long"]
+    query.waiting = 2
+    gold.turn()
+    assert query.take() == ["step", "step", "step"]
+    query.waiting = 1
+    gold.turn()
+    assert query.take() == ["step", "step", "tidy 5"]
+    clock.advance(LONG_S)
+    query.waiting = 0
+    gold.turn()
+    assert query.take() == ["step", "long"]
+
+
+def test_an_error_is_told_until_a_turn_succeeds(caplog: Any) -> None:
+    query, clock = Query(), TestClock()
+    gold = loop(query, clock)
+    query.error = ValueError("a file is gone\nand so on")
+    for tries in range(3):
+        gold.turn()
+        assert gold.trouble is not None
+        assert gold.trouble.said.endswith("gold: the query failed: a file is gone")
+        assert gold.trouble.tries == tries
+    assert len(caplog.records) == 1
+    query.error = Conflict("E4000", "gold is of an earlier version")
+    gold.turn()
+    assert gold.trouble is not None and gold.trouble.said.endswith("an earlier version")
+    query.error = None
+    gold.turn()
+    assert gold.trouble is None
+
+
+def test_what_ends_a_run_brings_gold_to_where_silver_is_or_says_why_not() -> None:
+    query, clock = Query(), TestClock()
+    gold = loop(query, clock)
+    gold.finish()
+    assert query.take() == ["all"]
+    query.error = OSError("the disk is full")
+    with pytest.raises(Unavailable, match="gold: the query failed: the disk is full"):
+        gold.finish()
+    assert gold.trouble is not None
+
+
+def test_a_thread_takes_turns_until_it_is_closed() -> None:
+    query = Query()
+    gold = loop(query, TestClock())
+    gold.start()
+    gold.close()
+    assert query.take() in ([], ["step", "long"])
